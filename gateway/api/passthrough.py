@@ -121,7 +121,14 @@ def plan_relay(
         asked=None if asked.race == NO_OVERRIDE else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
-        model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        able,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)

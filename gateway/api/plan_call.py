@@ -138,7 +138,14 @@ def plan_call(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(
-        model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        names,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 

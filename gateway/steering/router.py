@@ -5,6 +5,7 @@ The other rooms use only this object: a race asks it for a plan and for permits,
 seconds.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from random import Random
@@ -38,6 +39,52 @@ _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
 _NONE_FULL: frozenset[str] = frozenset()
 _FULL = "no extra attempt at {}: rate limits leave no room there"
+
+
+MOST_NAMES, MOST_NAMES_A_CLIENT = 1_000, 100  # of models that clients make up
+
+
+class ClientsNames:
+    """The names of models that clients make up, lists of models and of deployments: the last used stay."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
+        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
+        self._again: set[str] = set()  # those asked for more than once
+
+    def asked(self, name: str, client: str | None) -> list[str]:
+        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
+        mine = self._of.setdefault(client, OrderedDict())
+        if name in self._names:
+            self._again.add(name)
+        clients = self._names.setdefault(name, set())
+        clients.add(client)
+        mine[name] = None
+        mine.move_to_end(name)
+        self._names.move_to_end(name)
+        gone = []
+        if len(mine) > MOST_NAMES_A_CLIENT:
+            oldest, _ = mine.popitem(last=False)
+            self._names[oldest].discard(client)
+            if not self._names[oldest]:
+                gone.append(oldest)
+        if len(self._names) - len(gone) > MOST_NAMES:
+            gone.append(next(iter(self._names)))
+        for each in gone:
+            self._forget(each)
+        return gone
+
+    def is_known(self, name: str) -> bool:
+        """Whether it was asked for more than once, and is one of those kept."""
+        return name in self._again
+
+    def _forget(self, name: str) -> None:
+        self._again.discard(name)
+        for client in self._names.pop(name):
+            names = self._of[client]
+            names.pop(name, None)
+            if not names:
+                del self._of[client]
 
 
 class Steering:
@@ -87,6 +134,8 @@ class Steering:
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
         self._slot = 0
+        self._clients_names = ClientsNames()
+        board.share(self._is_shared)
         self._round = self._refreshed()
 
     def plan(
@@ -99,16 +148,19 @@ class Steering:
         *,
         explain: bool = False,
         payer: str | None = None,
+        client: str | None = None,
     ) -> Plan:
         """Plan a call's launches. Counts the call for the model's budget, or that of ``payer``, if given.
 
-        ``explain`` fills ``Plan.explanation``.
+        ``explain`` fills ``Plan.explanation``. ``client`` made up the model's name, if another one pays.
         """
         self._catch_up()
         if not payer:
             payer = model
         elif payer != model:
             self._payers[model] = payer
+            for name in self._clients_names.asked(model, client):
+                self._drop(name)
         budget = self._budgets.of(payer)
         self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
@@ -133,6 +185,7 @@ class Steering:
         for _ in self._round:
             if perf_counter() > until_s:
                 return
+        self._forget()  # also while nobody calls
         self._round = self._refreshed()
 
     def _refreshed(self) -> Iterator[None]:
@@ -390,6 +443,18 @@ class Steering:
             return ()
         full = self._full(names, self._clock()) or self._learning.limited  # else only all together have no room
         return [name for name in names if name in full]
+
+    def _is_shared(self, model: str) -> bool:
+        """Whether other replicas should know of a model: not of a name that a client made up for one call."""
+        made_up = ("/" in model or "," in model) and model not in self._configured
+        return not made_up or self._clients_names.is_known(model)
+
+    def _drop(self, model: str) -> None:
+        """Forget a model at once."""
+        self._snapshots.drop(model)
+        self._board.forget(model)
+        self._planned.pop(model, None)
+        self._payers.pop(model, None)
 
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may list deployments as a model."""

@@ -323,11 +323,34 @@ async def test_a_board_ends_though_its_client_loses_the_cancellation(clock: Cloc
     assert await ends(board.close())
 
 
+async def test_a_model_that_a_client_made_up_is_in_redis_once_it_was_asked_for_twice(
+    redis: Redis, replica: NewBoard, clock: Clock
+) -> None:
+    board = replica()
+    steering = Steering(board, clock=clock, unix_clock=clock, random=Random(1))
+
+    def call(model: str) -> None:
+        terms, asked = Terms(Objective.FIRST_TOKEN, 1), answer_class(0)
+        steering.plan(model, (model,), RaceSettings(), terms, asked, payer="direct", client="app")
+        steering.first_token(model, asked, start(model), 0.2)
+
+    for number in range(300):
+        call(f"alpha/{number}")
+    await board.sync()
+    assert await redis.keys("holeshot:{alpha*") == []
+    call("alpha/299")
+    await board.sync()
+    steering.first_token("alpha/7", answer_class(0), start("alpha/7"), 0.2)  # late: its name is forgotten
+    await board.sync()
+    assert {key.split("}")[0] for key in await redis.keys("holeshot:{alpha*")} == {"holeshot:{alpha/299"}
+
+
 async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Clock) -> None:
     teacher, pupil = replica(), replica()
     learning = Steering(teacher, clock=clock, unix_clock=clock, random=Random(1))
     acting = Steering(pupil, clock=clock, unix_clock=clock, random=Random(2))
-    acting.reset({MODEL: ("a", "b")})
+    for each in (learning, acting):
+        each.reset({MODEL: ("a", "b")})
     for _ in range(50):
         learning.first_token(MODEL, answer_class(0), start("a"), 2.0)
         learning.first_token(MODEL, answer_class(0), start("b"), 0.2)
