@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, prepared_race
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, limits_dollars, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import DOLLARS, Begun, LimitReached, Payer, Use
+from gateway.limits import Begun, LimitReached, Payer, Use
 from gateway.racing import (
     MOST_ANSWERS,
     Broken,
@@ -171,12 +171,8 @@ def use_of(entry: PlannedCall) -> Use:
         for launch in plan.launches:
             if launch.delay_s == 0:
                 usd += costs.get(launch.deployment, 0.0)
-    most_usd = _most_usd(entry) if usd and _limits_dollars(entry) else 0.0
+    most_usd = _most_usd(entry) if usd and limits_dollars(entry.call.levels, entry.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
-
-
-def _limits_dollars(entry: PlannedCall) -> bool:
-    return entry.model.usd_per_day is not None or any(not DOLLARS.isdisjoint(each.limits) for each in entry.call.levels)
 
 
 def _most_usd(entry: PlannedCall) -> float:
