@@ -83,11 +83,7 @@ class BudgetSpent(LimitReached):
 class DollarsHeld(LimitReached):
     """What is left of a limit in dollars is held by running calls."""
 
-    # Means: The client's running calls may cost all that is left of its limit in US dollars of the day or the month, at
-    # the lengths that they ask for (`max_tokens`). What they do not use is free again when they end.
-    # Retry: yes, after `retry-after`.
-    # Caller: Try again, with fewer calls at the same time, or with a smaller `max_tokens`.
-    # Operator: Nothing; or raise `usd_per_day` or `usd_per_month` ([limits](../limits.md)).
+    # What they do not use is free again when they end: so the code is that of a limit that has room again soon.
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
         message = (

@@ -198,19 +198,19 @@ async def test_calls_that_ask_for_long_answers_hold_what_these_may_cost_whatever
 
         running["alpha"].script = [*answer("a")[:2], Gate(go), *answer("b")[1:]]
 
-        async def call() -> int:
+        async def call() -> None:
             async with running.chat(keyed(), stream=True, max_tokens=100_000) as response:
                 if response.status == 429:
                     refused.append((await response.json())["error"])
                     if len(refused) == 35:
                         go.set()
                 await response.read()
-                return response.status
+            statuses_found.append(response.status)
 
-        refused: list[Any] = []
+        refused, statuses_found = list[dict[str, Any]](), list[int]()
         async with asyncio.timeout(PATIENCE_S):
-            found = await asyncio.gather(*(call() for _ in range(40)))
-        assert sorted(found) == [200] * 5 + [429] * 35  # each may cost a dollar, and one goes beyond
+            await asyncio.gather(*(call() for _ in range(40)))
+        assert sorted(statuses_found) == [200] * 5 + [429] * 35  # each may cost a dollar, and one goes beyond
         assert {each["code"] for each in refused} == {"rate_limit_exceeded"}
         assert await statuses(running, 5, max_tokens=100_000) == [200] * 5  # they were short again
 

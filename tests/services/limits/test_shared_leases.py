@@ -630,16 +630,17 @@ async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_d
     process: NewProcess, most_usd: float
 ) -> None:
     limits, processes = {"usd_per_day": 1.0}, [await process(STEADY) for _ in range(3)]
+
+    async def begun(one: Process) -> str | None:
+        with suppress(DollarsHeld):  # it may be tried again
+            return await one.begin(limits, usd=0.01, most_usd=most_usd)
+        return None
+
     first_refused = 100
     for number in range(100):
         one = processes[number % 3]
-        while True:
-            try:
-                call = await one.begin(limits, usd=0.01, most_usd=most_usd)
-            except DollarsHeld:  # it may be tried again
-                first_refused = min(number, first_refused)
-                await asyncio.sleep(0.02)
-            else:
-                break
+        while (call := await begun(one)) is None:
+            first_refused = min(number, first_refused)
+            await asyncio.sleep(0.02)
         one.end(call, 0.01)
     assert first_refused >= 95

@@ -142,7 +142,7 @@ async def test_a_call_that_is_refused_by_one_limit_uses_nothing_of_the_others() 
     await process.begin(limits)
 
 
-async def test_parallel_calls_end_one_for_one() -> None:
+async def test_parallel_beginningend_one_for_one() -> None:
     process = Process()
     running = [await process.begin({"max_parallel": 2.0}) for _ in range(2)]
     for _ in range(10):
@@ -171,7 +171,7 @@ async def test_what_is_held_is_what_is_expected_and_what_counts_is_what_was_used
     await process.begin(limits, usd=0.1)
 
 
-async def test_the_overshoot_is_what_running_calls_cost_beyond_what_they_held() -> None:
+async def test_the_overshoot_is_what_running_beginningcost_beyond_what_they_held() -> None:
     process = Process()
     calls = [await process.begin({"usd_per_day": 1.0}, usd=0.25) for _ in range(4)]
     for call in calls:
@@ -518,9 +518,13 @@ async def test_the_headers_tell_of_the_level_with_least_left() -> None:
     assert headers["x-ratelimit-limit-tokens"] == "500"
 
 
-async def begun_at_once(process: Process, calls: int, limits: Mapping[str, float], **use: float) -> list[str]:
+async def begun_at_once(
+    process: Process, calls: int, limits: Mapping[str, float], *, usd: float, most_usd: float
+) -> list[str]:
     """Begin so many calls at once; return those that were admitted."""
-    begun = await asyncio.gather(*(process.begin(limits, **use) for _ in range(calls)), return_exceptions=True)
+    begun = await asyncio.gather(
+        *(process.begin(limits, usd=usd, most_usd=most_usd) for _ in range(calls)), return_exceptions=True
+    )
     return [each for each in begun if isinstance(each, str)]
 
 
@@ -546,7 +550,7 @@ async def test_however_long_the_answers_a_limit_in_dollars_is_exceeded_by_one_ca
     assert refused.value.code == "insufficient_quota"
 
 
-async def test_dollars_that_running_calls_may_still_use_are_free_again_when_they_end() -> None:
+async def test_dollars_that_running_beginningmay_still_use_are_free_again_when_they_end() -> None:
     process, limits = Process(), {"usd_per_day": 1.0}
     begun = await begun_at_once(process, 10, limits, usd=0.01, most_usd=0.3)
     assert len(begun) == 4  # the last one may go beyond
