@@ -14,7 +14,10 @@ _TIMEOUTS: Reasons = {
         " deployment is started much sooner. Thoughts, and pieces of calls, also end this wait if the client's API does"
         " not show them."
     ),
-    "stall_timeout_s": "How long a stream may pause between two events. Comments and pings do not count as events.",
+    "stall_timeout_s": (
+        "How long a stream may stand still; after text 60 s at most, or half of the setting if that is more. Comments,"
+        " pings and events with nothing in them do not count."
+    ),
     "total_timeout_s": "How long the whole answer may take. Off by default, as it cuts long answers.",
 }
 _LIMITS: Reasons = {
@@ -236,6 +239,12 @@ REASONS: Mapping[str, Reasons] = {
     },
     "ModelSettings": {
         "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
+        "fallback_after": (
+            "When its fallbacks are asked beside it, if it has no first token; the first token of either wins. `auto`:"
+            " after three times what nine of ten of its first tokens take, 10 s while fewer than ten are known, and"
+            " twice as late for a fallback that costs over ten times as much. Or seconds, from 0.05. `failure`: only"
+            " when all of its deployments have failed. Calls that change something at a provider have no two models."
+        ),
         "keepalive_s": (
             "Sends comments this often until the first token, for proxies that cut idle connections. Off by default:"
             " the status is then sent early, so errors come inside the stream."
@@ -389,6 +398,7 @@ REASONS: Mapping[str, Reasons] = {
             "For which causes: `failed` (no deployment answered), `context` (the prompt is too long), `content_filter`"
             " (its providers refuse the content)."
         ),
+        "fallback_after": "When it is asked beside the model whose first token is late. Not set: as the model says.",
     },
     "ClientSettings": {
         **_LIMITS,

@@ -19,7 +19,7 @@ from gateway.core.calls import Kind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
 from gateway.core.prompt_classes import answer_class
 from gateway.fleet.models import Model
-from gateway.settings import Profile
+from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Terms
 from providers.dialects import PIVOT
 
@@ -112,8 +112,19 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)
         for each in explanation.deployments
     )
-    explanation = msgspec.structs.replace(explanation, deployments=prospects)
+    fallback, late_s = _fallback(context, model, explanation.late_s or 0.0)
+    explanation = msgspec.structs.replace(explanation, deployments=prospects, late_s=late_s, fallback=fallback)
     return Explained(model.name, model.race.profile, explanation)
+
+
+def _fallback(context: Context, model: Model, late_s: float) -> tuple[str | None, float | None]:
+    """Return which model is asked beside this one when it is late, and when that is, in seconds after the start."""
+    for each in model.fallbacks:
+        fallback = context.fleet.models.get(each.model)
+        after_s = model.waits_s(each.fallback_after or model.fallback_after, late_s, fallback)
+        if Cause.FAILED in each.causes and after_s is not None:
+            return each.model, after_s
+    return None, None
 
 
 def _answer_kind(call: HypotheticalCall) -> AnswerKind:

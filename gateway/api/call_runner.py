@@ -3,12 +3,15 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.api.call_context import CallContext
-from gateway.api.headers import PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, limits_dollars, prepared_race
+from gateway.api.headers import NARROWED, PLAN_HEADER, written
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, limits_dollars, permits, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
@@ -21,6 +24,7 @@ from gateway.racing import (
     Broken,
     Kept,
     OpenCall,
+    Race,
     Services,
     Sink,
     Takeover,
@@ -29,7 +33,7 @@ from gateway.racing import (
     delivered_of,
     most_answer_tokens,
 )
-from gateway.settings import Cause
+from gateway.settings import Cause, FallbackAfter
 from gateway.steering import Plan
 
 if TYPE_CHECKING:
@@ -100,52 +104,80 @@ class FallbackChain:
         self._wanted = wanted
         self._plan_model = plan_model
         self._may_fall_back = may_fall_back
+        self._asked = asked
         self._tried = {asked}
+        self._only_after_failure: set[str] = set()  # not asked beside a late model, as that may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         try:
             self.entry = plan_model(asked, None)
             self._set_headers(self.entry)
         except ApiError as error:
-            found = self._after(error, asked)
-            if found is None:
+            if not self.advance([(asked, error)]):
                 raise
-            self.entry = found
-        self._first_call = self.entry.call
+        self._first_call = call = self.entry.call
+        # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
+        self.hedges = bool(wanted or self.entry.model.fallbacks or self._failed) and not call.stateful and may_fall_back
 
-    def advance(self, error: ApiError) -> bool:
-        """Move on to the next model after ``error``; return whether there is one."""
-        following = self._after(error, self.entry.model.name)
+    def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
+        """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
+        causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
+        following = self._first_usable(causes) if causes else None
         if following is not None:
-            self.entry = following
+            self.use(following)
         return following is not None
 
-    def _after(self, error: ApiError, failed: str) -> PlannedCall | None:
-        """Build the call for the first usable fallback of the model ``failed``; None if there is none."""
-        for name in self._names(error, failed):
-            if name in self._tried:
-                continue
+    def after(self, late: str) -> tuple[str, FallbackAfter] | None:
+        """Return the model that is asked beside the model ``late``, and when; None if there is none."""
+        return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
+
+    def beside(self, late: str) -> PlannedCall | None:
+        """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
+        return self._first_usable([(late, Cause.FAILED)], beside=True)
+
+    def keep(self, name: str) -> None:
+        """Ask the model ``name`` only after a failure: the late model may not pay for it."""
+        self._tried.discard(name)
+        self._only_after_failure.add(name)
+
+    def use(self, entry: PlannedCall) -> None:
+        """Let the fallback of ``entry`` be the current model."""
+        self.entry = entry
+        self.hedges = not entry.call.stateful
+        self._set_headers(entry)
+        self.response_headers[FALLBACK] = entry.model.name
+
+    def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
+        """Build the call for the first usable fallback of models that could not answer; None if there is none.
+
+        ``beside``: they run, and only those are asked that need no failure.
+        """
+        self._failed += [each for each in causes if each not in self._failed]
+        for name, _ in self._waiting(self._failed, beside=beside):
             self._tried.add(name)
-            try:
-                entry = self._plan_model(name, self._first_call)
-            except ApiError:
-                continue
-            self._set_headers(entry)
-            self.response_headers[FALLBACK] = name
-            return entry
+            with suppress(ApiError):
+                return self._plan_model(name, self._first_call)
         return None
 
-    def _names(self, error: ApiError, failed: str) -> Iterator[str]:
-        cause = cause_of(error)
-        if cause is None or not self._may_fall_back:
+    def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks that were not tried yet; ``beside``: without those that need a failure."""
+        for name, after in self._listed(failed):
+            needs_failure = after == "failure" or name in self._only_after_failure
+            if name not in self._tried and not (beside and needs_failure):
+                yield name, after
+
+    def _listed(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks in their order, each with when it is asked beside a late model."""
+        if not self._may_fall_back:
             return
         if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
-            yield from self._wanted
-        self._failed.append((failed, cause))
-        for name, why in self._failed:  # the whole list of the first model before those of its fallbacks
+            asked = self._fleet.models.get(self._asked)
+            yield from ((name, "auto" if asked is None else asked.fallback_after) for name in self._wanted)
+        for name, why in failed:  # the whole list of the first model before those of its fallbacks
             model = self._fleet.models.get(name)
-            if model is not None:
-                yield from (each.model for each in model.fallbacks if why in each.causes)
+            for each in () if model is None else model.fallbacks:
+                if why in each.causes and model is not None:
+                    yield each.model, each.fallback_after or model.fallback_after
 
     def _set_headers(self, entry: PlannedCall) -> None:
         self.response_headers.clear()
@@ -187,8 +219,7 @@ def _most_usd(entry: PlannedCall) -> float:
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
-        price = deployment.price or dearest
-        if price is None:
+        if (price := deployment.price or dearest) is None:
             continue
         limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
         tokens = max(limit * answers, plan.answer_tokens)
@@ -199,6 +230,8 @@ def _most_usd(entry: PlannedCall) -> float:
             beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)
     return most_usd + beside_usd
 
+
+SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
@@ -233,6 +266,7 @@ class CallRunner:
         """
         fleet = context.fleet
         self._context = context
+        self._fleet = fleet
         self._answer_here = answer_here
         self._begun = begun
         self._fallbacks = FallbackChain(
@@ -242,6 +276,7 @@ class CallRunner:
         self.entry: PlannedCall = self._fallbacks.entry  # the current model's
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
+        self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
         self.open_call = OpenCall(
             services or context.services,
             self.entry.call,
@@ -281,7 +316,8 @@ class CallRunner:
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        ending = await prepared_race(self._context, entry, self.open_call, sink, self.response_headers).run()
+        race = prepared_race(self._context, entry, self.open_call, sink, self.response_headers)
+        ending = await (self._hedged(race, race.run, sink, entry) if self._fallbacks.hedges else race.run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
@@ -289,17 +325,135 @@ class CallRunner:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
+
+        def keep(used: PlannedCall) -> None:
+            sink.delivered = delivered_of(used.call, used.model, open_call)
+
         ending: CallRecord | Unanswered | Broken
-        if model.takeover.slow is not None and sink.delivered is not None:
+        if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            rescue = Rescue(call, model, plan, open_call, sink)
-            ending = await rescue.run(prepared_race(self._context, entry, open_call, rescue, self.response_headers))
+            permitted = partial(permits, self._context, entry)
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted)
+            race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
+            ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
-            ending = await prepared_race(self._context, entry, open_call, sink, self.response_headers).run()
+            race = prepared_race(self._context, entry, open_call, sink, self.response_headers)
+            ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
         while isinstance(ending, Broken):
-            ending = await Takeover(call, model, plan, open_call, sink).finish(ending)
+            entry = self.entry  # of the model whose answer has begun
+            ending = await Takeover(entry.call, entry.model, entry.plan, open_call, sink).finish(ending)
         return ending
+
+    async def _hedged(
+        self,
+        race: Race,
+        run: Callable[[], Awaitable[CallRecord | Unanswered | Broken]],
+        sink: Sink,
+        entry: PlannedCall,
+        on_use: Callable[[PlannedCall], None] = lambda _: None,
+    ) -> CallRecord | Unanswered | Broken:
+        """Run a model's race and, when its answer is late, those of its fallbacks beside it.
+
+        ``on_use`` is called with the fallback whose answer is about to begin.
+        """
+        late_s = self._late_s(entry)
+        if late_s is None:
+            return await run()
+        if len(self._context.steering.not_asked(entry.names, ())) == len(entry.names):
+            late_s = 0.0  # all are broken: the next model is asked at once
+        elif self._all_full(entry):
+            late_s = min(late_s, SEAT_PATIENCE_S)
+        self._explain(entry, late_s)
+        from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
+
+        late, entries = entry.model.name, {race: entry}  # the model that is late, and the models of the races
+
+        async def begin() -> Lane | None:
+            nonlocal late
+            while (following := self._fallbacks.beside(late)) is not None:
+                late = following.model.name
+                following = msgspec.structs.replace(following, plan=plan_beside(following.plan, entry.model.name))
+                is_second = len(entries) > 1 or race.is_rescued
+                if await self._holds(following) and (
+                    late_s == 0.0 or self._permits(following, entry, is_second=is_second)
+                ):
+                    headers: dict[str, str] = {}
+                    other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
+                    entries[other] = following
+                    return Lane(other, other.run, self._late_s(following))
+            return None
+
+        def on_won(other: Race) -> None:
+            self._use(entries[other])
+            on_use(self.entry)
+
+        beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won)
+        ending = await beside.run()
+        if isinstance(ending, Unanswered):
+            self._failed += [(entries[each], its) for each, its in beside.unanswered]
+        return ending
+
+    def _late_s(self, entry: PlannedCall) -> float | None:
+        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never.
+
+        With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
+        before three of four of the late model's would have come: they are not doubled.
+        """
+        following = self._fallbacks.after(entry.model.name)
+        if following is None:
+            return None
+        (name, after), call = following, entry.call
+        model = self._fleet.models.get(name)
+        late_s = entry.model.waits_s(after, entry.plan.late_s, model)
+        if late_s is not None and after == "auto" and call.deadline_at is not None and not entry.model.is_dear(model):
+            left_s = call.deadline_at - self.open_call.services.clock()
+            names = () if model is None else tuple(model.deployments)
+            takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
+            start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
+            late_s = late_s if start_s <= 0 else min(late_s, max(start_s, entry.plan.mostly_s))
+        return late_s
+
+    def _all_full(self, entry: PlannedCall) -> bool:
+        """Whether no deployment of the model has a free seat."""
+        lines = self._context.services.seats.lines
+        return bool(lines) and all(name in lines and not lines[name].has_room for name in entry.names)
+
+    def _explain(self, entry: PlannedCall, late_s: float) -> None:
+        """Say in the plan's header which model is asked beside that of ``entry``, and when."""
+        told = entry.plan.explanation
+        if told is not None and (following := self._fallbacks.after(entry.model.name)) is not None:
+            told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
+            self.response_headers[PLAN_HEADER] = written(told)
+
+    def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
+        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
+
+        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
+        """
+        steering, model, open_call = self._context.steering, late.model, self.open_call
+        if not fallback.plan.launches:
+            return True
+        launch, costs = fallback.plan.launches[0], fallback.plan.cost_usd
+        is_permitted = steering.permit(
+            model.name,
+            launch,
+            model.race,
+            cost_usd=costs.get(launch.deployment),
+            payer=model.payer,
+            is_needed=not (is_second or model.is_dear(fallback.model)),
+        )
+        if steering.refused_by is not None:
+            self._fallbacks.keep(fallback.model.name)
+            open_call.narrowed = self.response_headers[NARROWED] = steering.refused_by.before(open_call.narrowed)
+        return is_permitted
+
+    def _use(self, entry: PlannedCall) -> None:
+        """Let the fallback of ``entry`` answer the call."""
+        self._fallbacks.use(entry)
+        self.entry = entry
+        self.open_call.continue_as(entry.call)
+        self.response_headers.update(self._limit_headers)
 
     async def _hold(self) -> None:
         """Reserve the expected use of limits; if a model has no money left, move on to its fallback.
@@ -319,7 +473,7 @@ class CallRunner:
                     begun=self._begun,
                 )
             except LimitReached as error:
-                if not error.of_model or not self._fallbacks.advance(error):
+                if not error.of_model or not self._fallbacks.advance([(entry.model.name, error)]):
                     raise
                 self.entry = self._fallbacks.entry
                 self.open_call.continue_as(self.entry.call)
@@ -328,27 +482,32 @@ class CallRunner:
                 self.response_headers.update(held)
                 return
 
-    async def _advance(self, error: ApiError) -> bool:
+    async def _holds(self, entry: PlannedCall) -> bool:
+        """Hold a fallback's expected use of its limits; return whether they allow the call."""
+        if is_counted(entry.call, entry.model):
+            try:
+                await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
+            except LimitReached:
+                return False
+        return True
+
+    async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
-        while self._fallbacks.advance(error):
-            self.entry = entry = self._fallbacks.entry
-            if is_counted(entry.call, entry.model):
-                try:
-                    await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
-                except LimitReached:
-                    continue
-            self.response_headers.update(self._limit_headers)
-            return True
+        while self._fallbacks.advance(errors):
+            if await self._holds(self._fallbacks.entry):
+                self._use(self._fallbacks.entry)
+                return True
         return False
 
     async def _run(self, run: Run) -> "CallRecord | web.Response":
+        failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
         while isinstance(ending := await run(self.entry), Unanswered):
-            entry = self.entry
-            out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
-            error = total_failure(entry.model, entry.plan, ending, out)
-            if await self._advance(error):
-                self.open_call.continue_as(self.entry.call)
+            endings, self._failed = self._failed or [(self.entry, ending)], []
+            errors = [(entry.model.name, self._total_failure(entry, its)) for entry, its in endings]
+            failed += errors
+            if await self._advance(errors):
                 continue
+            error = all_failed(failed)
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)
@@ -358,9 +517,26 @@ class CallRunner:
             raise error
         return ending
 
+    def _total_failure(self, entry: PlannedCall, ending: Unanswered) -> ApiError:
+        """Return one error for all the failures at the model of ``entry``."""
+        out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
+        return total_failure(entry.model, entry.plan, ending, out)
+
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc)
+
+
+def all_failed(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
+    """Return one error for all models that could not answer: the last one's, whose message has those of all.
+
+    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts.
+    """
+    errors = [error for _, error in failed]
+    found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
+    if len(errors) > 1:
+        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
+    return found

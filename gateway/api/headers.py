@@ -150,8 +150,9 @@ def written(explanation: Explanation) -> str:
     """Return a plan as one line of ASCII JSON, with as many launches as fit into the limit.
 
     ``{"objective", "mode", "hold", "notes", "launches": [{"deployment", "delay_s", "role", "why", "score_s"}],
-    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for. If
-    the excluded ones do not fit, only their number is given.
+    "left_out", "excluded": {deployment: why}}``, and ``"width_asked", "narrowed"`` if fewer start than asked for,
+    ``"late_s", "fallback"`` if another model is asked beside this one then. If the excluded ones do not fit, only their
+    number is given.
     """
     scores = {each.deployment: round(each.score_s, 4) for each in explanation.deployments}
     launches = [
@@ -167,6 +168,8 @@ def written(explanation: Explanation) -> str:
     head: dict[str, Any] = {"objective": explanation.objective, "mode": explanation.mode, "hold": explanation.hold}
     if explanation.narrowed is not None:
         head |= {"width_asked": explanation.width_asked, "narrowed": explanation.narrowed}
+    if explanation.fallback is not None and explanation.late_s is not None:
+        head |= {"late_s": round(explanation.late_s, 3), "fallback": explanation.fallback}
     whole = {**head, "notes": explanation.notes, "launches": launches}
     if excluded := explanation.excluded:
         whole["excluded"] = excluded

@@ -10,7 +10,7 @@ from gateway.api.fitting import ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import AnswerKind, Narrowed, WinOn
+from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
@@ -86,6 +86,9 @@ def plan_call(
         tags=origin.tags,
         prompt_tokens=resolved.needs.prompt_tokens,
     )
+    deadline_ms = model.race.ttft_ms  # a fallback has that of the model asked for, where there is one
+    if instead_of is not None and instead_of.deadline_ms is not None:
+        deadline_ms = instead_of.deadline_ms
     asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
         several = answers_asked(resolved.fields, asked.dialect) > 1
@@ -113,7 +116,7 @@ def plan_call(
         stateful=asked.stateful,
         kind=kind,
         answer_kind=asked_kind,
-        deadline_ms=model.race.ttft_ms,
+        deadline_ms=deadline_ms,
         is_restricted=resolved.is_restricted,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
@@ -132,7 +135,7 @@ def plan_call(
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
         leased=seats.leased,
-        is_counted=is_counted(call, model),
+        is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
         holds=model.race.holds(streamed=asked.stream),
         stateful=asked.stateful,
         asked=None if race_asked is model.race else race_asked,
@@ -184,35 +187,60 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 
 def prepared_race(
-    context: CallContext, entry: PlannedCall, open_call: OpenCall, sink: Sink, response_headers: dict[str, str]
+    context: CallContext,
+    entry: PlannedCall,
+    open_call: OpenCall,
+    sink: Sink,
+    response_headers: dict[str, str],
+    *,
+    beside: bool = False,
 ) -> Race:
     """Return the race that runs the entry's plan.
 
     Why it has fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
-    an extra attempt is due and a limit refuses it.
+    an extra attempt is due and a limit refuses it. ``beside``: another model's race runs, and these are that one's.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
-    open_call.width_asked, open_call.narrowed = plan.width_asked, None
+    if not beside:
+        open_call.width_asked, open_call.narrowed = plan.width_asked, None
 
     def narrow(reason: Narrowed) -> None:
-        open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
+        if not beside:
+            open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
     def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
         narrow(Narrowed.CAPACITY)
 
+    is_rescued = False
+
     def may_launch(launch: Launch) -> bool:
-        cost_usd = plan.cost_usd.get(launch.deployment)
-        permitted = steering.permit(model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer)
+        nonlocal is_rescued
+        if plan.withheld_by is not None and launch is plan.withheld:
+            steering.left_out(model.name, plan)
+            narrow(plan.withheld_by)
+            return False
+        permitted = permits(context, entry, launch, is_first=not is_rescued)
+        is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
             narrow(steering.refused_by)
         return permitted
 
-    if plan.narrowed is not None:
+    if plan.narrowed is not None and not beside:
         steering.left_out(model.name, plan)
         narrow(plan.narrowed)
 
-    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused)
+    call = entry.call
+    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused, call=call)
+
+
+def permits(context: CallContext, entry: PlannedCall, launch: Launch, *, is_first: bool = True) -> bool:
+    """Whether an attempt may start now; if it is extra, charge it. ``is_first``: its call had no rescue yet."""
+    model, is_needed = entry.model, is_first and launch.role is Role.FAILOVER
+    cost_usd = entry.plan.cost_usd.get(launch.deployment)
+    return context.steering.permit(
+        model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
+    )
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:

@@ -249,6 +249,7 @@ class Gateway:
         self.engine.start()
         self.probes.start()
         self._tasks.start(self._history.load_sums())
+        self._tasks.start(self._history.load_pauses(self.context.services.pauses))
         self.operations.alerts.start()
         self._tasks.start_later_ones()
         if self.metrics.shared:

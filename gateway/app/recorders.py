@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -14,6 +15,7 @@ from gateway.core.records import PROBES
 from gateway.ledger import Ledger, LedgerError
 from gateway.limits import Leases, Limits, spent_by_quota
 from gateway.live.live import Live
+from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
@@ -156,6 +158,11 @@ class StartupHistory:
                 # Do: Nothing.
                 _log.debug("steering.recollected", models=len({each.model for each in sums}))
                 return
+
+    async def load_pauses(self, pauses: PausesByDeployment) -> None:
+        """Load how long the latest streams of each deployment paused in their text. No call waits for this."""
+        with suppress(LedgerError):  # then they are learnt anew
+            pauses.refill(await self._ledger.text_gaps())
 
     async def load_spending(self) -> bool:
         """Load what was spent today and this month, so that a restart does not reset the limits.

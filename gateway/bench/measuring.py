@@ -22,6 +22,7 @@ from gateway.racing import (
     AttemptClocks,
     Ending,
     Measurement,
+    Pauses,
     Requested,
     attempt_record,
     drain,
@@ -127,7 +128,7 @@ class _Request:
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
-        clocks = AttemptClocks(self._deployment.clocks, task, self._clock, loop)
+        clocks = AttemptClocks(self._deployment.clocks, task, self._clock, loop, Pauses())
         error: UpstreamError | None = None
         try:
             await self._read(clocks)

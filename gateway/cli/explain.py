@@ -148,8 +148,8 @@ def _write(explained: Mapping[str, Any]) -> None:
         prose(f"no deployment runs: retry in {_text(plan, 'retry_after_s')} s")
     else:
         prose("no deployment runs: none can answer")
-    if plan.get("rest"):
-        prose(f"if all of them fail: {', '.join(plan['rest'])}\n")
+    for line in _afterwards(plan):
+        prose(line)
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
         prose(f"not asked: {name} {why}")
@@ -161,6 +161,14 @@ def _notes(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"narrowed ({narrowed}): {_text(plan, 'width_asked')} attempts were asked for at the start, but {reason}"
     for note in plan.get("notes", ()):
         yield f"note: {note}"
+
+
+def _afterwards(plan: Mapping[str, Any]) -> Iterator[str]:
+    if plan.get("fallback") is not None and plan.get("late_s") is not None:
+        sooner = ", or sooner to meet ttft_ms" if plan.get("ttft_ms") is not None else ""
+        yield f"late after {plan['late_s']:.1f} s{sooner}: then model {plan['fallback']} beside\n"
+    if plan.get("rest"):
+        yield f"if all of them fail: {', '.join(plan['rest'])}\n"
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

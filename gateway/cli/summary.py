@@ -1,10 +1,11 @@
 """The summary of a configuration: its providers, and each model's deployments with what is known about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from gateway.settings import (
+    DEAR_FALLBACK,
     Catalog,
     Datasheets,
     Settings,
@@ -168,7 +169,26 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     counted = settings.limits_dollars
     for name, model in settings.models.items():
         found += doubtful_model(name, model, priced=name in priced, counted=counted)
+    found += _dear_fallbacks(settings, lines)
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
+
+
+def _dear_fallbacks(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:
+    """Yield a note on each fallback that costs so much that it is asked later."""
+    prices: dict[str, list[float]] = {}
+    for line in lines:
+        if line.input_usd is not None and line.output_usd is not None and line.enabled:
+            prices.setdefault(line.model, []).append(line.input_usd + line.output_usd)
+    means = {name: sum(each) / len(each) for name, each in prices.items()}
+    for name, model in settings.models.items():
+        for fallback in model.fallbacks:
+            usd, than_usd = means.get(fallback.model), means.get(name)
+            is_auto = (fallback.fallback_after or model.fallback_after) == "auto"
+            if is_auto and usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd:
+                yield (
+                    f"model {name!r}: its fallback {fallback.model!r} costs over {DEAR_FALLBACK:g} times as much, so it"
+                    " is asked twice as late as another: set its fallback_after to seconds, or to failure"
+                )
 
 
 def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[str]:

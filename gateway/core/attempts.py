@@ -33,6 +33,7 @@ class Role(StrEnum):
     RACE = "race"
     HEDGE = "hedge"
     FAILOVER = "failover"
+    FALLBACK = "fallback"  # of another model, beside those of a model whose answer is late
     EXPLORE = "explore"
     PROBE = "probe"
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun

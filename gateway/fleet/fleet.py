@@ -136,6 +136,7 @@ class Resolver:
                 usd_per_day=settings.usd_per_day,
                 dearest=dearest,
                 fallbacks=settings.fallbacks,
+                fallback_after=settings.fallback_after,
                 keepalive_s=settings.keepalive_s,
                 takeover=settings.takeover,
                 parameters=parameters,

@@ -7,7 +7,15 @@ from math import inf
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from gateway.settings import FallbackSettings, ModelSettings, Profile, RaceSettings, TakeoverSettings
+from gateway.settings import (
+    DEAR_FALLBACK,
+    FallbackAfter,
+    FallbackSettings,
+    ModelSettings,
+    Profile,
+    RaceSettings,
+    TakeoverSettings,
+)
 from providers import UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
@@ -228,10 +236,31 @@ class Model(msgspec.Struct, frozen=True):
     usd_per_day: float | None = None  # of all calls
     dearest: Price | None = None  # the highest known price, if another deployment's is unknown
     fallbacks: tuple[FallbackSettings, ...] = ()
+    fallback_after: FallbackAfter = "auto"
     keepalive_s: float | None = None
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
+
+    @property
+    def mean_price_usd(self) -> float | None:
+        """The mean price of its deployments for a token of the prompt and one of the answer; None if none is known."""
+        totals = [price.input_usd + price.output_usd for price in self.prices.values()]
+        return sum(totals) / len(totals) if totals else None
+
+    def waits_s(self, after: FallbackAfter, late_s: float, fallback: "Model | None") -> float | None:
+        """Return when ``fallback`` is asked beside this model, seconds after its start; None: only after a failure.
+
+        ``late_s``: when an answer of this model is late. One that costs over ten times as much waits twice as long.
+        """
+        if after == "failure":
+            return None
+        return after if after != "auto" else late_s * (2.0 if self.is_dear(fallback) else 1.0)
+
+    def is_dear(self, fallback: "Model | None") -> bool:
+        """Whether ``fallback`` costs over ten times as much as this model."""
+        usd, than_usd = None if fallback is None else fallback.mean_price_usd, self.mean_price_usd
+        return usd is not None and than_usd is not None and usd > DEAR_FALLBACK * than_usd
 
     def under(self, profile: Profile | None) -> "Model":
         """Return the model under ``profile``; as configured if that is None or its own profile."""

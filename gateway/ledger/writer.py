@@ -527,6 +527,15 @@ class Ledger:
         """
         return await self._store.remembered(self._utc_now())
 
+    async def text_gaps(self) -> dict[str, list[float]]:
+        """Return what ``Pruning.text_gaps`` returns.
+
+        Raises:
+            LedgerError: the database is away, or its schema is older.
+
+        """
+        return await self._pruner.text_gaps()
+
     async def spent(self) -> list[Spent]:
         """Return the spending of clients today and this month when this process began.
 

@@ -2,6 +2,9 @@ from .answer import AnswerStream as AnswerStream
 from .attempt import Attempt as Attempt
 from .attempt import drain as drain
 from .attempt import open_exchange as open_exchange
+from .beside import Beside as Beside
+from .beside import Lane as Lane
+from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
 from .call import Kept as Kept
 from .call import OpenCall as OpenCall
@@ -38,6 +41,8 @@ from .takeover import Delivered as Delivered
 from .takeover import Takeover as Takeover
 from .takeover import delivered_of as delivered_of
 from .timeouts import AttemptClocks as AttemptClocks
+from .timeouts import Pauses as Pauses
+from .timeouts import PausesByDeployment as PausesByDeployment
 from .validation import CUT_SHORT as CUT_SHORT
 from .validation import MOST_ANSWERS as MOST_ANSWERS
 from .validation import Requested as Requested

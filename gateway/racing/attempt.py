@@ -29,7 +29,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block
 from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -118,8 +118,9 @@ async def open_exchange(
 
     def unsaid(block: bytes) -> None:
         with suppress(UpstreamError):  # behind the answer's end anything may stand
-            if any(read_event(event.data, secrets).meaningful for event in events(block)):
-                clocks.heard()
+            for event in events(block):
+                if (chunk := read_event(event.data, secrets)).meaningful:
+                    clocks.heard(came(chunk))
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
 
@@ -183,6 +184,12 @@ class RaceHandle(Protocol[Attempt_contra]):
     def was_kept(self, attempt: Attempt_contra) -> bool | None:
         """Whether ``attempt`` was ever the backup; None if this race keeps none."""
 
+    def stands_still(self, attempt: Attempt_contra) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
+
+    def goes_on(self, attempt: Attempt_contra) -> None:
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
 
@@ -210,7 +217,7 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "task",
+        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "still", "task",
     )  # fmt: skip
 
     def __init__(self, race: "RaceHandle[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
@@ -219,12 +226,13 @@ class Attempt:
         self.state = State.ASKED
         race.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
+        self.still = False  # whether it is silent in its answer, for longer than usual there
         self.ending: Ending | None = None  # set once; nothing is measured after that
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
         # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if start.continues or deployment.extra_body else race.open_call.call.inline_bytes
+        prompt_bytes = None if start.continues or deployment.extra_body else race.call.inline_bytes
         self.measurement = Measurement(at, most_tokens(deployment.capabilities), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
@@ -239,11 +247,16 @@ class Attempt:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
         race = self.race
-        clocks = AttemptClocks(self.deployment.clocks, self.task, race.open_call.services.clock, race.loop)
+        services = race.open_call.services
+        pauses = services.pauses[self.deployment.name]
+        if pauses.pool is None:
+            services.pauses.pool(pauses, race.call.model)
+        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
         try:
             try:
                 exchange, answer = await self._ask(clocks)
                 if await self._read(exchange, answer, clocks):
+                    pauses.streams += 1
                     await self._end(exchange, answer)
             except UpstreamError as error:
                 clocks.stop()
@@ -298,6 +311,16 @@ class Attempt:
         """Return the time of the delta that it can bid with; None before it."""
         win_on, measurement = self.race.call.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
+
+    def stands_still(self) -> bool:
+        """Note that it is silent in the middle of its answer; return whether another deployment was asked beside it."""
+        self.still = True
+        return self.race.stands_still(self)
+
+    def goes_on(self) -> None:
+        """Note that it has gone on."""
+        self.still = False
+        self.race.goes_on(self)
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""

@@ -177,14 +177,21 @@ class Attempts:
         elif self.all:
             self.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
         else:
-            self.begin([Launch(name, 0.0, Role.PRIMARY, first.audited)])
+            self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def overtaken(self, winner: Attempt, now: float) -> list[Attempt]:
-        """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched."""
+    def overtaken(self, winner: Attempt | None, now: float) -> list[Attempt]:
+        """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
+
+        Without a winner here, another model's race has won: there is no backup.
+        """
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
-        backup = None if self._backup is None else self._backup.choose(losers)
+        backup = None if self._backup is None or winner is None else self._backup.choose(losers)
         for loser in losers:
-            if loser is not backup:
+            is_primary = loser.start.role is Role.PRIMARY and loser.state is State.ASKED and loser.task is not None
+            if winner is None and is_primary and not self._plan.is_known:
+                # Its time is not known yet, and would never be if each of its answers were cut.
+                self._watch(loser, speed=False, limit_s=loser.deployment.clocks.ttft_s)
+            elif loser is not backup:
                 self.cut_or_watch(loser)
             if loser.token_at() is None:
                 loser.overtaken = Overtaken(now, self._expected_s(loser, now))
@@ -222,11 +229,14 @@ class Attempts:
         explores = self._plan.explores
         is_watched = loser.start.audited and loser.state is not State.EMPTY and loser.task is not None
         if is_watched and (explores or loser.token_at() is None):
-            loser.audit(speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
-            if loser.task is not None:
-                self._open_call.held_by(loser.task)
+            self._watch(loser, speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
         else:
             loser.cut(Outcome.LOST)
+
+    def _watch(self, loser: Attempt, *, speed: bool, limit_s: float) -> None:
+        loser.audit(speed=speed, limit_s=limit_s)
+        if loser.task is not None:
+            self._open_call.held_by(loser.task)
 
     async def wait_until_last(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
         """Wait until no attempt runs but those with an empty or invalid answer, and ``attempt`` is the best of them."""
@@ -279,7 +289,7 @@ class Attempts:
         assert self._race is not None
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
-        start = open_call.launch(deployment, launch.role, now=now, audited=launch.audited)
+        start = open_call.launch(self._race.call, deployment, launch.role, now=now, audited=launch.audited)
         attempt = Attempt(self._race, deployment, start, now)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s
@@ -291,7 +301,7 @@ class Attempts:
     def _ask(self, attempts: Sequence[Attempt]) -> None:
         """Start the tasks of attempts. The launches are reported once all requests are on their way."""
         assert self._race is not None
-        services, loop, call = self._open_call.services, self._race.loop, self._open_call.call
+        services, loop, call = self._open_call.services, self._race.loop, self._race.call
         try:
             for attempt in attempts:
                 attempt.started(services.tasks.start(attempt.run(), attempt, loop))

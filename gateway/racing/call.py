@@ -6,7 +6,7 @@ loser may end later: then its row follows.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -55,8 +55,24 @@ class Broken(msgspec.Struct, frozen=True):
     again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
 
 
+Race_contra = TypeVar("Race_contra", contravariant=True)
+
+
+class Rivals(Protocol[Race_contra]):
+    """The races of a call's models, while several run beside each other."""
+
+    def won(self, race: Race_contra) -> None:
+        """Stop the others: ``race`` has a first token."""
+
+    def stop(self, race: Race_contra, reason: type[ApiError]) -> None:
+        """Stop the others: ``race`` ends the call with this error."""
+
+
 class Rescuing(Protocol):
-    """The rescue of an answer that nearly stopped, by another deployment."""
+    """The rescue of an answer that stands still or nearly stopped, by another deployment."""
+
+    def stands_still(self, attempt: Any) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     def settle(self) -> None:
         """Stop the continuation that runs beside the attempt that is about to end the call."""
@@ -105,6 +121,7 @@ class OpenCall:
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
+        self.rivals: Rivals[Any] | None = None  # None: one race runs at a time
         self._winner: AttemptRecord | None = None
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
@@ -123,9 +140,14 @@ class OpenCall:
         known = self._deployments
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
-    def launch(self, deployment: Deployment, role: Role, *, now: float, audited: bool = False) -> AttemptStart:
-        """Return the start record of the next attempt. Earlier events are reported to recorders first."""
-        services, call = self.services, self.call
+    def launch(
+        self, call: Call, deployment: Deployment, role: Role, *, now: float, audited: bool = False
+    ) -> AttemptStart:
+        """Return the start record of the next attempt. Earlier events are reported to recorders first.
+
+        ``call`` is as built for the attempt's model.
+        """
+        services = self.services
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1

@@ -24,13 +24,15 @@ EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the 
 
 _BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside another attempt, whatever the budget
 
+RETRIED_AFTER_S = 1.0  # minimum, of a rescue that was refused
+
 RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
 
 
 class LaunchSchedule:
     """The pending launches and the candidates of one race.
 
-    ``may_launch`` returns whether the budget allows an extra launch; rescues and probes are only counted. ``launch`` is
+    ``may_launch`` returns whether the budget allows an extra launch; probes are only counted. ``launch`` is
     called when a launch is due, ``on_no_slot`` when a rescue is due but its deployment has no free seat,
     ``on_slot_refused`` for each extra launch that gets no seat.
     """
@@ -58,6 +60,7 @@ class LaunchSchedule:
         self._began = clock()
         self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, in its order
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
+        self._withheld: Timer | None = None  # tells that a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
@@ -75,9 +78,14 @@ class LaunchSchedule:
                 self._start_timer(launch)
             elif self._allowed(launch):
                 yield launch
+        if (withheld := self._plan.withheld) is not None:
+            self._withheld = self._loop.call_later(withheld.delay_s, self._may_launch, withheld)
 
     def close(self) -> None:
         """Cancel pending launches; their deployments become the first candidates for failover."""
+        if self._withheld is not None:
+            self._withheld.cancel()
+            self._withheld = None
         for _, _, timer in self.pending:
             timer.cancel()
         self._candidates[:0] = [launch.deployment for _, launch, _ in self.pending]
@@ -112,15 +120,15 @@ class LaunchSchedule:
             self._take(name)
         return name
 
-    def extra(self) -> Launch | None:
-        """Return an extra launch beside an attempt whose answer is unusable; None if there is none.
+    def beside(self, role: Role) -> Launch | None:
+        """Return an extra launch beside an attempt whose answer is unusable, or that is silent; None if there is none.
 
         It uses the budget. A deployment that the budget refuses stays what it was: a rescue keeps its time.
         """
         name = self._chosen()
         if name is None:
             return None
-        launch = Launch(deployment=name, delay_s=0.0, role=Role.HEDGE)
+        launch = Launch(deployment=name, delay_s=0.0, role=role)
         if not self._may_launch(launch):
             return None
         self._take(name)
@@ -226,9 +234,12 @@ class LaunchSchedule:
         line = self._lines.get(launch.deployment) if self._lines else None
         if launch.role not in EXTRA_ROLES:
             if line is None or line.has_room:
-                if launch.role in _BESIDE:
-                    self._may_launch(launch)  # which counts it: neither is ever refused
-                return True
+                if launch.role not in _BESIDE or self._may_launch(launch):
+                    return True
+                # Too many calls were rescued lately: it waits until fewer were, or the first attempt has failed.
+                delay_s = launch.delay_s + max(RETRIED_AFTER_S, self._plan.rescue_s or 0.0)
+                self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s))
+                return False
         elif line is not None and not line.has_room_for_extra:
             self._on_slot_refused(launch)
         elif self._may_launch(launch):
@@ -252,7 +263,7 @@ class LaunchSchedule:
             return
         if self._allowed(launch):
             self._launch(launch)
-        elif launch.role not in EXTRA_ROLES:
+        elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
             self._on_no_slot()
 
 

@@ -296,7 +296,7 @@ class Relay:
         open_call = self._open_call
         now = open_call.services.clock()
         role = Role.FAILOVER if open_call.launched else Role.PRIMARY
-        start = open_call.launch(deployment, role, now=now)
+        start = open_call.launch(open_call.call, deployment, role, now=now)
         self._attempt_seat.enter(start)
         open_call.begin([start])
         open_call.services.recorder.attempt_started(open_call.call, start)

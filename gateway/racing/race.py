@@ -10,11 +10,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from gateway.core.attempts import Outcome, Role, WinOn
-from gateway.core.calls import CallRecord
+from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
-from gateway.racing.attempt import Attempt, Bid
+from gateway.racing.attempt import Attempt, Bid, State
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
@@ -56,11 +56,13 @@ class Phase(Enum):
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_open_call", "_overhead_ms", "claimed_at", "held")
+    __slots__ = ("_call", "_open_call", "_overhead_ms", "before", "claimed_at", "held")
 
-    def __init__(self, open_call: OpenCall) -> None:
+    def __init__(self, open_call: OpenCall, call: Call) -> None:
         self.claimed_at: float | None = None
         self.held: Held | None = None  # the hold that the win has ended
+        self.before: Sequence[Attempt] = ()  # those of the late model beside whose race this one has won
+        self._call = call
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
@@ -70,7 +72,7 @@ class Claim:
         own_s = open_call.own_s + max(0.0, open_call.services.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         return Winner(
-            call=open_call.call,
+            call=self._call,
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
             launched=open_call.launched,
@@ -101,8 +103,9 @@ class Claim:
         # After a hold, the client's first token is not the provider's but the moment of release.
         first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
         since_received_ms = self._open_call.since_received_ms
-        streamed = self._open_call.call.streamed
+        streamed = self._call.streamed
         held = None if winner is None else self.held
+        attempts = self.before or attempts
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
         return Times(
             None if first_at is None else since_received_ms(first_at),
@@ -117,7 +120,8 @@ class Claim:
 class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
-    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat.
+    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat. ``call`` is
+    as built for ``model``, if that is not yet the model of the open call.
     """
 
     def __init__(
@@ -129,9 +133,10 @@ class Race:
         *,
         may_launch: Callable[[Launch], bool],
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
+        call: Call | None = None,
     ) -> None:
         self.open_call = open_call
-        self.call = open_call.call
+        self.call = call or open_call.call
         self.sink = sink
         self.loop = open_call.services.tasks.loop
         self.winner: Attempt | None = None
@@ -155,7 +160,7 @@ class Race:
         self._hold = Hold(decode_s, self.release, self.loop, clock=services.clock, deadline_at=at)
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
-        self._claim = Claim(open_call)
+        self._claim = Claim(open_call, self.call)
 
     async def run(self) -> CallRecord | Unanswered | Broken:
         """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
@@ -196,6 +201,8 @@ class Race:
         if self._over.cancelled():  # the client has just gone, and ``run`` has not been resumed yet
             self._abort(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
+            if phase is Phase.ANSWERING and self._overtakes_silence(attempt, now):
+                return Bid.WON
             return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
         # A single attempt has no other to wait for or to cut.
         may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
@@ -222,6 +229,52 @@ class Race:
         self._win(attempt, self.open_call.services.clock())
         attempt.end_hold()
 
+    def stands_still(self, attempt: Attempt) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
+
+        While the client has seen nothing of the answer, the first with another token goes on, and the other is cut. A
+        stream that it sees is continued by the open call's rescue.
+        """
+        if attempt is self.winner:
+            if self.sink.streams:
+                rescue = self.open_call.rescue
+                return rescue is not None and rescue.stands_still(attempt)
+            if self._attempts.call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
+                return True
+        elif self.phase is not Phase.RUNNING or attempt.state is not State.ASKED:
+            return False
+        if any(not other.still for other in self._attempts.others(attempt)):
+            return False  # another is asked already
+        launch = self._schedule.beside(Role.FAILOVER)
+        if launch is not None:
+            self._guarded(lambda: self._attempts.launch_next(launch.deployment))
+        return launch is not None
+
+    def goes_on(self, attempt: Attempt) -> None:
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+        if attempt is self.winner and not self.sink.streams:
+            for rival in self._attempts.others(attempt):
+                if not self.is_standing_by(rival):
+                    rival.cut(Outcome.LOST)
+                    self._schedule.add(rival.deployment.name)
+
+    def _overtakes_silence(self, attempt: Attempt, now: float) -> bool:
+        """Let ``attempt`` win in place of a silent winner, of which the client has seen nothing; return if it may."""
+        winner = self.winner
+        if winner is None or not winner.still or self.sink.streams or self.is_standing_by(attempt):
+            return False
+        error = UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment answered")
+        self._failures.append((winner.deployment.name, error))
+        winner.failed_at = now
+        winner.cut(Outcome.STALLED, error)
+        self._win(attempt, now)
+        return True
+
+    def _replace_silent(self, backup: Attempt, now: float) -> None:
+        """Let a backup that has its first token win in place of the silent winner."""
+        if self._overtakes_silence(backup, now):
+            backup.end_hold()
+
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
@@ -238,6 +291,8 @@ class Race:
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
         if not self.call.streamed:
+            if self.winner is not None and self.winner.still:
+                self.goes_on(self.winner)
             self._attempts.dismiss_backup()
         self._close(200, None)
         await self.sink.end(last)
@@ -264,8 +319,16 @@ class Race:
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
+        elif self._answers_beside(attempt):
+            self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def _answers_beside(self, failed: Attempt) -> bool:
+        """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
+        if self.winner is not None and self.winner.still:
+            self.stands_still(self.winner)
+        return self.winner is None and failed.still and bool(self._attempts.others(failed))
 
     def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
@@ -298,7 +361,7 @@ class Race:
             return None
         return Broken(winner.so_far(), error, self._claim.times(self._attempts.all, winner))
 
-    def supersede(self, error: UpstreamError) -> Broken | None:
+    def supersede(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
         """Cut the winner and end the race without a record: another deployment continues the answer.
 
         Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
@@ -307,7 +370,7 @@ class Race:
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
         times = self._claim.times(self._attempts.all, winner)
-        winner.cut(Outcome.SUPERSEDED)
+        winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
         broken = Broken(winner.record, error, times)
@@ -322,6 +385,34 @@ class Race:
         for attempt in self._attempts.active:
             attempt.cut(Outcome.LOST)
         self._fail()
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """The attempts so far, in the order of launch."""
+        return tuple(self._attempts.all)
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+        active = self._attempts.active
+        return len(active) > 1 and any(attempt.start.role is Role.FAILOVER for attempt in active)
+
+    def stop(self, reason: type[ApiError]) -> None:
+        """End the race: another race records the call, which ends with this error."""
+        self._hold.end()
+        self._attempts.cut_all(reason)
+        self._finish()
+
+    def give_way(self) -> None:
+        """End the race without an answer: that of another model has won."""
+        if self.phase is not Phase.OVER:
+            self._hold.end()
+            self._attempts.overtaken(None, self.open_call.services.clock())
+            self._finish()
+
+    def follow(self, attempts: Sequence[Attempt]) -> None:
+        """Set the attempts of the late model beside whose race this one has won."""
+        self._claim.before = attempts
 
     async def _break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""
@@ -385,7 +476,7 @@ class Race:
         """Launch one more attempt beside an invalid answer: an extra one from the budget, or the next one in order."""
         if self._schedule.is_in_turn:
             return self._replace()
-        return self._attempts.launch_extra(self._schedule.extra())
+        return self._attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
     def _replace(self) -> bool:
         return self._replacements.replace()
@@ -399,6 +490,8 @@ class Race:
 
     def _win(self, attempt: Attempt, now: float) -> None:
         self.winner = attempt
+        if self.open_call.rivals is not None:
+            self.open_call.rivals.won(self)
         self._claim.claimed_at, self._claim.held = now, None
         if self._hold.leader is not None:
             self._claim.held = self._hold.held(now)
@@ -430,11 +523,14 @@ class Race:
         if self._made_replacements is not None:
             self._made_replacements.forget()
         self._attempts.forget()
+        self._claim.before = ()
         self.winner = None
 
     def _abort(self, reason: type[ApiError]) -> None:
         """Stop all attempts, and record the call with this error."""
         self._attempts.cut_all(reason)
+        if self.open_call.rivals is not None:
+            self.open_call.rivals.stop(self, reason)
         self._close(reason.status, reason.code)
 
     def _close(self, status_code: int, error_kind: str | None) -> None:

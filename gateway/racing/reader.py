@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from gateway.racing.measurement import Measurement
-from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.timeouts import AttemptClocks, Came, came
 from providers import (
     BACKSLASH,
     UNREADABLE,
@@ -215,7 +215,7 @@ class AnswerReader:
 
     def take(self, run: Run, now: float) -> None:
         """Update measurement and clocks with plain events."""
-        self._clocks.event(now, meaningful=True)
+        self._clocks.event(now, Came.TEXT, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
         if self._text is not None:
             self._text.add(run.texts())
@@ -237,12 +237,13 @@ class AnswerReader:
         """Parse a block event by event; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        dropped = meaningful = alive = False
+        dropped = meaningful = False
+        latest: Chunk | None = None  # of those that are not idle
         error: UpstreamError | None = None
         block = self._without_keys(block)
-        for came in events(block):
-            event = came if came.is_one_line else masked(came, self._secrets)
-            dropped = dropped or event is not came
+        for sent in events(block):
+            event = sent if sent.is_one_line else masked(sent, self._secrets)
+            dropped = dropped or event is not sent
             if not event.data:
                 forward.append(event.raw)
                 continue
@@ -252,7 +253,7 @@ class AnswerReader:
                 error, dropped = broken.without_frames(), True
                 break
             event = event if chunk.data is event.data else Event(b"data: " + chunk.data + _END, chunk.data)
-            dropped = dropped or event is not came
+            dropped = dropped or event is not sent
             chunk = self._last(chunk) if chunk.done else chunk
             error = self._missing_end(chunk) if chunk.done else chunk.error
             if error is not None:
@@ -273,12 +274,12 @@ class AnswerReader:
                 self.done = dropped = True
                 forward[-1] = self._own_end(event)
                 break
-            alive = alive or not chunk.idle
+            latest = latest if chunk.idle else chunk
             if chunk.meaningful:
                 meaningful = True
                 self._lesson = event.raw, chunk
-        if alive:
-            self._clocks.event(now, meaningful=meaningful)
+        if latest is not None:
+            self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
         self._take_text(chunks)
         kept = b"".join(forward) if dropped else block
         draft.forward.append(kept)

@@ -1,26 +1,29 @@
-"""Rescues a stream that nearly stops while it runs: another deployment continues from the text delivered so far.
+"""Rescues a stream that stands still or nearly stops: another deployment continues from the text delivered so far.
 
-A slow stream is alive, so no timeout helps. It is cut only when the other deployment has text beyond what was
-delivered. Until then its own text is held back; if no other deployment continues, that text is sent after all. Imported
-only where ``takeover.slow`` is on.
+The stream is cut only when the other deployment has text beyond what was delivered, so a false alarm costs no answer.
+If it stood still and goes on first, the other one is cut. A slow stream's text is held back until then; if no other
+deployment continues, that text is sent after all. Imported only where ``takeover`` is on.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from math import inf
 
 import msgspec
 
+from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.fleet.models import Deployment, Model
+from gateway.racing.attempt import Attempt
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
 from gateway.racing.measurement import SHARE, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, Winner
-from gateway.racing.takeover import COMMENT_S, ClientSink, Running, Takeover, again_tokens, in_time
-from gateway.steering import Plan
+from gateway.racing.takeover import CANDIDATES, COMMENT_S, ClientSink, Running, Takeover, again_tokens, in_time
+from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Begun
 
@@ -66,10 +69,14 @@ class Slowness:
         ``paused_s``: the total time for which its client did not read.
         """
         if tokens > self._tokens:
-            gap_s = max(0.0, at - self._seen_at - (paused_s - self._paused_s))
+            # The client may have paused since ``at``: what is not part of this gap is left to the next one.
+            since_s = max(0.0, at - self._seen_at)
+            paused_within_s = min(since_s, paused_s - self._paused_s)
+            gap_s = since_s - paused_within_s
             expected_s = (tokens - self._tokens) * self._token_s
             self._late_s = max(0.0, self._late_s + min(gap_s, self._longest_s) - expected_s)
-            self._tokens, self._seen_at, self._paused_s = tokens, at, paused_s
+            self._tokens, self._seen_at = tokens, at
+            self._paused_s += paused_within_s
         gap_s = max(0.0, now - self._seen_at - (paused_s - self._paused_s))
         return self._late_s + max(0.0, min(gap_s, self._longest_s) - self._token_s) >= self._patience_s
 
@@ -88,28 +95,41 @@ class State(Enum):
     """
 
     WATCHING = "watching"
-    HOLDING = "holding"  # another deployment was asked; the slow stream's text is held back
+    HOLDING = "holding"  # another deployment was asked; a slow stream's text is held back
     PASSED = "passed"  # the other has continued the answer, and the slow stream was cut
     OVER = "over"  # no other has continued it: the slow stream's text was sent, and it is not watched any more
 
 
 class Rescue:
-    """The sink of one race, which watches the speed of its answer. Use once: ``await rescue.run(race)``."""
+    """The sink of one race, which watches its answer. Use once: ``await rescue.run(race)``."""
 
     streams = True
     understands = False
 
-    def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: ClientSink) -> None:
-        """Requires ``takeover.slow`` of the model, and ``sink.delivered``, which keeps what the client was sent."""
+    def __init__(
+        self,
+        call: Call,
+        model: Model,
+        plan: Plan,
+        open_call: OpenCall,
+        sink: ClientSink,
+        *,
+        may_launch: Callable[[Launch], bool],
+    ) -> None:
+        """Requires ``sink.delivered``, which keeps what the client was sent.
+
+        ``may_launch`` is asked before another deployment starts beside a stream that stands still.
+        """
         assert sink.delivered is not None
-        assert model.takeover.slow is not None
         self._call = call
         self._model = model
         self._plan = plan
         self._open_call = open_call
         self._sink = sink
         self._delivered = sink.delivered
-        self._slow = model.takeover.slow
+        self._may_launch = may_launch
+        self._slow = model.takeover.slow  # None: its speed is not watched, or not any more
+        self._stands_still = False  # why another deployment was asked; else it was slow
         self._clock = open_call.services.clock
         self._state = State.WATCHING
         self._race: Race | None = None  # the race with the slow stream, while it runs
@@ -128,7 +148,7 @@ class Rescue:
 
     async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
-        self._race, self._open_call.rescue = race, self
+        self._race = race
         try:
             ending = await race.run()
             if self._continuing is not None and self._state in {State.HOLDING, State.PASSED}:
@@ -139,7 +159,9 @@ class Rescue:
                     return continued
             return ending
         finally:
-            self._open_call.rescue = self._race = None
+            self._race = None
+            if self._open_call.rescue is self:
+                self._open_call.rescue = None
             if self._timer is not None:
                 self._timer.cancel()
             try:
@@ -161,15 +183,17 @@ class Rescue:
         if self._state is State.HOLDING:
             self._state = State.PASSED
             self._held.clear()
-            broken = None if self._race is None else self._race.supersede(self._error())
-            self._open_call.takeover = FINISHED if broken is None else RESCUED
+            outcome = Outcome.STALLED if self._stands_still else Outcome.SUPERSEDED
+            broken = None if self._race is None else self._race.supersede(self._error(), outcome)
+            self._open_call.takeover = FINISHED if broken is None or self._stands_still else RESCUED
 
     # The sink of the watched answer.
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Start the answer, and watch it."""
+        self._open_call.rescue = self
         self._forward = await self._sink.begin(winner)
-        if self._delivered.obstacle is None:
+        if self._delivered.obstacle is None and self._slow is not None:
             self._open_call.services.rescues.earn(self._slow.budget)
             self._sleep()
         return None if self._forward is None else self._forward_events
@@ -218,6 +242,17 @@ class Rescue:
 
     # The watch of the stream, and the start of a continuation.
 
+    def stands_still(self, attempt: Attempt) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
+        if self._race is None or attempt is not self._race.winner or not self._may_start:
+            return False
+        self._stands_still = True
+        return self._start_continuation()
+
+    @property
+    def _may_start(self) -> bool:
+        return self._state is State.WATCHING and not self._is_whole() and self._delivered.obstacle is None
+
     def _sleep(self) -> None:
         self._due = self._clock() + TICK_S
         self._timer = self._open_call.services.tasks.loop.call_later(TICK_S, self._tick)
@@ -225,24 +260,32 @@ class Rescue:
     def _tick(self) -> None:
         self._timer = None
         winner = None if self._race is None else self._race.winner
-        if winner is None or self._state is not State.WATCHING or self._is_whole():
+        if winner is None or not self._may_start:
             return
-        now, measurement = self._clock(), winner.measurement
-        self._paused_s += max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
-        if self._write_lock.locked():  # the client does not read; the pause is added when it does
+        now = self._clock()
+        late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
+        self._paused_s += late_s
+        # The pause of a client that does not read is added when it does.
+        if not self._write_lock.locked() and late_s < TICK_S and self._is_slow(winner, now):
+            self._slow, self._stands_still = None, False
+            self._start_continuation()
+        elif self._slow is not None:
             self._sleep()
-            return
+
+    def _is_slow(self, winner: Attempt, now: float) -> bool:
+        """Whether the stream is slow, and others are known to be fast enough."""
+        if self._slow is None:
+            return False
+        measurement = winner.measurement
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
-            if not self._measure_speeds(winner.deployment.name):
-                return
+            if not self._measure_speeds(winner.deployment.name, self._slow.below_tps):
+                self._slow = None
+                return False
             self._slowness = Slowness(self._slow_tps, tokens, at, paused_s)
-        if not self._slowness.look(tokens, at, now, paused_s):
-            self._sleep()
-        elif self._delivered.obstacle is None:
-            self._start_continuation()
+        return self._slowness.look(tokens, at, now, paused_s)
 
-    def _measure_speeds(self, deployment: str) -> bool:
+    def _measure_speeds(self, deployment: str, below_tps: float) -> bool:
         """Determine the slow speed and the deployments that are fast enough; return whether there are any."""
         paces = self._open_call.services.paces
         names = dict.fromkeys([*(launch.deployment for launch in self._plan.launches), *self._plan.rest, deployment])
@@ -251,28 +294,34 @@ class Rescue:
         if not known:
             return False
         own_tps = paces.median(deployment, FEWEST)  # not the slowest: one of its replicas may be slow
-        self._slow_tps = slow_speed(self._slow.below_tps, max(known.values()), own_tps)
+        self._slow_tps = slow_speed(below_tps, max(known.values()), own_tps)
         self._fast = [name for name, tps in known.items() if tps >= FASTER * self._slow_tps and name != deployment]
         return bool(self._fast)
 
-    def _start_continuation(self) -> None:
-        """Have other deployments continue from what was delivered; hold back what the slow stream sends meanwhile."""
+    def _start_continuation(self) -> bool:
+        """Have others continue from what was delivered; return whether any may. A slow stream's text is held back."""
         race, call, open_call = self._race, self._call, self._open_call
         continuing = call.dialect.continuing
         broken = None if race is None else race.so_far(self._error())
         if broken is None or continuing is None:
-            return
+            return False
         begun = self._sink.begun(continuing)
         takeover = Takeover(call, self._model, self._plan, open_call, _Outlet(self, self._sink))
         able = takeover.candidates(broken, begun, most=len(self._model.deployments))
-        candidates = [each for each in able if each.name in self._fast][:2]
-        if begun.obstacle is not None or not candidates or not open_call.services.rescues.spend():
-            return
+        candidates = [each for each in able if self._stands_still or each.name in self._fast][:CANDIDATES]
+        if begun.obstacle is not None or not candidates or not self._is_allowed(candidates[0]):
+            return False
         self._state, self._started_at = State.HOLDING, self._clock()
         self._started_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
         # The answer as it is now: later text is held back, and dropped if another deployment continues.
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
         self._continuing = open_call.services.tasks.loop.create_task(self._continue(takeover, begun, candidates))
+        return True
+
+    def _is_allowed(self, rival: Deployment) -> bool:
+        if self._stands_still:
+            return self._may_launch(Launch(rival.name, 0.0, Role.FAILOVER))  # counted as a rescue before a first token
+        return self._open_call.services.rescues.spend()
 
     async def _continue(
         self, takeover: Takeover, begun: Begun, candidates: list[Deployment]
@@ -281,7 +330,8 @@ class Rescue:
         await self._sink.close()
         if self._state is not State.HOLDING:
             return Unanswered()
-        self._continuation = takeover.race(begun, candidates, needs_text=True)
+        may_launch: Callable[[Launch], bool] = self._may_launch if self._stands_still else lambda _: True
+        self._continuation = takeover.race(begun, candidates, needs_text=True, may_launch=may_launch)
         self._sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
         ending = await in_time(self._continuation, model.takeover.within_s)
         if not self._has_passed:
@@ -301,14 +351,18 @@ class Rescue:
         return winner is not None and winner.measurement.reported.finish_reason is not None
 
     def _has_recovered(self) -> bool:
-        """Whether the text held back came so fast that it must neither wait for a continuation nor be dropped."""
+        """Whether it goes on, so that its text must neither wait for a continuation nor be dropped."""
         winner = None if self._race is None else self._race.winner
         if winner is None:
             return False
         tokens = tokens_in(winner.measurement) - self._started_tokens
+        if self._stands_still:
+            return tokens > 0
         return tokens >= FASTER * self._slow_tps * (self._clock() - self._started_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:
+        if self._stands_still:
+            return UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment went on")
         return UpstreamError(ErrorKind.STALL_TIMEOUT, f"fewer than {self._slow_tps:g} tokens per second")
 
 

@@ -13,6 +13,7 @@ from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
+from gateway.racing.timeouts import PausesByDeployment
 
 if TYPE_CHECKING:
     from gateway.core.attempts import AttemptStart
@@ -177,5 +178,6 @@ class Services(msgspec.Struct, frozen=True):
     new_id: Callable[[], str]
     utc_now: Callable[[], datetime]
     paces: Paces = msgspec.field(default_factory=Paces)  # the usual decode speeds of deployments
+    pauses: PausesByDeployment = msgspec.field(default_factory=PausesByDeployment)  # within deployments' streams
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)

@@ -436,7 +436,14 @@ class Takeover:
         failed |= {each.attempt.deployment for each in self._open_call.broken}
         return sorted(found, key=lambda each: each.name in failed)[:most]
 
-    def race(self, begun: Begun, candidates: list[Deployment], *, needs_text: bool = False) -> Race:
+    def race(
+        self,
+        begun: Begun,
+        candidates: list[Deployment],
+        *,
+        needs_text: bool = False,
+        may_launch: Callable[[Launch], bool] = lambda _: True,
+    ) -> Race:
         """Return a race of ``candidates`` that continues the answer. ``needs_text``: as for ``ContinuingSink``."""
         call, model, open_call = self._call, self._model, self._open_call
         continuing = call.dialect.continuing
@@ -472,7 +479,7 @@ class Takeover:
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
         ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage, needs_text=needs_text)
-        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, may_launch=lambda _: True)
+        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, may_launch=may_launch)
 
 
 async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:

@@ -5,22 +5,163 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Protocol
 
 from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
+from providers.dialects import Chunk
 
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
+
+BUSY_S = 0.5  # a timer that is so late has waited for the event loop: data that arrived may not have been read yet
+SOON_S = 0.001  # what is due so soon is due now: clocks are rounded
+AGAIN_S = 5.0  # between two looks at a silence, as another deployment may be asked only then
+
+TEXT_S = 60.0  # how long a stream may stand still after text, unless its deployment is known to pause for longer
+
+
+class Came(Enum):
+    """What came last in a stream: what may follow, and how soon, depends on it."""
+
+    TEXT = "text"
+    THINKING = "thinking"
+    ARGUMENTS = "arguments"  # of a call of a tool: some vendors send them only at their end
+    BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
+
+    __hash__ = object.__hash__  # Enum's own is a Python call
+
+
+def came(chunk: Chunk) -> Came:
+    """Return the kind of an event that is not ``idle``."""
+    if chunk.reasoning:
+        return Came.THINKING
+    if chunk.tools or chunk.names:
+        return Came.ARGUMENTS
+    return Came.TEXT if chunk.answer and chunk.text_chars and not chunk.of_tool else Came.BOUNDARY
+
+
+# How long the streams of each deployment pause, by what came last, learnt in this process: a pause that is long for
+# its deployment is noticed, and another deployment is asked beside it.
+
+LATEST = 300  # streams whose pauses count
+FEWEST = 100  # streams from which the pauses of a deployment after text are known,
+UNKNOWN_S = 12.0  # and before that
+POOLED = 1_000  # streams from which those of the same model's other deployments do not count as well
+TIMES = 1.5  # the longest pause
+LEAST_S, MOST_S = 3.0, 30.0
+ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
+LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
+NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.ARGUMENTS: 60.0, Came.BOUNDARY: 60.0}
+
+# A deployment with more notices among so many streams may have changed, and is learnt anew with this limit. A silence
+# that lasts even so long is a stall, and so were the others.
+MOST_NOTICED, AMONG = 2, 50
+CHANGED_S = 45.0
+MOST_DEPLOYMENTS = 1000  # clients may name their own,
+MOST_POOLED = 20  # and of one model
+
+
+class Pauses:
+    """The long pauses of one deployment's latest streams."""
+
+    __slots__ = ("_long", "_noticed", "pool", "streams")
+
+    def __init__(self) -> None:
+        self.streams = 0  # that came to their end: counted by whoever reads them
+        self.pool: list[Pauses] | None = None  # those of its model; set by the first stream
+        # By what came last: stream and seconds, ever shorter, so that the first is the longest.
+        self._long: dict[Came, deque[tuple[int, float]]] = {}
+        self._noticed: deque[int] = deque(maxlen=MOST_NOTICED)  # how many streams had ended at the latest notices
+
+    def recovered(self, came: Came, pause_s: float) -> None:
+        """Count a pause longer than ``LONG_S`` after which the stream went on."""
+        long = self._long.setdefault(came, deque())
+        while long and long[-1][1] <= pause_s:
+            long.pop()
+        long.append((self.streams, pause_s))
+
+    def refill(self, longest_s: Sequence[float]) -> None:
+        """Count streams of an earlier process by their longest pauses after text, the latest last."""
+        for pause_s in longest_s:
+            if pause_s > LONG_S:
+                self.recovered(Came.TEXT, pause_s)
+            self.streams += 1
+
+    def noticed(self, limit_s: float) -> None:
+        """Count a pause after text that was noticed after ``limit_s``."""
+        if limit_s >= CHANGED_S:
+            self._noticed.clear()
+        else:
+            self._noticed.append(self.streams)
+
+    def longest_s(self, came: Came = Came.TEXT) -> float:
+        """Return the longest pause from which one of the latest streams recovered; 0: none longer than ``LONG_S``."""
+        long = self._long.get(came, ())
+        while long and long[0][0] <= self.streams - LATEST:
+            long.popleft()
+        return long[0][1] if long else 0.0
+
+    def noticed_s(self, came: Came) -> float:
+        """Return after how many seconds of silence another deployment should be asked."""
+        if came is Came.TEXT and len(self._noticed) == MOST_NOTICED and self._noticed[0] > self.streams - AMONG:
+            return CHANGED_S
+        few = self.pool is not None and self.streams < POOLED
+        longest_s = max(each.longest_s(came) for each in self.pool or ()) if few else self.longest_s(came)
+        if came is not Came.TEXT:
+            return max(NOTICED_S[came], TIMES * longest_s)
+        least_s = LEAST_S if self.streams >= FEWEST else UNKNOWN_S
+        return max(ABOVE * longest_s, min(MOST_S, max(least_s, TIMES * longest_s)))
+
+
+class PausesByDeployment(dict[str, Pauses]):
+    """The pauses of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pools: dict[str, list[Pauses]] = {}
+
+    def __missing__(self, deployment: str) -> Pauses:
+        """Return the pauses of a deployment that none are known of, and keep them."""
+        pauses = Pauses()
+        if len(self) < MOST_DEPLOYMENTS:
+            self[deployment] = pauses
+        return pauses
+
+    def pool(self, pauses: Pauses, model: str) -> None:
+        """Count the pauses of a deployment for the others of ``model``, and theirs for it; only of its first model."""
+        pool = self._pools.setdefault(model, []) if len(self._pools) < MOST_DEPLOYMENTS else []
+        if len(pool) < MOST_POOLED:
+            pool.append(pauses)
+        pauses.pool = pool if pauses in pool else [pauses]
+
+    def refill(self, gaps_ms: Mapping[str, Sequence[float]]) -> None:
+        """Count streams of earlier processes by deployment: the longest gap in the text of each, the latest last."""
+        for deployment, longest_ms in gaps_ms.items():
+            self[deployment].refill([gap_ms / 1000 for gap_ms in longest_ms])
+
+
+class Silenced(Protocol):
+    """Is told when a stream stands still in the middle of its answer, long before that is an error."""
+
+    def stands_still(self) -> bool:
+        """Return whether another deployment was asked; called again every ``AGAIN_S`` while the silence lasts."""
+
+    def goes_on(self) -> None:
+        """Note that the stream goes on after ``stands_still``."""
 
 
 class AttemptClocks:
     """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
 
-    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``.
+    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``silenced``,
+    if it is set, is told of a silence that is long for the deployment.
     """
 
     __slots__ = (
+        "_came",
         "_clock",
         "_clocks",
         "_due",
@@ -29,37 +170,54 @@ class AttemptClocks:
         "_first_token",
         "_loop",
         "_paused_at",
+        "_pauses",
         "_quiet_since",
+        "_silenced",
         "_started",
+        "_still",
         "_task",
         "_timer",
     )
 
     def __init__(
-        self, clocks: Clocks, task: asyncio.Task[None], clock: Callable[[], float], loop: asyncio.AbstractEventLoop
+        self,
+        clocks: Clocks,
+        task: asyncio.Task[None],
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+        pauses: Pauses,
+        *,
+        silenced: Silenced | None = None,
     ) -> None:
+        """``pauses``: of its deployment."""
         self._clocks = clocks
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
         self._loop = loop
         self._started = self._quiet_since = clock()
         self._first_token = False
+        self._came = Came.BOUNDARY
+        self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
+        self._still = False  # whether ``silenced`` was told of this silence
+        self._silenced = silenced
         self._expired: UpstreamError | None = None
         self._due = 0.0  # when the timer fires
-        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0])
+        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S)
 
-    def event(self, now: float, *, meaningful: bool) -> None:
+    def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
+        if now - self._quiet_since > LONG_S:
+            self._resumed(now - self._quiet_since)
         self._quiet_since = now
-        if meaningful and not self._first_token:
+        self._came = came
+        if meaningful:
             self._first_token = True
-            self._rearm()
 
-    def heard(self) -> None:
+    def heard(self, came: Came) -> None:
         """Record that the provider sent something meaningful which the client is not shown, or not yet."""
-        self.event(self._clock(), meaningful=True)
+        self.event(self._clock(), came, meaningful=True)
 
     def finish(self) -> None:
         """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""
@@ -80,6 +238,13 @@ class AttemptClocks:
         self._paused_at = None
         return paused_s
 
+    def _resumed(self, pause_s: float) -> None:
+        """Learn from a pause after which the stream goes on."""
+        self._pauses.recovered(self._came, pause_s)
+        if self._still and self._silenced is not None:
+            self._still = False
+            self._silenced.goes_on()
+
     def stop(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:
@@ -89,7 +254,7 @@ class AttemptClocks:
     def forget(self) -> None:
         """Stop, and break the reference cycle exception → frame → clock → task."""
         self.stop()
-        self._task = None
+        self._task = self._silenced = None
 
     def take_expiry(self) -> UpstreamError | None:
         """Return the timeout behind a cancellation and uncancel the task; None if it has another cause."""
@@ -103,33 +268,57 @@ class AttemptClocks:
         if not self._first_token:
             due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
         else:
-            quiet_s = min(clocks.stall_s, FINISH_GRACE_S) if self._finishing else clocks.stall_s
+            quiet_s = clocks.stall_s
+            if self._came is Came.TEXT:
+                quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s()))
+            quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
             due = (since + quiet_s, ErrorKind.STALL_TIMEOUT, quiet_s)
         if clocks.total_s is not None and self._started + clocks.total_s < due[0]:
             due = (self._started + clocks.total_s, ErrorKind.TOTAL_TIMEOUT, clocks.total_s)
         return due
 
-    def _sleep(self, until: float) -> asyncio.TimerHandle:
-        self._due = until
-        return self._loop.call_later(until - self._clock(), self._fire)
+    def _sleep(self, until: float, most_s: float) -> asyncio.TimerHandle:
+        # Not later than a silence after text may be noticed: then no event has to set the timer earlier.
+        now = self._clock()
+        self._due = min(until, now + min(most_s, self._clocks.stall_s))
+        return self._loop.call_later(self._due - now, self._fire)
 
     def _rearm(self) -> None:
         """Fire earlier if necessary; a timer that fires too early is set again."""
         due = self._next()[0]
         if self._timer is not None and due < self._due:
             self._timer.cancel()
-            self._timer = self._sleep(due)
+            self._timer = self._sleep(due, LEAST_S)
 
     def _fire(self) -> None:
         at, kind, limit_s = self._next()
-        if at > self._clock():
-            self._timer = self._sleep(at)
+        now = self._clock()
+        if at > now:
+            most_s = self._look(now)
+            if self._timer is not None:  # else it was stopped meanwhile
+                self._timer = self._sleep(at, most_s)
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
         if self._task is not None:
             self._task.cancel()
+
+    def _look(self, now: float) -> float:
+        """Tell of a silence that is long for the deployment; return the seconds until the next look."""
+        pauses = self._pauses
+        after_text_s = pauses.noticed_s(Came.TEXT)
+        if self._silenced is None or not self._first_token or self._finishing or self._paused_at is not None:
+            return after_text_s
+        left_s = (limit_s := pauses.noticed_s(self._came)) - (now - self._quiet_since)
+        if left_s > SOON_S:
+            return min(after_text_s, left_s)
+        if now - self._due >= BUSY_S:
+            return BUSY_S
+        self._still = True
+        if self._silenced.stands_still() and self._came is Came.TEXT:
+            pauses.noticed(limit_s)
+        return AGAIN_S
 
 
 _WAITED_FOR = {

@@ -60,6 +60,7 @@ from .section_checks import set_price as set_price
 from .section_checks import unknown_names as unknown_names
 from .section_checks import ways_of as ways_of
 from .section_checks import without_secrets as without_secrets
+from .sections import DEAR_FALLBACK as DEAR_FALLBACK
 from .sections import FASTEST_TOK_S as FASTEST_TOK_S
 from .sections import PROFILES as PROFILES
 from .sections import SOONEST_TTFT_MS as SOONEST_TTFT_MS
@@ -67,6 +68,7 @@ from .sections import AlertSettings as AlertSettings
 from .sections import Cause as Cause
 from .sections import ClickHouseSettings as ClickHouseSettings
 from .sections import EndUserSettings as EndUserSettings
+from .sections import FallbackAfter as FallbackAfter
 from .sections import FallbackSettings as FallbackSettings
 from .sections import Format as Format
 from .sections import LimitSettings as LimitSettings

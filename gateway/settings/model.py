@@ -29,6 +29,7 @@ from gateway.settings.sections import (
     Days,
     DefaultTimeouts,
     EndUserSettings,
+    FallbackAfter,
     FallbackSettings,
     LimitSettings,
     OverloadSettings,
@@ -235,6 +236,7 @@ class ModelSettings(Section):
     timeouts: Timeouts = Timeouts()
     takeover: TakeoverSettings = TakeoverSettings()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
+    fallback_after: FallbackAfter = "auto"  # when they are asked beside this model, if its first token is late
     usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, over all replicas
     keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}

@@ -5,11 +5,12 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType, UnionType
-from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -351,11 +352,30 @@ class Cause(StrEnum):
     CONTENT_FILTER = "content_filter"  # the model's providers refuse the content
 
 
+# When a fallback is asked beside a model whose first token is late: by what the model usually takes, after so many
+# seconds, or only after a failure.
+DEAR_FALLBACK = 10.0  # times the price of the model: with ``auto`` it waits twice as long
+
+
+def _known_after(value: object) -> object:
+    is_seconds = isinstance(value, int | float) and not isinstance(value, bool) and value >= FALLBACK_LEAST_S
+    if value not in {"auto", "failure"} and not is_seconds:
+        raise ValueError(f"must be auto, failure, or at least {FALLBACK_LEAST_S:g} seconds, not {value!r}")
+    return value
+
+
+FALLBACK_LEAST_S = 0.05
+FallbackAfter = Annotated[
+    Literal["auto", "failure"] | Annotated[float, Field(ge=FALLBACK_LEAST_S)], BeforeValidator(_known_after)
+]
+
+
 class FallbackSettings(Section):
     """A model that is tried when another could not answer; in the file only its name if it is for every cause."""
 
     model: str
     causes: tuple[Cause, ...] = tuple(Cause)
+    fallback_after: FallbackAfter | None = None  # None: as the model says
 
 
 # Workload profiles: named presets of race settings and timeouts for the usual kinds of work. A profile is selected

@@ -1,5 +1,6 @@
 """The budget for extra attempts: a token bucket per model, filled by calls and emptied by extra attempts."""
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import exp, inf
@@ -10,7 +11,6 @@ from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
     BURST_TOKENS,
-    HEDGE_MAX_S,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     LIMIT_GROWS,
@@ -24,11 +24,13 @@ from gateway.steering.constants import (
     PACE_MOST,
     PACE_PRIOR,
     PACE_STEP_MAX,
+    RESCUED_OF,
+    RESCUED_SHARE,
     WARY_FROM,
 )
 from gateway.steering.health import Health, Launches
 
-FREE = frozenset({Role.PRIMARY, Role.FAILOVER, Role.PROBE})  # a call needs one of these anyway, or does not wait for it
+FREE = frozenset({Role.PRIMARY, Role.PROBE})  # a call needs one of these anyway, or does not wait for it
 
 
 class Budget:
@@ -36,25 +38,54 @@ class Budget:
 
     Every call adds ``ratio`` tokens, up to 20. An extra attempt takes one when it starts, not when it is planned: most
     hedges never start. Exploration may overdraw by one burst. So any number of calls uses at most ``ratio`` tokens per
-    call and two bursts.
+    call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
+
+    Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
+    extra attempts like any other: the budget pays for them, or they wait.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
     """
 
-    __slots__ = ("tokens", "usd")
+    __slots__ = ("_calls", "_rescued", "tokens", "usd")
 
     def __init__(self) -> None:
         self.tokens = BURST_TOKENS
         self.usd = 0.0  # saved
+        self._calls = 0
+        self._rescued: deque[int] = deque()  # the number of the call at each of the latest rescues
+
+    @property
+    def rescues(self) -> int:
+        """The rescues of the latest calls."""
+        while self._rescued and self._rescued[0] <= self._calls - RESCUED_OF:
+            self._rescued.popleft()
+        return len(self._rescued)
+
+    def rescue(self, ratio: float) -> bool:
+        """Whether an attempt may start beside one that hangs; if so, count it, and charge it if there were many."""
+        if self.rescues >= RESCUED_SHARE * RESCUED_OF:
+            if ratio <= 0 or self.tokens < 1.0:
+                return False
+            self.tokens -= 1.0
+        self._rescued.append(self._calls)
+        return True
 
     def accrue(self, ratio: float) -> None:
         """Count one call."""
+        self._calls += 1
         self.tokens = min(BURST_TOKENS, self.tokens + ratio)
 
     def draw(self, role: Role, ratio: float) -> bool:
         """Whether an attempt in this role may start now; if so, charge it."""
         if role in FREE:
+            return True
+        if role is Role.FAILOVER:
+            return self.rescue(ratio)
+        if role is Role.FALLBACK:
+            if not self.rescue(ratio):
+                return False
+            self.tokens = max(-BURST_TOKENS, self.tokens - 1.0)
             return True
         floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
         if ratio <= 0 or self.tokens < floor:
@@ -435,23 +466,28 @@ class Budgets:
         cost_usd: float | None,
         payer: str,
         room: float = inf,
+        is_needed: bool = False,
         now_s: float,
     ) -> Narrowed | None:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
-        ``room`` is what rate limits leave for extra attempts in a minute. Rescues and probes are never refused, but
-        count there.
+        ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
+        count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,
+        which no limit in dollars refuses.
         """
         extra = self._extra_of(model)
         if role in FREE:
             extra.add(now_s)
             return None
         limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
-        if limit is None and extra.in_minute(now_s) >= room:
+        if role in {Role.FAILOVER, Role.FALLBACK}:
+            limit = None if is_needed else limit
+        elif limit is None and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
         if limit is not None or not budget.draw(role, race.budget):
             return limit or Narrowed.BUDGET
-        extra.add(now_s)
+        if role is not Role.FALLBACK:
+            extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:
@@ -488,4 +524,4 @@ def hedge_quantile(budget: float) -> float:
 
 def hedged_at_s(quantile_s: float) -> float:
     """Return when a hedge starts that waits for this quantile of the primary, in seconds."""
-    return min(HEDGE_MAX_S, max(HEDGE_MIN_S, quantile_s))
+    return max(HEDGE_MIN_S, quantile_s)

@@ -91,7 +91,6 @@ HEADROOM_WINDOW_S = 60.0  # vendors: limits are per minute and refill steadily: 
 COLD_EVENTS = 3  # tuned: with fewer first tokens a primary is unknown and gets company at once; the same for its speed
 HEDGE_SHARE = 0.1  # tuned: hedging at the 90 % quantile costs this much; a larger budget is used for races
 HEDGE_MIN_S = 0.05  # tuned: earliest hedge
-HEDGE_MAX_S = 10.0  # tuned: latest hedge
 # world constant: of the primary's mean TTFT: what an attempt from the start must save at least; less is not felt
 WORTH_SHARE = 0.01
 WORTH_HELD = 0.2  # world region, flapping: the part of this floor that holds for answers that are held
@@ -103,8 +102,11 @@ KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
-RESCUE_MAX_S = 15.0  # tuned: latest first rescue
-NEXT_AT_LATEST_S = 20.0  # bound: the next candidate starts by then, whatever the estimates are
+RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or where some hang
+LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
+LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
+LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
+IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; for a deadline another model is not asked before
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
 LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds
 # bound: after its last use a lineup is still updated in the background when there are new standings
@@ -140,6 +142,9 @@ HOME_SLACK = 4.0  # judgement: attempts; likewise
 # The budget
 BURST_CALLS = 20.0  # judgement: dollars are saved for this many calls: a burst, but not the sum of a night
 BURST_TOKENS = 20.0  # tuned: extra attempts that a quiet model has saved; the bucket starts full
+# judgement: rescues a call that no budget has to pay for; with more of them all its deployments are slow
+RESCUED_SHARE = 0.25
+RESCUED_OF = 200  # judgement: calls of a model
 # judgement: added to ln(value of a second) when in an hour nothing of a mean hour's dollars is spent: follows the load
 # of hours, not faults of minutes, in which more should be spent
 PACE_GAIN = 1.6
@@ -165,6 +170,7 @@ SILENCE = 14.0
 DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
 KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
 LEFT_ALONE = 12  # judgement: clients in a row that gave up on a silent deployment, if all are one or it is unknown
+UNANSWERED = 12  # judgement: late attempts in a row that open an unknown one's breaker: it may just be slow
 LEFT_UNKNOWN_S = 5.0  # judgement: half the wait for an unknown one; a client that leaves sooner proves nothing
 OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening

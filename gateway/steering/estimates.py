@@ -19,7 +19,14 @@ from gateway.steering.constants import (
     FIXED_PRIOR_MEDIAN_S,
     FIXED_PRIOR_SIGMA,
     HEDGE_SHARE,
+    KNOWN_EVENTS,
+    LATE_FACTOR,
+    LATE_QUANTILE,
+    LATE_UNKNOWN_S,
     PRIOR_EVENTS,
+    RESCUE_FACTOR,
+    RESCUE_MIN_S,
+    RESCUE_UNKNOWN_S,
     SPEED_KNOWN_S,
     SPEED_PRIOR,
     STALL_PRIOR,
@@ -46,6 +53,8 @@ class Estimate(msgspec.Struct, frozen=True):
     mean: Mean = Mean(0.0, 0.0)  # of ``curve``
     usual: Curve | None = None  # from the memory of hours
     scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
+    answered: Curve | None = None  # of the attempts that answered, without the fixed prior; None: none ever did
+    answered_events: float = 0.0  # first tokens on which it is based, at all the model's deployments if few are its own
 
     def sized(self, scale: float) -> "Estimate":
         """Return the estimate for prompts whose size multiplies times by ``scale``."""
@@ -63,9 +72,46 @@ class Estimate(msgspec.Struct, frozen=True):
         """The q95 of TTFT while the deployment is healthy: the smaller of the recent and the usual one."""
         return min(self.q95_s, self.usual_q95_s)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the model's first tokens are enough to tell when one is late."""
+        return max(self.events, self.answered_events) >= KNOWN_EVENTS
+
+    @property
+    def hangs_s(self) -> float:
+        """The age at which an attempt without a first token counts as hanging, in seconds: another is asked beside it.
+
+        Twice the q95; where that is more than three times the q90 of those that answer, some hang or a few are late,
+        and it is at most the 7.3 s of an unknown deployment.
+        """
+        most_s = max(RESCUE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
+        return max(RESCUE_MIN_S, min(RESCUE_FACTOR * self.q95_s, most_s))
+
+    @property
+    def overdue_s(self) -> float:
+        """The age at which the model is late if this deployment is its primary, in seconds: another model is asked.
+
+        Three times the q90 of attempts that answer, as the q95 collapses where one in twenty hangs; while little is
+        known not under ``LATE_UNKNOWN_S``.
+        """
+        return max(RESCUE_MIN_S if self.is_known else LATE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
+
     def quantile_s(self, q: float) -> float:
         """Return the time by which a share ``q`` has its first token, in seconds."""
         return self.curve.quantile_s(q) * self.scale
+
+    def answered_s(self, q: float) -> float:
+        """Return the time by which a share ``q`` of those attempts that answer has a first token; 0 if none ever did.
+
+        One that was cut counts as longer than its age, but only as long as first tokens that have come: hangs must not
+        teach patience.
+        """
+        curve = self.answered
+        if curve is None:
+            if self.events < KNOWN_EVENTS:
+                return 0.0
+            curve = self.curve
+        return curve.quantile_s(q * curve.reached[-1]) * self.scale
 
     def later_than(self, seconds: float) -> float:
         """Return the share of first tokens that come later than ``seconds``."""
@@ -150,6 +196,8 @@ class Usual(msgspec.Struct, frozen=True):
     decode_tps: float = SPEED_PRIOR[0] / SPEED_PRIOR[1]
     speed_known: bool = False
     stall_s: float = 0.0
+    answered: Curve | None = None  # of the attempts that answered; None: none ever did
+    answered_events: float = 0.0  # first tokens on which it is based
 
 
 class Usuals(msgspec.Struct, frozen=True):
@@ -173,8 +221,12 @@ def usuals_in_steps(
     scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi
 ) -> Generator[None, None, Usuals]:
     """Do the same, one deployment at a time."""
-    pool = _pool([each for scale in (*scales, lately) for each in scale.values()], api)
-    unseen = Usual(kaplan_meier(pool, _NONE))
+    every = [each for scale in (*scales, lately) for each in scale.values()]
+    events = dense(merged(each.events.get(api, {}) for each in every))
+    censored = dense(merged(each.censored.get(api, {}) for each in every))
+    answered_events = sum(events)
+    answered = kaplan_meier(events, censored) if answered_events else None
+    unseen = Usual(kaplan_meier(_pool(events, censored), _NONE), answered=answered, answered_events=answered_events)
     yield
     found: dict[str, Usual] = {}
     for evidences in scales:
@@ -249,11 +301,9 @@ def decode_tps(evidence: Evidence, usual_tps: float = SPEED_PRIOR[0] / SPEED_PRI
     return (evidence.tok + evidence.gtok + tokens) / (evidence.sec + evidence.gsec + seconds)
 
 
-def _pool(evidences: Sequence[Evidence], api: MeasuredApi) -> list[float]:
+def _pool(events: Sequence[float], censored: Sequence[float]) -> list[float]:
     """Return the model's first tokens at all deployments, by bucket, scaled to the weight of a prior."""
     prior = lognormal_masses(FIXED_PRIOR_MEDIAN_S, FIXED_PRIOR_SIGMA)
-    events = dense(merged(each.events.get(api, {}) for each in evidences))
-    censored = dense(merged(each.censored.get(api, {}) for each in evidences))
     curve = kaplan_meier(
         [seen + FIXED_PRIOR_EVENTS * share for seen, share in zip(events, prior, strict=True)], censored
     )
@@ -271,12 +321,20 @@ def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
 
 def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
     prior = _prior(before.curve, before.curve.masses())
-    events, cut = evidence.events.get(api), evidence.censored.get(api)
-    curve = kaplan_meier(list(map(add, dense(events or {}), prior)), dense(cut) if cut else _NONE)
+    events, cut = dense(evidence.events.get(api, {})), evidence.censored.get(api)
+    censored = dense(cut) if cut else _NONE
+    curve = kaplan_meier(list(map(add, events, prior)), censored)
+    own = sum(events)
+    answered = before.answered
+    if own:
+        before_events = [] if answered is None else _prior(answered, answered.masses())
+        answered = kaplan_meier(list(map(add, events, before_events)) if before_events else events, censored)
     known = evidence.sec + evidence.gsec >= SPEED_KNOWN_S
     return Usual(
         curve,
-        events=sum(events.values()) if events else 0.0,
+        events=own,
+        answered=answered,
+        answered_events=max(own, before.answered_events),
         decode_tps=decode_tps(evidence, before.decode_tps),
         speed_known=known or before.speed_known,
         stall_s=(evidence.stall + before.stall_s * STALL_PRIOR) / (evidence.won + STALL_PRIOR),
@@ -289,7 +347,7 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
     mean = now.curve.mean()
     return Estimate(
-        events=sum(evidence.events.get(api, {}).values()),
+        events=now.events,
         curve=now.curve,
         q95_s=now.curve.quantile_s(0.95),
         beyond_s=now.curve.expected_beyond_s(),
@@ -302,6 +360,8 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
         stall_s=now.stall_s,
         mean=mean,
         usual=usual.curve,
+        answered=now.answered,
+        answered_events=now.answered_events,
     )
 
 

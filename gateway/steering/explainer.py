@@ -11,6 +11,7 @@ from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
+from gateway.steering.budget import Budget
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, costs_usd, preference
 from gateway.steering.constants import (
     COLD_EVENTS,
@@ -18,11 +19,11 @@ from gateway.steering.constants import (
     EXPLORE_SHARE,
     HEDGE_SHARE,
     MEETS_QUANTILE,
-    NEXT_AT_LATEST_S,
     RESCUE_FACTOR,
-    RESCUE_MAX_S,
-    RESCUE_MIN_S,
+    RESCUED_OF,
+    RESCUED_SHARE,
 )
+from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, State
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
@@ -36,17 +37,16 @@ def explained(
     held: Held,
     home: Candidate | None = None,
     answer_tokens: float,
-    tokens: float,
-    usd: float = 0.0,
+    budget: Budget,
     probes: bool = False,
 ) -> Explanation:
-    """Explain ``plan``, made from ``lineup`` with ``tokens`` in the budget and ``held`` of the prompt in caches.
+    """Explain ``plan``, made from ``lineup`` with this ``budget`` and ``held`` of the prompt in caches.
 
-    ``usd`` are the saved dollars, if extra attempts are limited by cost. ``probes``: whether such calls probe.
+    ``probes``: whether such calls probe.
 
     ``home`` is the prompt's rendezvous deployment, if no cache is known to hold it.
     """
-    by_name = {each.deployment: each for each in lineup.candidates}
+    tokens, by_name = budget.tokens, {each.deployment: each for each in lineup.candidates}
     known = _Known(
         _chances(lineup, held, home),
         frozenset(each.deployment for each in lineup.near),
@@ -72,7 +72,7 @@ def explained(
         budget_tokens=round(tokens, 2),
         value_usd_per_s=race.value_usd_per_s or None,
         extra_usd_per_call=race.extra_usd_per_call,
-        budget_usd=None if race.extra_usd_per_call is None else usd,
+        budget_usd=None if race.extra_usd_per_call is None else budget.usd,
         **_bill(plan, by_name, known.costs),
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
@@ -82,9 +82,11 @@ def explained(
         ),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms)),
+        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms), *_rescues(budget)),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
+        late_s=round(plan.late_s, 3),
+        fallback=None,  # the planner does not know of other models
     )
 
 
@@ -100,6 +102,13 @@ def _too_little(plan: Plan) -> tuple[str, ...]:
     saves_ms, floor_ms = (1000 * max(0.0, seconds) for seconds in plan.worth_s)
     saves = f"the best should save {saves_ms:.0f} ms, below the floor of {floor_ms:.0f} ms (race.worth_ms)"
     return (f"no extra attempt at the start: {saves}",)
+
+
+def _rescues(budget: Budget) -> tuple[str, ...]:
+    if not budget.rescues:
+        return ()
+    most = RESCUED_SHARE * RESCUED_OF
+    return (f"{budget.rescues} rescues in the last {RESCUED_OF} calls; the budget pays for those beyond {most:g}",)
 
 
 def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
@@ -201,7 +210,7 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         **facts,
     )
     if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
-        why += f"; the second rescue at twice that, {NEXT_AT_LATEST_S:g} s at most"
+        why += "; the second rescue at twice that"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
 
@@ -250,7 +259,7 @@ def _facts(
         "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
-        "hangs": _hangs(estimate.q95_s),
+        "hangs": _hangs(estimate),
         "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
@@ -274,18 +283,14 @@ def _chosen(share: float, near: int) -> str:
     return "chosen for its score" if share >= _ALL else f"chosen for its score, for {share:.0%} of such calls"
 
 
-def _hangs(q95_s: float) -> str:
+def _hangs(estimate: Estimate) -> str:
     """Return when the primary counts as hanging, with the figures of which that is made."""
-    if not isfinite(q95_s):
-        return f"the primary often has no first token; a rescue starts after {RESCUE_MAX_S:g} s"
-    after_s = RESCUE_FACTOR * q95_s
-    limit = ""
-    if after_s < RESCUE_MIN_S:
-        limit = f", but {RESCUE_MIN_S:g} s at least"
-    elif after_s > RESCUE_MAX_S:
-        limit = f", but {RESCUE_MAX_S:g} s at most"
+    after_s, q95_s = estimate.hangs_s, estimate.q95_s
+    if after_s < RESCUE_FACTOR * q95_s:
+        return f"most of the primary's first tokens come much sooner; it counts as hanging after {after_s:.2f} s"
+    least = f", but {after_s:g} s at least" if after_s > RESCUE_FACTOR * q95_s else ""
     usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
-    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{limit}"
+    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:

@@ -25,6 +25,7 @@ from gateway.steering.constants import (
     SILENCE,
     STALL_FROM_S,
     STRIKES,
+    UNANSWERED,
 )
 from gateway.steering.counts import (
     OUTPUT_TOKENS,
@@ -180,23 +181,29 @@ def _came_at_once(tokens: int, span_s: float) -> bool:
 _LEAST_SHARE = 0.01  # of attempts that take longer than any age: a single one proves nothing
 
 
-class SuspectSamples:
-    """Samples of each deployment since its last timely first token. ``count`` adds a model's counts at a Unix time."""
+class _Suspect:
+    """One deployment since its last timely first token."""
 
-    __slots__ = ("_count", "_held_back", "_leavers", "_silence")
+    def __init__(self) -> None:
+        self.held_back: deque[tuple[str, str, float]] = deque()  # model, field, time
+        self.leavers: list[str | None] = []  # clients that left after waiting too long
+        self.silence = 0.0  # -ln p
+        self.unanswered = 0  # late attempts, while little is known of it
+
+
+class SuspectSamples:
+    """What may belong to a fault, by deployment. ``count`` adds a model's counts at a Unix time."""
 
     def __init__(self, count: Callable[[str, Counts, float], None]) -> None:
         self._count = count
-        self._leavers: dict[str, list[str | None]] = {}  # by deployment: who left after waiting too long
-        self._held_back: dict[str, deque[tuple[str, str, float]]] = {}  # by deployment: model, field, time
-        self._silence: dict[str, float] = {}  # by deployment: -ln p of its silence
+        self._suspects: dict[str, _Suspect] = {}
 
     def hold_back(self, model: str, deployment: str, field: str, unix_s: float) -> None:
         """Hold a sample back. If there are too many, the oldest is counted."""
-        doubted = self._held_back.setdefault(deployment, deque())
-        doubted.append((model, field, unix_s))
-        if len(doubted) > DOUBTED_KEPT:
-            model, field, unix_s = doubted.popleft()
+        held_back = self._of(deployment).held_back
+        held_back.append((model, field, unix_s))
+        if len(held_back) > DOUBTED_KEPT:
+            model, field, unix_s = held_back.popleft()
             self._count(model, {field: 1.0}, unix_s)
 
     def is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
@@ -210,9 +217,9 @@ class SuspectSamples:
         below = bucket(age_s / HAIR) - 1
         sooner = estimate.usual.reached[below] if below >= 0 else 0.0
         sooner -= PRIOR_EVENTS / (PRIOR_EVENTS + estimate.usual_events)  # the prior's part: others may be faster
-        silence = self._silence.get(deployment, 0.0) - log(max(_LEAST_SHARE, 1.0 - max(0.0, sooner)))
-        self._silence[deployment] = silence
-        return silence >= SILENCE
+        suspect = self._of(deployment)
+        suspect.silence -= log(max(_LEAST_SHARE, 1.0 - max(0.0, sooner)))
+        return suspect.silence >= SILENCE
 
     def left(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> str | None:
         """Count a client that left without a first token after ``age_s`` seconds; return the reason if it is a fault.
@@ -223,30 +230,33 @@ class SuspectSamples:
         is_known = max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
         if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
             return None
-        leavers = self._leavers.setdefault(deployment, [])
+        leavers = self._of(deployment).leavers
         leavers.append(client)
         if len(leavers) < (STRIKES if is_known and len(set(leavers)) > 1 else LEFT_ALONE):
             return None
         return f"{len(leavers)} clients left before a first token"
 
+    def hangs(self, deployment: str) -> bool:
+        """Count a late attempt of a deployment of which little is known; return whether that is a fault."""
+        self._of(deployment).unanswered += 1
+        return self._of(deployment).unanswered >= UNANSWERED
+
     def confirm(self, deployment: str) -> None:
         """Count the samples held back: the deployment is healthy."""
-        self._silence.pop(deployment, None)
-        self._leavers.pop(deployment, None)
-        for model, field, unix_s in self._held_back.pop(deployment, ()):
+        suspect = self._suspects.pop(deployment, None)
+        for model, field, unix_s in suspect.held_back if suspect is not None else ():
             self._count(model, {field: 1.0}, unix_s)
 
     def drop(self, deployment: str) -> None:
         """Discard the samples held back: they belong to a fault."""
-        self._held_back.pop(deployment, None)
-        self._silence.pop(deployment, None)
-        self._leavers.pop(deployment, None)
+        self._suspects.pop(deployment, None)
 
     def forget_others(self, deployments: AbstractSet[str]) -> None:
         """Forget all deployments except these."""
-        self._silence = {name: each for name, each in self._silence.items() if name in deployments}
-        self._leavers = {name: each for name, each in self._leavers.items() if name in deployments}
-        self._held_back = {name: each for name, each in self._held_back.items() if name in deployments}
+        self._suspects = {name: each for name, each in self._suspects.items() if name in deployments}
+
+    def _of(self, deployment: str) -> _Suspect:
+        return self._suspects.get(deployment) or self._suspects.setdefault(deployment, _Suspect())
 
 
 # The gateway's own share of measured times: while the event loop is late, it also reads answers late.
@@ -392,12 +402,9 @@ class Learning:
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
-        corrected_s = (
-            self._own_delay.without_own_delay(ttft_s, launched, now_s)
-            if ttft_s > late_s(estimate.well_q95_s)
-            else ttft_s
-        )
-        late = not health.tripped and corrected_s > late_s(estimate.well_q95_s)
+        limit_s = late_s(estimate.well_q95_s)
+        corrected_s = ttft_s if ttft_s <= limit_s else self._own_delay.without_own_delay(ttft_s, launched, now_s)
+        late = not health.tripped and corrected_s > limit_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._suspects.hold_back(model, deployment, event(deployment, api, reference_s), unix_s)
             self._strike(model, start, "slow", ago_s)
@@ -475,12 +482,7 @@ class Learning:
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
     def _broken(
-        self,
-        model: str,
-        prompt_class: PromptClass,
-        attempt: AttemptRecord,
-        launched: "_Launched | None",
-        ago_s: float,
+        self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, launched: _Launched | None, ago_s: float
     ) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock() - ago_s
         health = self.health_of(name)
@@ -513,18 +515,14 @@ class Learning:
         health.trouble = trouble
         if attempt.retry_after_s is not None:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
-        if attempt.ttft_ms is not None or kind == ErrorKind.INVALID_ANSWER:  # complete, but empty or refused
-            return
-        if not (kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)):
+        is_complete = attempt.ttft_ms is not None or kind == ErrorKind.INVALID_ANSWER  # but empty or refused
+        if not is_complete and not (
+            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
+        ):
             self._strike(model, attempt, kind, ago_s)
 
     def _cut(
-        self,
-        model: str,
-        prompt_class: PromptClass,
-        loser: AttemptRecord,
-        launched: "_Launched | None",
-        ago_s: float,
+        self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: _Launched | None, ago_s: float
     ) -> None:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
@@ -546,12 +544,18 @@ class Learning:
             return  # it began during a fault that is over
         factor = self._snapshots.sizing(model, api, deployment).factor(size)
         field = cut(deployment, api, age_s / factor)
-        self._suspects.hold_back(model, deployment, field, unix_s)
         estimate = self._snapshots.at(model, api, size).of(deployment)
+        is_late = corrected_s >= (estimate.q95_s if estimate.is_known else estimate.hangs_s)
+        is_late = is_late and is_lost and loser.role is Role.PRIMARY
         reason = None
+        if is_late and not estimate.is_known:  # it may just be slow: others are preferred at once
+            self._count(model, {field: 1.0}, unix_s)
+            reason = "hangs" if self._suspects.hangs(deployment) else None
+        else:
+            self._suspects.hold_back(model, deployment, field, unix_s)
         if not is_lost:
             reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
-        elif loser.role is Role.PRIMARY and corrected_s >= estimate.q95_s:
+        elif is_late and estimate.is_known:
             self._strike(model, loser, "hangs", ago_s)
         elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
             reason = "silent"

@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -110,6 +111,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]  # what is unusual about this plan
     width_asked: int = 1  # attempts that mode, width and budget would start with the call if nothing stood in the way
     narrowed: Narrowed | None = None  # what stands in the way; None: nothing
+    late_s: float | None = None  # then its first token is late, and the fallback is asked beside it
+    fallback: str | None = None  # the model that is asked then, where the call may fall back
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -165,3 +168,20 @@ class Plan(msgspec.Struct, frozen=True):
     # None: nothing. A hedge that is not yet due is not narrowed.
     width_asked: int = 1
     narrowed: Narrowed | None = None
+    withheld: Launch | None = None  # a hedge that would be due then, had it a deployment
+    withheld_by: Narrowed | None = None  # why it has none
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough first tokens of the primary were seen to tell when it is late."""
+        return self.primary is not None and self.primary.is_known
+
+    @property
+    def mostly_s(self) -> float:
+        """By when three of four of the primary's first tokens come, seconds after the start; 0 if that is not known."""
+        return 0.0 if self.primary is None or not self.is_known else self.primary.quantile_s(IN_TIME_QUANTILE)
+
+    @property
+    def late_s(self) -> float:
+        """When another model is asked beside this one, as its first token is late: seconds after the start."""
+        return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s

@@ -19,18 +19,17 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
 from gateway.settings import RaceSettings
 from gateway.steering import planner
-from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix, home_of
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import REFRESH_MOST_S
+from gateway.steering.constants import LATE_QUANTILE, REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
-from gateway.steering.planner import home_of
 from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
@@ -209,6 +208,14 @@ class Steering:
         assert plan.explanation is not None
         return plan.explanation
 
+    def first_token_s(
+        self, model: str, deployments: Iterable[str], prompt_class: PromptClass, prompt_tokens: int
+    ) -> float | None:
+        """Return by when nine of ten first tokens of the fastest deployment come, seconds; None if not known."""
+        standings = self._snapshots.of(model, prompt_class, prompt_tokens)
+        known = [each for each in map(standings.of, deployments) if each.is_known]
+        return min((each.answered_s(LATE_QUANTILE) for each in known), default=None)
+
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
 
@@ -217,19 +224,33 @@ class Steering:
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
 
     def permit(
-        self, model: str, launch: Launch, race: RaceSettings, *, cost_usd: float | None, payer: str | None = None
+        self,
+        model: str,
+        launch: Launch,
+        race: RaceSettings,
+        *,
+        cost_usd: float | None,
+        payer: str | None = None,
+        is_needed: bool = False,
     ) -> bool:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
-        no price of the model is known.
+        no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
         """
         now_s = self._clock()
         room, _ = self._room(model, self._planned.get(model, ()), now_s)
         if self._full((launch.deployment,), now_s):
             room = 0.0
         limit = self.refused_by = self._budgets.draw(
-            model, launch.role, race, cost_usd=cost_usd, payer=payer or model, room=room, now_s=now_s
+            model,
+            launch.role,
+            race,
+            cost_usd=cost_usd,
+            payer=payer or model,
+            room=room,
+            is_needed=is_needed,
+            now_s=now_s,
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
@@ -237,10 +258,11 @@ class Steering:
 
     def left_out(self, model: str, plan: Plan) -> None:
         """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
-        if plan.narrowed is not None and self._on_refused is not None:
+        reason = plan.narrowed or plan.withheld_by
+        if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)
             for _ in range(max(1, plan.width_asked - begun)):
-                self._on_refused(model, plan.narrowed)
+                self._on_refused(model, reason)
 
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
@@ -400,8 +422,7 @@ class Steering:
                 held=held,
                 home=home,
                 answer_tokens=answer,
-                tokens=tokens,
-                usd=budget.usd,
+                budget=budget,
                 probes=probes or race.budget > 0,
             )
             plan = msgspec.structs.replace(plan, explanation=told)

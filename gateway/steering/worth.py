@@ -116,6 +116,8 @@ class _Offers:
                 if not come and each.condition.crowding > CROWDED:
                     continue  # it would slow down the call that it should speed up
                 delay_s = hedged_at_s(primary.estimate.quantile_s(come)) if come else 0.0
+                if delay_s == inf:
+                    continue
                 share = 1.0 - come
                 saved_s, first, held_s = _saved_s(
                     self._lineup, primary, each, come, kept=self._kept, holds=self._terms.holds

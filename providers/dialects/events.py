@@ -36,8 +36,9 @@ class Chunk(msgspec.Struct, frozen=True):
     tools: Sequence[tuple[int | str, str]] = ()  # pieces of tool calls' arguments, by the call's place or its id
     names: Sequence[str] = ()  # of tools whose calls begin with this event
     refused: bool = False  # it is a piece of a refusal
-    idle: bool = False  # a delta with nothing in it: a provider that sends only these has stalled
+    idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
+    of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
 
 
 def no_json_object() -> UpstreamError:

@@ -365,6 +365,8 @@ def the_budget_is_as_recounted(evidence: Evidence) -> Iterator[str]:
             if tokens < floor or ratio <= 0:
                 yield f"{model}: an extra attempt with {tokens} left at {ratio}"
             left[model] = tokens - 1.0
+        elif granted and role is Role.FALLBACK:
+            left[model] = max(-BURST_TOKENS, tokens - 1.0)
     for model, tokens in left.items():
         if abs(evidence.budget_left.get(model, tokens) - tokens) > 1e-6:
             yield f"{model}: {evidence.budget_left[model]} left, recounted {tokens}"
@@ -514,7 +516,9 @@ def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
         if [row for row in kept if row not in of_model] or len(kept) > keeps:
             yield f"call {call.id}: kept {[row.deployment for row in kept]}"
         behind = [row for row in of_model if row.is_overtaken and row.finish_reason is None]
-        if keeps and behind and not kept:
+        # A fallback beside it that has a first token may have overtaken it: then none of its own attempts has won.
+        is_alone = all(row.model == MODEL or row.token_ms is None for row in rows)
+        if keeps and behind and not kept and is_alone:
             yield f"call {call.id}: {[row.deployment for row in behind]} lost, and none of them was kept"
         for row in kept:
             source = asked.get(row.provider_request_id or "")

@@ -10,8 +10,9 @@ DIALECTS = ("chat", "messages", "responses", "completions")
 NEVER_S = 1e6
 KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
+LONE_MODEL = "lone"  # one deployment; ``spare`` is its fallback
 
-STALL_S, TOTAL_S = 1.0, 20.0
+TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
 
 REFUSALS = (
     "connect_error",
@@ -117,6 +118,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     takeover: dict[str, Any] | None = None  # of the raced model
     usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
     stall_s: float = STALL_S
+    ttft_s: float = TTFT_S
     total_s: float = TOTAL_S
     models: dict[str, Any] = {}  # more of them, as a configuration has them
 

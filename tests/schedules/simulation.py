@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -47,7 +48,17 @@ from providers import Upstream, Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated, SimulatedUpstream
-from tests.schedules.scenario import KEY, MODEL, OTHER_MODEL, PROVIDERS, SPARE_MODEL, VECTORS, VOICE, Scenario
+from tests.schedules.scenario import (
+    KEY,
+    LONE_MODEL,
+    MODEL,
+    OTHER_MODEL,
+    PROVIDERS,
+    SPARE_MODEL,
+    VECTORS,
+    VOICE,
+    Scenario,
+)
 from tests.schedules.spectators import Look, Spectator
 
 if TYPE_CHECKING:
@@ -57,7 +68,6 @@ if TYPE_CHECKING:
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
 WATCHED: tuple[type, ...] = (Race, Relay, Attempt, Rescue)  # none may outlive its call
-TTFT_S = 1.5
 IDLE_S = 40.0  # after the last call: audited losers end, rows are shipped
 
 
@@ -187,7 +197,9 @@ class WitnessedSteering:
 
     def plan(self, model: str, deployments: Sequence[str], race: RaceSettings, *rest: Any, **options: Any) -> Plan:
         plan: Plan = self._steering.plan(model, deployments, race, *rest, **options)
-        self.plans.setdefault(_task_name(), []).append((model, plan))
+        if not _ASKING.get():  # the tasks that a call starts inherit it
+            _ASKING.set(_task_name())
+        self.plans.setdefault(_ASKING.get(), []).append((model, plan))
         self.budget.append((model, race.budget, None, True))
         return plan
 
@@ -397,7 +409,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             each: dict[str, Any] = {"deployment": f"{name}/{model}", "price_per_mtok": price}
             if scenario.takeover is not None:
                 each["continues"] = "prefix"
-            if name in scenario.max_in_flight and model == MODEL:
+            if name in scenario.max_in_flight and model in {MODEL, LONE_MODEL}:
                 each["max_in_flight"] = scenario.max_in_flight[name] + version % 2
             found.append(each)
         return found
@@ -416,7 +428,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
         "client_timeouts": {"write_timeout_s": 5.0},
         "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}} if scenario.has_clients else {},
         "timeouts": {
-            "ttft_timeout_s": TTFT_S,
+            "ttft_timeout_s": scenario.ttft_s,
             "stall_timeout_s": scenario.stall_s,
             "total_timeout_s": scenario.total_s,
         },
@@ -438,6 +450,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
                 **({"takeover": scenario.takeover} if scenario.takeover else {}),
             },
             OTHER_MODEL: {"deployments": deployments(providers[:2], OTHER_MODEL), "fallbacks": [SPARE_MODEL]},
+            LONE_MODEL: {"deployments": deployments(providers[:1], LONE_MODEL), "fallbacks": [SPARE_MODEL]},
             SPARE_MODEL: {"deployments": deployments(providers[2:], SPARE_MODEL), "race": {"mode": "single"}},
             VECTORS: {"deployments": deployments(providers, VECTORS)},
             VOICE: {"deployments": deployments(providers[:2], VOICE)},
@@ -467,6 +480,9 @@ def remembered(scenario: Scenario) -> list[HourlySum]:
                 for metric, number in measured.items()
             ]
     return sums
+
+
+_ASKING = ContextVar("_ASKING", default="")  # the task that serves the connection
 
 
 def _task_name() -> str:

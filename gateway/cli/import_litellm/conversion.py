@@ -70,7 +70,8 @@ class Models:
         if later := self._later.get(public):
             self._notes.add(
                 (*entries[0].place, "litellm_params"),
-                f"`order` and weight 0 became fallbacks: {', '.join(later)}, used when all of {public} failed",
+                f"`order` and weight 0 became fallbacks: {', '.join(later)}, used when all of {public} failed,"
+                " or beside them when they are late",
             )
 
     def alias(self, name: str, of: str, place: Place) -> None:
@@ -255,6 +256,13 @@ class Fallbacks:
                 by_model.setdefault(model, []).append(name)
             else:
                 self._notes.add(here, "falls back to a model that is not in the file: left out; add it under `models`")
+
+
+def _is_alone(model: Mapping[str, Any]) -> bool:
+    """Whether no other deployment could answer for a model while its own is silent."""
+    fallbacks = model.get("fallbacks", ())
+    helps = any(isinstance(each, str) or Cause.FAILED in each["causes"] for each in fallbacks)
+    return len(model["deployments"]) == 1 and not helps
 
 
 def redis_url(data: Mapping[str, Any], place: Place, variables: Variables, notes: Notes) -> str | None:
@@ -534,6 +542,12 @@ class _Conversion:
         fallbacks.read(router, ("router_settings",))
         fallbacks.read(litellm, ("litellm_settings",))
         models.add_fallbacks(fallbacks.of_models())
+        if alone := [name for name, model in models.models.items() if _is_alone(model)]:
+            self._notes.add(
+                ("model_list",),
+                f"one deployment and no fallback for failures: {', '.join(alone)}; nobody else answers while it"
+                " hangs or fails: add a deployment, or `fallbacks`",
+            )
         return models.models
 
     def _server(self) -> dict[str, Any]:

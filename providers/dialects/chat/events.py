@@ -203,7 +203,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         tools,
         names,
         refused,
-        not (answer or reasoning_chars or finish_reason) and bool(event.choices),
+        not (answer or reasoning_chars or finish_reason) and (bool(event.choices) or usage is None),
         event.system_fingerprint,
     )
 

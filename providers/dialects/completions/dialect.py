@@ -211,7 +211,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         model=event.model,
         id=event.id,
         finish_reason=finish_reason,
-        idle=bool(choices) and not chars and finish_reason is None,
+        idle=not chars and finish_reason is None and (bool(choices) or event.usage is None),
         fingerprint=event.system_fingerprint,
     )
 

@@ -216,7 +216,8 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
         tools=tools,
         names=names,
         refused=blocked is not None,
-        idle=not (answer or reasoning_chars or finish_reason) and bool(said.candidates),
+        idle=not (answer or reasoning_chars or finish_reason)
+        and (bool(said.candidates) or said.usage_metadata is None),
     )
 
 

@@ -138,7 +138,7 @@ class _Event(msgspec.Struct, gc=False):
 
 _decoder = msgspec.json.Decoder(_Event)
 _untyped = msgspec.json.Decoder(dict[str, Any])
-_TEXTS = frozenset({"text_delta", "thinking_delta", "input_json_delta"})
+_TEXTS = frozenset({"text_delta", "thinking_delta", "input_json_delta", None})
 _SILENT_BLOCKS = frozenset({"text", "thinking"})  # these begin empty
 
 
@@ -166,7 +166,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if event.type == "error" or (event.type is None and event.error is not None):
         return Chunk(data, error=error_of_event(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     read = _READERS.get(event.type or "")
-    return Chunk(data) if read is None else read(data, event)
+    return Chunk(data, idle=True) if read is None else read(data, event)
 
 
 def _delta(data: bytes, event: _Event) -> Chunk:
@@ -200,6 +200,10 @@ def _change_of_message(data: bytes, event: _Event) -> Chunk:
     return Chunk(data, finished=reason is not None, usage=usage, finish_reason=reason)
 
 
+def _end_of_block(data: bytes, _event: _Event) -> Chunk:
+    return Chunk(data)
+
+
 def _end_of_message(data: bytes, _event: _Event) -> Chunk:
     return Chunk(data, done=True)
 
@@ -220,10 +224,10 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
     if block.type == "redacted_thinking":
         return Chunk(data, meaningful=True, reasoning=True)
     if block.type is None:
-        return Chunk(data)
+        return Chunk(data, idle=True)
     name = block.name or ""
     if block.type != "tool_use":
-        return Chunk(data, meaningful=True, answer=True, text_chars=len(name))
+        return Chunk(data, meaningful=True, answer=True, text_chars=len(name), of_tool=True)
     tools, names = ((event.index or 0, ""),), (name,) if name else ()
     return Chunk(data, meaningful=True, answer=True, text_chars=len(name), tools=tools, names=names)
 
@@ -242,6 +246,7 @@ def _usage(told: _Usage) -> Usage:
 _READERS: Mapping[str, Callable[[bytes, _Event], Chunk]] = {
     "content_block_delta": _delta,
     "content_block_start": _start_of_block,
+    "content_block_stop": _end_of_block,
     "message_delta": _change_of_message,
     "message_start": _start_of_message,
     "message_stop": _end_of_message,

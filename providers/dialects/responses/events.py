@@ -74,9 +74,13 @@ _ANSWERS = frozenset(
     }
 )
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
+_TEXTS_OF_ANSWERS = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _REFUSAL = "response.refusal.delta"
+# Of the response as a whole: some servers repeat these while nothing happens.
+_STATES = frozenset({"response.created", "response.queued", "response.in_progress"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
 _ARGUMENTS = "response.function_call_arguments.delta"
+_OWN = "response."  # all of the API's event types but "error" begin so
 _LAST = frozenset({"response.completed", "response.incomplete"})
 _NULL = msgspec.Raw(b"null")
 
@@ -140,7 +144,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
             return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), tools=(piece,))
         if event.type in _ANSWERS:
             refused = event.type == _REFUSAL
-            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), refused=refused)
+            of_tool = event.type not in _TEXTS_OF_ANSWERS
+            return Chunk(data, meaningful=True, answer=True, text_chars=len(delta), refused=refused, of_tool=of_tool)
         if event.type in _REASONING:
             return Chunk(data, meaningful=True, reasoning=True, text_chars=len(delta))
     return _read_other(data, event, secrets)
@@ -177,7 +182,8 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         case _:
             is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
     error = _error(data, event, secrets) if event.error else None
-    is_idle = not event.delta and (event.type in _ANSWERS or event.type in _REASONING)
+    is_empty = not event.delta and (event.type in _ANSWERS or event.type in _REASONING)
+    is_idle = is_empty or event.type in _STATES or not (event.type or "").startswith(_OWN)
     return Chunk(data, meaningful=is_seen, answer=is_seen, error=error, idle=is_idle)
 
 

@@ -97,16 +97,16 @@ class RunningGateway:
     def get(self, path: str, **options: Any) -> Any:
         return self.http.get(self.url + path, **options)
 
-    def prefer(self, *providers: str) -> None:
+    def prefer(self, *providers: str, model: str = MODEL, name_there: str = "m") -> None:
         """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
         for place, name in enumerate(providers):
-            deployment = f"{name}/m"
+            deployment = f"{name}/{name_there}"
             samples = {event_field(deployment, answer_class(size), 0.02 * 4**place): 50.0 for size in range(3)}
             samples[event(deployment, MeasuredApi.ANSWERS, 0.02 * 4**place)] = (
                 50.0  # the policy's own; the others are published
             )
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
-            self.gateway.steering._board.add(MODEL, samples, time.time())
+            self.gateway.steering._board.add(model, samples, time.time())
 
     def answer_once_all_are_asked(self) -> None:
         """Have no provider answer before every one has its request: a loser may be cut before it was sent any."""

@@ -1,5 +1,6 @@
 """Extra attempts in the ledger: beside rows of versions that did not count them, and over upgrades."""
 
+from operator import add
 from typing import Any
 
 import pytest
@@ -90,13 +91,13 @@ async def test_an_upgrade_leaves_sums_as_they_are_and_so_does_the_way_back(
     with monkeypatch.context() as patch:
         without(OF_0035, patch)
         await store(ledger_url, all_kinds())
-    before = tuple(a + b for a, b in zip(OLD, NEW, strict=True))
-    assert await told(ledger_url) == before
+    before = list(map(add, OLD, NEW))
+    assert [*await told(ledger_url)] == before
     await migrate(ledger_url)
-    assert await told(ledger_url) == before
+    assert [*await told(ledger_url)] == before
     assert await rows(ledger_url, "select distinct extras from calls") == [{"extras": None}]
     await store(ledger_url, all_kinds())
-    assert await told(ledger_url) == tuple(a + b for a, b in zip(before, NEW, strict=True))
+    assert [*await told(ledger_url)] == list(map(add, before, NEW))
 
 
 async def test_rows_that_the_version_before_stored_are_added_up_after_the_upgrade(

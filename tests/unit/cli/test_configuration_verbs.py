@@ -234,6 +234,27 @@ def test_check_takes_a_price_from_the_configuration(holeshot: Holeshot) -> None:
     assert told["warnings"] == []
 
 
+@pytest.mark.parametrize(
+    ("usd", "after", "is_noted"), [(4.1, "auto", True), (3.9, "auto", False), (9, "2", False), (9, "failure", False)]
+)
+def test_check_notes_a_fallback_that_is_so_dear_that_it_waits(
+    holeshot: Holeshot, usd: float, after: str, is_noted: bool
+) -> None:
+    cheap, dear = "{ input: 0.1, output: 0.3 }", f"{{ input: {usd / 2}, output: {usd / 2} }}"
+    Path("ok.yaml").write_text(f"""models:
+  m:
+    deployments: [{{ deployment: ollama/x, price_per_mtok: {cheap} }}]
+    fallbacks: [{{ model: n, fallback_after: {after} }}]
+  n: {{ deployments: [{{ deployment: ollama/y, price_per_mtok: {dear} }}] }}
+""")
+
+    warnings = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)["warnings"]
+
+    assert [each.startswith("model 'm': its fallback 'n' costs over 10 times as much") for each in warnings] == (
+        [True] if is_noted else []
+    )
+
+
 def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holeshot) -> None:
     price = "{ input: 1, output: 2, cached_input: 0.1, cache_write: 1.25, reasoning: 3 }"
     own = (

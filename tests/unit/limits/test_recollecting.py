@@ -8,6 +8,7 @@ from gateway.app.recorders import StartupHistory
 from gateway.core.calls import Spent
 from gateway.ledger.writer import Ledger
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_key
+from gateway.racing.timeouts import LEAST_S, UNKNOWN_S, Came, PausesByDeployment
 from gateway.steering import MemoryBoard, Spending, Steering
 from tests.unit.ledger.test_folding import Notes
 from tests.unit.steering.test_spending import MIDNIGHT_S, Clock
@@ -42,4 +43,31 @@ async def test_what_is_read_at_midnight_counts_on_the_day_of_which_it_is(tmp_pat
     limits = Limits(leases, unix_clock=clock, clock=clock)
     await limits.hold("call", [level_of_key("team", {"usd_per_day": 1.0})], Payer("llama", "llama"), Use(usd=1.0))
     assert spending.today_usd("llama") == 0.0
+    await ledger.close()
+
+
+class Paused(Notes):
+    """A store that knows how long streams paused in their text."""
+
+    async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
+        return {"groq/llama": [6_000.0, *[100.0] * 99], "groq/gemma": [100.0] * 100, "groq/qwen": [100.0]}
+
+
+async def test_how_long_streams_pause_is_known_at_the_start(tmp_path: Path) -> None:
+    clock = Clock()
+    leases, spending = OwnShare(1, clock=clock, unix_clock=clock), Spending(clock)
+    steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
+    ledger = Ledger(
+        "sqlite:///unused.db",
+        tmp_path / "spool",
+        "w1",
+        clock=clock,
+        utc_now=lambda: datetime.fromtimestamp(clock(), UTC),
+        store=Paused(),
+    )
+    history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
+    pauses = PausesByDeployment()
+    await history.load_pauses(pauses)
+    limits_s = [pauses[f"groq/{model}"].noticed_s(Came.TEXT) for model in ("llama", "gemma", "qwen")]
+    assert limits_s == [9.0, LEAST_S, UNKNOWN_S]
     await ledger.close()

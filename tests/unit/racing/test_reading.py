@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.racing.measurement import Measurement, Reported
 from gateway.racing.reader import AnswerReader
-from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.timeouts import AttemptClocks, Pauses
 from providers.dialects import CHAT, MESSAGES, Dialect
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, ROLE, delta, event, usage
 
@@ -37,7 +37,7 @@ def read(reads: list[bytes], dialect: Dialect = CHAT) -> tuple[dict[str, Any], l
     async def main() -> tuple[dict[str, Any], list[bool], bytes]:
         task = asyncio.current_task()
         assert task is not None
-        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
+        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop(), Pauses())
         measurement = Measurement(0.0)
         reader = AnswerReader(measurement, clocks, answers=dialect.answers, drop_usage=True)
         reader.mask(())
@@ -118,7 +118,7 @@ def test_half_a_character_at_the_end_of_a_text_is_told_before_the_next_plain_tex
     async def main() -> None:
         task = asyncio.current_task()
         assert task is not None
-        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop())
+        clocks = AttemptClocks(CLOCKS, task, lambda: 0.0, asyncio.get_running_loop(), Pauses())
         reader = AnswerReader(Measurement(0.0), clocks, answers=CHAT.answers, drop_usage=True)
         reader.mask(())
         for following, said in ((other, rb"\ud83d\ude00"), (delta("a"), rb"\ufffda")):

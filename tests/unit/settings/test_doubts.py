@@ -140,3 +140,12 @@ def test_a_limit_of_all_replicas_needs_redis_and_is_the_largest(loaded: Load) ->
         " flight"
     )
     assert list(doubtful(loaded(SHARED + model("{ deployment: ollama/x, max_in_flight_fleet: 4 }")))) == []
+
+
+@pytest.mark.parametrize("place", ["fallback_after: %s", "fallbacks: [{ model: n, fallback_after: %s }]"])
+@pytest.mark.parametrize("after", ["0.01", "never"])
+def test_a_time_at_which_no_fallback_can_be_asked_is_refused(problems: Problems, place: str, after: str) -> None:
+    text = model("ollama/x", more=f"    {place % after}\n") + "  n: { deployments: [ollama/y] }\n"
+
+    (said,) = problems(text)
+    assert "fallback_after: must be auto, failure, or at least 0.05 seconds, not " in said

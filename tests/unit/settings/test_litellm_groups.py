@@ -34,6 +34,15 @@ def test_the_shuffles_rates_become_weights(imported: Import) -> None:
     assert remarks(converted, "became weights")
 
 
+def test_a_model_that_hangs_is_answered_for_by_its_fallback_and_one_without_any_is_named(imported: Import) -> None:
+    settings, converted = imported(FALLBACKS)
+
+    assert {model.fallback_after for model in settings.models.values()} == {"auto"}
+    assert {each.fallback_after for model in settings.models.values() for each in model.fallbacks} == {None}
+    assert remarks(converted, "one deployment and no fallback for failures: last; nobody else answers while it hangs")
+    assert not remarks(imported(AZURE_GROUP)[1], "one deployment and no fallback")
+
+
 def test_fallbacks_keep_their_causes(imported: Import) -> None:
     settings, converted = imported(FALLBACKS)
 

@@ -54,6 +54,9 @@ def test_the_example_is_plain_yaml_and_valid(validator: Draft7Validator) -> None
         "keys: database",
         TWO_MODELS % "n",
         TWO_MODELS % "{ model: n, causes: [context] }",
+        TWO_MODELS % "{ model: n, fallback_after: 0.05 }",
+        TWO_MODELS % "{ model: n, fallback_after: failure }",
+        MODEL % "fallback_after: auto",
     ],
 )
 def test_what_loads_is_valid(validator: Draft7Validator, tmp_path: Path, text: str) -> None:

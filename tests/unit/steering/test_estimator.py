@@ -240,3 +240,29 @@ def test_times_are_multiplied(factor: float) -> None:
         assert curve.times(factor).quantile_s(0.5) == pytest.approx(expected_s, rel=0.06)
     else:
         assert curve.times(factor).quantile_s(0.5) == inf
+
+
+@pytest.mark.parametrize(("median_s", "sooner_s", "later_s"), [(0.05, 0.6, 0.6), (0.6, 1.8, 3.0), (60.0, 180.0, 300.0)])
+def test_a_known_deployment_is_overdue_after_three_times_its_q90(
+    median_s: float, sooner_s: float, later_s: float
+) -> None:
+    of = standings({"a": Evidence(n=100.0, events={ANSWERS: {bucket(median_s): 100.0}})}).of("a")
+    assert sooner_s <= of.overdue_s <= later_s
+
+
+def test_nothing_is_overdue_within_ten_seconds_while_little_is_known() -> None:
+    assert standings({}).of("a").overdue_s == 10.0
+    assert standings({"a": Evidence(n=9.0, events={ANSWERS: {bucket(0.3): 9.0}})}).of("a").overdue_s == 10.0
+    assert standings({"a": Evidence(n=10.0, events={ANSWERS: {bucket(0.3): 10.0}})}).of("a").overdue_s < 3.0
+
+
+def test_one_first_token_that_came_late_teaches_patience_but_attempts_that_never_answered_do_not() -> None:
+    cut = {ANSWERS: {bucket(10.5): 3.0}}
+    assert standings({"a": Evidence(censored=cut)}).of("a").overdue_s == 10.0
+    came = standings({"a": Evidence(n=1.0, events={ANSWERS: {bucket(30.0): 1.0}}, censored=cut)}).of("a")
+    assert came.overdue_s > 60.0
+    hangs = Evidence(n=90.0, events={ANSWERS: {bucket(0.5): 90.0}}, censored={ANSWERS: {bucket(1.8): 30.0}})
+    of = standings({"a": hangs}).of("a")
+    assert of.q95_s > 4.0
+    assert of.overdue_s < 3.0
+    assert of.hangs_s == 7.3

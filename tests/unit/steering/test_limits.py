@@ -173,7 +173,7 @@ def test_where_all_are_limited_extras_get_what_calls_leave_of_what_each_took() -
     budgets, healths = Budgets(Spending(lambda: 0.0)), [Health(), Health()]
     for number in range(120):
         budgets.call("m", RaceSettings(), number * 0.5)
-        budgets.draw("m", Role.FAILOVER, RACE, cost_usd=None, payer="m", now_s=number * 0.5)
+        budgets.draw("m", Role.PROBE, RACE, cost_usd=None, payer="m", now_s=number * 0.5)
         for health in healths:
             health.launched(number * 0.5)
     assert budgets.room("m", healths, 60.0)[0] == inf

@@ -90,6 +90,28 @@ def test_when_the_days_dollars_are_spent_races_get_narrower_and_it_is_said_by_wh
     assert steering.refused_by == "budget"
 
 
+def test_a_fallback_beside_a_late_model_is_charged_and_refused_only_for_dollars_where_it_is_not_needed() -> None:
+    clock, spending, refused = Clock(), Spending(Clock()), list[tuple[str, str]]()
+    steering = Steering(
+        MemoryBoard(),
+        clock=clock,
+        unix_clock=clock,
+        random=Random(1),
+        spending=spending,
+        on_refused=lambda model, limit: refused.append((model, limit)),
+    )
+    race, fallback = RaceSettings(budget=0.1, usd_per_day=0.5), Launch("b", 0.0, Role.FALLBACK)
+    before = steering.extra_attempts_left("m")
+    assert steering.permit("m", fallback, race, cost_usd=0.4)
+    assert not steering.permit("m", fallback, race, cost_usd=0.4)
+    assert steering.permit("m", fallback, race, cost_usd=0.4, is_needed=True)
+    assert (steering.extra_attempts_left("m"), spending.today_usd("m")) == (before - 2, pytest.approx(0.8))
+    assert refused == [("m", "usd_per_day")]
+    assert [steering.permit("m", fallback, race, cost_usd=None) for _ in range(50)] == [True] * 48 + [False] * 2
+    assert steering.extra_attempts_left("m") == -before  # hangs do not end racing for longer than a burst
+    assert not steering.permit("m", Launch("b", 0.0, Role.HEDGE), race, cost_usd=None)
+
+
 def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_calls() -> None:
     spending, clock = Spending(Clock()), Clock()
     steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)

@@ -9,10 +9,11 @@ from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class
 from gateway.settings import RaceSettings
+from gateway.steering.budget import Budget
 from gateway.steering.candidates import Terms
 from gateway.steering.constants import BURST_TOKENS
 from gateway.steering.leaderboard import Leaderboard, Row
-from gateway.steering.plans import Plan
+from gateway.steering.plans import Launch, Plan
 from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
@@ -495,3 +496,37 @@ def test_who_nothing_is_known_of_is_tried_soon() -> None:
     replica.now_s += 1.0
     later = [launch.role for _ in range(100) for launch in replica.plan().launches]
     assert later.count(Role.EXPLORE) < 10
+
+
+def test_rescues_without_a_budget_are_at_most_a_quarter_of_a_models_calls() -> None:
+    budget = Budget()
+    rescues = []
+    for _ in range(1000):
+        budget.accrue(0.0)
+        rescues.append(sum(budget.draw(Role.FAILOVER, 0.0) for _ in range(2)))
+    assert sum(rescues) == 250
+    assert max(sum(rescues[since : since + 200]) for since in range(800)) == 50
+
+
+def test_the_budget_pays_for_rescues_beyond_that() -> None:
+    budget = Budget()
+    for _ in range(50):
+        budget.accrue(0.1)
+        assert budget.draw(Role.FAILOVER, 0.1)
+    assert budget.tokens == BURST_TOKENS
+    assert sum(budget.draw(Role.FAILOVER, 0.1) for _ in range(100)) == BURST_TOKENS
+    assert not budget.draw(Role.RACE, 0.1)
+    for _ in range(200):
+        budget.accrue(0.1)
+    assert sum(budget.draw(Role.FAILOVER, 0.1) for _ in range(60)) == 60  # fifty are free again, ten are paid for
+
+
+def test_dollars_never_refuse_a_call_s_first_rescue_but_its_second_one() -> None:
+    replica = VirtualReplica()
+    race = RaceSettings(budget=1.0, extra_usd_per_call=0.001)
+    rescue = Launch("b", 0.6, Role.FAILOVER)
+    assert replica.steering.permit(MODEL, rescue, race, cost_usd=1.0, is_needed=True)
+    assert not replica.steering.permit(MODEL, rescue, race, cost_usd=1.0)
+    assert not replica.steering.permit(
+        MODEL, Launch("b", 0.0, Role.RACE), race, cost_usd=0.0001
+    )  # it is paid off first

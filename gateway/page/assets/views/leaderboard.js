@@ -199,6 +199,7 @@ function planned(plan) {
       plan.launches.length
         ? h("ol", {}, plan.launches.map((each, at) => h("li", {}, h("span", { class: "when" }, when(each, at)), h("span", {}, named(each.deployment), h("span", { class: "why" }, each.why)))))
         : h("p", { class: "bad" }, plan.retry_after_s === null ? "None runs: no deployment can answer." : `None runs: try again in ${span(plan.retry_after_s)}.`),
+      plan.fallback ? h("p", { class: "soft" }, `Late after ${ms(plan.late_s * 1000)}: then model ${plan.fallback} is asked beside it.`) : null,
       plan.rest.length ? h("p", { class: "soft" }, `If all of these fail: ${plan.rest.join(", then ")}.`) : null),
     h("div", { class: "who" },
       h("h3", {}, "What bounds it"),

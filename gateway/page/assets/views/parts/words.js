@@ -53,6 +53,7 @@ const ROLES = {
   race: "raced beside it",
   hedge: "hedge, as the first was late",
   failover: "failover",
+  fallback: "another model, as this one was late",
   explore: "explored, to learn of it",
   probe: "probe after an outage",
 };

@@ -1,0 +1,90 @@
+"""When a model is late, learnt call by call: a slow one is waited for, one that hangs is not."""
+
+from heapq import heappop, heappush
+from random import Random
+
+from gateway.core.attempts import AttemptStart, Role
+from gateway.steering.health import State
+from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
+
+FALLBACK_S = 1.0  # the first token of another model
+
+
+def overdue_s(replica: VirtualReplica) -> float:
+    primary = replica.plan(budget=0.0).primary
+    assert primary is not None
+    return primary.overdue_s
+
+
+def test_a_lone_model_that_thinks_for_thirty_seconds_loses_few_of_its_first_hundred_calls() -> None:
+    replica, lost = VirtualReplica(("a",)), 0
+    runs_on: list[tuple[float, int, AttemptStart]] = []
+
+    def until(now_s: float) -> None:
+        while runs_on and runs_on[0][0] <= now_s:
+            replica.now_s, _, start = heappop(runs_on)
+            replica.steering.first_token(MODEL, SHORT, start, 30.0)
+        replica.now_s = now_s
+
+    for number in range(100):
+        late_s = overdue_s(replica)
+        heappush(runs_on, (replica.now_s + 30.0, number, replica.launch("a")))
+        lost += late_s < 30.0
+        until(replica.now_s + min(30.0, late_s + FALLBACK_S))
+    assert lost <= 3
+    assert replica.state("a") == State.OK
+
+
+def test_twelve_late_attempts_without_any_token_open_an_unknown_ones_breaker_but_four_do_not() -> None:
+    replica = VirtualReplica(("a",))
+    for late in range(12):
+        assert not replica.steering.health_of("a").tripped, late
+        assert overdue_s(replica) == 10.0
+        replica.lose("a", 11.0)
+        replica.now_s += 11.0
+    assert replica.steering.health_of("a").tripped
+
+
+def test_a_slow_first_token_after_late_attempts_is_no_fault() -> None:
+    replica = VirtualReplica(("a",))
+    for _ in range(4):
+        replica.lose("a", 11.0)
+    replica.win("a", 30.0)
+    for _ in range(11):
+        replica.lose("a", 11.0)
+    assert not replica.steering.health_of("a").tripped
+    replica.now_s += 1.0
+    assert overdue_s(replica) > 60.0
+
+
+def test_late_attempts_of_an_unknown_deployment_count_at_once_so_that_others_are_asked() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.lose("a", 7.4)
+    replica.lose("a", 7.4)
+    replica.now_s += 1.0
+    assert [replica.plan(budget=0.0).launches[0].deployment for _ in range(20)] == ["b"] * 20
+
+
+def test_hangs_teach_no_patience() -> None:
+    replica, random, waits_s, in_vain = VirtualReplica(("a",)), Random(7), [], 0
+    replica.warm_up(a=0.6)
+    for _ in range(300):
+        late_s, ttft_s = overdue_s(replica), random.lognormvariate(-0.5, 0.35)
+        waits_s.append(late_s)
+        in_vain += ttft_s > late_s
+        if random.random() < 0.05 or ttft_s > late_s:
+            replica.lose("a", late_s + FALLBACK_S)
+        else:
+            replica.win("a", ttft_s)
+        replica.now_s += 1.0
+    assert max(waits_s) < 5.0
+    assert in_vain <= 2
+
+
+def test_a_rescue_that_waits_is_asked_for_again_and_may_start_later() -> None:
+    replica = VirtualReplica()
+    granted = [replica.permit(Role.FAILOVER, 0.0) for _ in range(51)]
+    assert granted == [True] * 50 + [False]
+    for _ in range(200):
+        replica.plan(budget=0.0)
+    assert replica.permit(Role.FAILOVER, 0.0)
