@@ -30,7 +30,7 @@ from gateway.api.passthrough_requests import (
     multipart_steps,
     read_json,
 )
-from gateway.api.plan_call import PlannedCall, is_counted
+from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.request import needs_of, required_turns
 from gateway.core.calls import Call, CallRecord
@@ -82,8 +82,9 @@ def plan_relay(
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
+    must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
     for deployment in deployments:
-        if (reason := _obstacle(deployment, api, client.require)) is None:
+        if (reason := _obstacle(deployment, api, client.require, must_be_priced=must_be_priced)) is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
@@ -121,8 +122,23 @@ def plan_relay(
         asked=None if asked.race == NO_OVERRIDE else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
-        model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        able,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
+    if api.by_character is not None and model.prices:
+        characters = asked.characters(api.by_character)
+        costs = {
+            name: characters * max(price.input_usd, price.output_usd)
+            for name in able
+            if (price := model.prices.get(name)) is not None
+        }
+        plan = msgspec.structs.replace(plan, cost_usd=costs)
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
@@ -130,10 +146,12 @@ def plan_relay(
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
-def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
+def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy, *, must_be_priced: bool) -> str | None:
     """Return why a deployment cannot be used; None if it can."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
+    if must_be_priced and deployment.price is None:
+        return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
     return policy_violation(deployment, policy)
 
 
@@ -280,7 +298,13 @@ async def answered(
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
-        asking = Asking(api.path, asked.form, is_priced=api.is_text, takes_extra_body=api.takes_extra_body)
+        asking = Asking(
+            api.path,
+            asked.form,
+            is_priced=api.is_text,
+            cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
+            takes_extra_body=api.takes_extra_body,
+        )
         relay = Relay(journey.open_call, entry.model, entry.plan, asking)
         ending = await relay.run(outlet)
         answer = relay.answer

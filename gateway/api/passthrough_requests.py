@@ -32,6 +32,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     takes: tuple[str, ...] = (JSON,)
     kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
+    by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
 
@@ -63,6 +64,7 @@ SPEECH = RelayedApi(
     api="audio",
     demands={"input": "the text to speak"},
     is_text=False,
+    by_character="input",
 )
 TRANSCRIPTIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSCRIPTIONS,
@@ -145,6 +147,8 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
 _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
+_TEXT = msgspec.json.Decoder(str)
+_LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 _YES = frozenset({"true", "1"})
 
 
@@ -159,6 +163,16 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
     race: RaceOverride
     preferences: Preferences
     stream: bool
+
+    def characters(self, field: str) -> int:
+        """Return the number of characters of a text; of a very long one the bytes, which are more."""
+        raw = self.fields.get(field, b"")
+        if len(raw) > _LONG:
+            return len(raw)
+        try:
+            return len(_TEXT.decode(raw))
+        except msgspec.DecodeError:  # not a text: the provider will say so
+            return len(raw)
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.

@@ -1,6 +1,6 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -11,9 +11,10 @@ from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
-from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
+from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
+from gateway.limits import DOLLARS
 from gateway.racing import OpenCall, Race, Sink, answer_kind, answers_asked
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
@@ -147,7 +148,14 @@ async def plan_call(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(
-        model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        names,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
@@ -178,6 +186,11 @@ def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, 
 def is_counted(call: Call, model: Model) -> bool:
     """Whether any limit counts the usage of the call."""
     return bool(call.levels) or model.usd_per_day is not None
+
+
+def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
+    """Whether any limit counts the dollars of a call."""
+    return model.usd_per_day is not None or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
