@@ -202,6 +202,16 @@ class Connection(AnsweringHandler):
         """The time of its opening or its last answer, in seconds of the loop's clock."""
         return self._next_keepalive_close_time - self.keepalive_timeout
 
+    def is_unused(self, since_s: float) -> bool:
+        """Whether it is open and idle since then, and no byte of another request has arrived, read or not."""
+        return (
+            self._wire is not None
+            and self._opening is None
+            and self.quiet_since <= since_s
+            and self.is_spare
+            and not _in_the_kernel(self._wire, termios.FIONREAD)
+        )
+
     @property
     def heads(self) -> Iterator[RawRequestMessage]:
         """The requests that were received and not handled yet, without invalid ones."""
@@ -515,9 +525,9 @@ def _has_answer(request: web.BaseRequest) -> bool:
     return bool(request.writer._eof)  # type: ignore[attr-defined] # noqa: SLF001 - aiohttp's own writer has no other way
 
 
-def _in_the_kernel(wire: asyncio.Transport) -> int:
-    """Return the number of bytes that were sent and not yet acknowledged."""
+def _in_the_kernel(wire: asyncio.Transport, which: int = termios.TIOCOUTQ) -> int:
+    """Return the number of bytes that were sent and not yet acknowledged; with FIONREAD, that were not yet read."""
     number = bytearray(_INT.size)
     with suppress(OSError):  # macOS supports it for terminals only: there a very slow reader seems to read nothing
-        fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)
+        fcntl.ioctl(wire.get_extra_info("socket").fileno(), which, number)
     return int(_INT.unpack(number)[0])

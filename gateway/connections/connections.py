@@ -325,11 +325,10 @@ class Connections:
 
         One that was opened or answered just now may have a request on the way, and is left alone.
         """
-        since = self._loop.time() - FRESH_S
-        stranger = self._strangers.longest_silent()
-        one = stranger if stranger is not None and stranger.is_idle else self._idle_client()
-        if one is None or one.quiet_since > since:
-            now_s = self._loop.time()
+        now_s = self._loop.time()
+        candidates = (self._strangers.longest_silent(), self._idle_client())
+        one = next((each for each in candidates if each is not None and each.is_unused(now_s - FRESH_S)), None)
+        if one is None:
             if now_s >= self._told_s + LINE_S:
                 self._told_s = now_s
                 # Event connections.waiting: New connections wait to be accepted: there is no file descriptor, or no

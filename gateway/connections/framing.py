@@ -28,7 +28,7 @@ class Payload(Protocol):
         """Whether it is complete."""
 
     def set_exception(self, exc: BaseException) -> None:
-        """Raise it for whoever reads the body."""
+        """Raise ``exc`` in reads of the body, from now on."""
 
 
 class Framing:
