@@ -43,7 +43,7 @@ from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Terms
 from providers import ErrorKind, UpstreamError
-from providers.dialects import TokenCounting, raw_json
+from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
@@ -277,7 +277,13 @@ async def answered(
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
-        asking = Asking(api.path, asked.form, is_priced=api.is_text, takes_extra_body=api.takes_extra_body)
+        asking = Asking(
+            api.path,
+            DIALECTS.get(api.api, PIVOT),
+            asked.form,
+            is_priced=api.is_text,
+            takes_extra_body=api.takes_extra_body,
+        )
         relay = Relay(journey.open_call, entry.model, entry.plan, asking)
         ending = await relay.run(outlet)
         answer = relay.answer
