@@ -7,7 +7,7 @@ from multidict import CIMultiDict
 
 from providers.simulator.script import Headers, Raw, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import MESSAGE, MESSAGE_BYTES
+from tests.app.gateway.test_dialects import MESSAGE_BYTES
 
 SENT = {
     "authorization": "Bearer the-clients-own",
@@ -25,6 +25,7 @@ SENT = {
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
 PASSED = {name: SENT[name] for name in ("openai-beta", "traceparent")}  # to OpenAI's APIs
+ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 OURS = {"host", "accept", "authorization", "content-type", "content-length", "accept-encoding", "user-agent"}
 
 
@@ -55,10 +56,10 @@ async def test_what_a_client_says_in_several_lines_of_a_header_is_said_in_one(se
 @pytest.mark.parametrize(
     ("api", "path", "body"),
     [
-        ("messages", "/v1/messages", MESSAGE),
-        ("messages", "/v1/chat/completions", {"messages": MESSAGE["messages"]}),
-        ("chat", "/v1/messages", MESSAGE),
-        ("chat", "/v1/chat/completions", {"messages": MESSAGE["messages"]}),
+        ("messages", "/v1/messages", ASKED),
+        ("messages", "/v1/chat/completions", {"messages": ASKED["messages"]}),
+        ("chat", "/v1/messages", ASKED),
+        ("chat", "/v1/chat/completions", {"messages": ASKED["messages"]}),
         ("responses", "/v1/responses", {"input": "Hi"}),
         ("embeddings", "/v1/embeddings", {"input": "Hi"}),
     ],
