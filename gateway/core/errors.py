@@ -194,6 +194,20 @@ class ResponseNotFound(ApiError):
     code = "previous_response_not_found"
 
 
+class NothingStored(ApiError):
+    """No such file, conversation or other thing at a provider."""
+
+    # Means: The request names something that a provider stores (a file, conversation, prompt, container, item, …), and
+    # no answer to this key has named it; or its provider does not serve this model. The message names the field.
+    # Retry: no.
+    # Caller: Send the content itself instead of its id.
+    # Operator: `provider_state: any` lets every client name whatever your account has there. Several replicas know each
+    # other's ids only with `redis_url`.
+    status = 404
+    type = "invalid_request_error"
+    code = "not_stored_for_this_key"
+
+
 class NoDeploymentFits(ApiError):
     """None of a model's deployments can answer this request."""
 
