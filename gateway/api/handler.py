@@ -335,9 +335,11 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     if made_by is None and allowed == "any":
         return None
     if made_by is None:
-        days = context.settings.response_ids_ttl_s / 86_400
+        why = f"was not stored for this key in the last {context.settings.response_ids_ttl_s / 86_400:g} days"
+        if allowed == "none":
+            why = "cannot be continued here (provider_state: none)"
         raise ResponseNotFound(
-            f"the response {response_id!r} was not stored for this key in the last {days:g} days: send"
+            f"the response {response_id!r} {why}: send"
             " the conversation so far as 'input', or the first request again with 'store': true",
             param="previous_response_id",
         )

@@ -14,6 +14,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
 ├── ResponseNotFound            404  the stored response to continue is not known here
+├── NothingStored               404  a file, conversation, … that no answer to this key named
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with the reason of each
 ├── ClientNotFound              404  no client has this name
 ├── MethodNotAllowed            405

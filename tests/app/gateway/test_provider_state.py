@@ -159,9 +159,9 @@ async def test_with_any_an_unknown_response_is_continued_where_only_one_deployme
     config = {"providers": {"alpha": speaking("responses")}, "provider_state": "any", **clients(guest={})}
     body = body_of("responses", {"previous_response_id": "resp_of_the_operator"})
     async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
-        async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
-            assert response.status == 200
-        assert running.requests == 1
+        for _ in range(2):
+            async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+                assert response.status == 200
     both = {"alpha": speaking("responses"), "beta": speaking("responses")}
     async with serve(alpha=None, beta=None, config={**config, "providers": both}) as running:
         async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
