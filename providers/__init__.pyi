@@ -52,6 +52,7 @@ from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
 from .multipart import Form as Form
+from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
 from .redaction import MASK as MASK

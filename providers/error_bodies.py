@@ -199,7 +199,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
     """Return the error in an event named ``error``, with any data; None if it has another name."""
-    if b"event:" not in raw or _NAMED_ERROR.search(raw) is None:
+    if not (b"event: error" in raw or b"event:error" in raw) or _NAMED_ERROR.search(raw) is None:
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():

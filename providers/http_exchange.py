@@ -25,7 +25,7 @@ from providers.sse import (
     masked_body,
 )
 from providers.surrogates import HalfCharacters, without_halves
-from providers.usage import Usage, reported
+from providers.usage import Usage, outline, reported
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
@@ -273,7 +273,7 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
     is_json = declared == "application/json" or declared.endswith("+json")
     if comes_whole(path) or declared == "text/html":
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES)
-        read_answer(body, secrets)
+        read_answer(outline(body), secrets)
         return masked_body(body, secrets), None
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):

@@ -5,7 +5,7 @@ this parser does: forms that servers parse differently are refused, or the diffe
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 import msgspec
 
@@ -15,6 +15,7 @@ from providers.redaction import MaskedRecord
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option
 _LONGEST_HEAD_BYTES = 16 * 1024  # of a part's headers
+_SLICE_BYTES = 2**20  # searched in a step
 _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
 _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
@@ -84,7 +85,14 @@ class Form(MaskedRecord, frozen=True):
         if gone.isdisjoint(self.names):
             return self
         body = self._spliced([(part.at, part.next_at, b"") for part in self.parts if part.name in gone])
-        return _read(self.boundary, body)
+        kept: list[Part] = []
+        removed = 0
+        for part in self.parts:
+            if part.name in gone:
+                removed += part.next_at - part.at
+            else:
+                kept.append(Part(part.name, part.at - removed, part.content - removed, part.end - removed))
+        return Form(self.boundary, body, tuple(kept))
 
     def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
         """Return the body for ``model``; the fields ``extra`` replace the client's.
@@ -108,12 +116,12 @@ class Form(MaskedRecord, frozen=True):
         return b'%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (self._delimiter, quoted, value)
 
     def _spliced(self, edits: Iterable[tuple[int, int, bytes]]) -> bytes:
-        pieces = []
+        view, pieces = memoryview(self.body), list[bytes | memoryview]()
         done = 0
         for start, end, replacement in sorted(edits):
-            pieces += [self.body[done:start], replacement]
+            pieces += [view[done:start], replacement]
             done = end
-        return b"".join([*pieces, self.body[done:]])
+        return b"".join([*pieces, view[done:]])
 
 
 def _quoted(text: str) -> str:
@@ -127,12 +135,25 @@ def read_form(content_type: str, body: bytes) -> Form:
         Malformed: it is not a valid form.
 
     """
-    return _read(_boundary_of(content_type), body)
+    steps = form_steps(content_type, body)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            form: Form = end.value
+            return form
 
 
-def _read(boundary: bytes, body: bytes) -> Form:
+def form_steps(content_type: str, body: bytes) -> Generator[None, None, Form]:
+    """Parse a form as ``read_form`` does, in steps of about a millisecond.
+
+    Raises:
+        Malformed: it is not a valid form.
+
+    """
+    boundary = _boundary_of(content_type)
     delimiter = b"--" + boundary
-    start = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
+    start = 0 if body.startswith(delimiter) else (yield from _found(body, b"\r\n" + delimiter, 0)) + 2
     if start == 1:
         raise Malformed("the body has no part: does its boundary match the content-type?")
     at = start
@@ -142,7 +163,7 @@ def _read(boundary: bytes, body: bytes) -> Form:
         if line_end < 0 or body[after:line_end].strip(b" \t"):
             raise Malformed("the body is not a multipart form: a boundary is not at the end of its line")
         head_end = body.find(b"\r\n\r\n", line_end, line_end + _LONGEST_HEAD_BYTES)
-        end = body.find(b"\r\n" + delimiter, line_end)
+        end = yield from _found(body, b"\r\n" + delimiter, line_end)
         if head_end < 0 or end < head_end:
             raise Malformed(
                 "the body is not a complete multipart form: it ends within a part, or a part has no or endless headers"
@@ -156,9 +177,30 @@ def _read(boundary: bytes, body: bytes) -> Form:
     whole = body.startswith(b"\r\n", after + 2) and len(body) == after + 4
     if start or not whole:
         body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
-    if body.count(b"\n" + delimiter) != len(parts) or b"\r" + delimiter in body:
+    yield
+    feeds = yield from _counted(body, b"\n" + delimiter)
+    if feeds != len(parts) or (yield from _found(body, b"\r" + delimiter, 0)) >= 0:
         raise Malformed("the form's boundary is also in one of its parts: use another")
     return Form(boundary, body, tuple(parts))
+
+
+def _found(body: bytes, text: bytes, start: int) -> Generator[None, None, int]:
+    """Return where ``text`` is first found, from ``start`` on; -1 if it is not."""
+    for at in range(start, len(body), _SLICE_BYTES):
+        if (found := body.find(text, at, at + _SLICE_BYTES + len(text) - 1)) >= 0:
+            return found
+        if at + _SLICE_BYTES < len(body):
+            yield
+    return -1
+
+
+def _counted(body: bytes, text: bytes) -> Generator[None, None, int]:
+    """Return how often ``text``, which does not overlap itself, is found."""
+    number = 0
+    for at in range(0, len(body), _SLICE_BYTES):
+        number += body.count(text, at, at + _SLICE_BYTES + len(text) - 1)
+        yield
+    return number
 
 
 def _boundary_of(content_type: str) -> bytes:

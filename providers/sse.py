@@ -142,11 +142,20 @@ def events(block: bytes) -> list[Event]:
         # Nearly every event is one line, "data: {...}".
         if part.startswith(b"data: ") and LF not in part and CR not in part:
             found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a keyword costs more
+        elif part.startswith(b"event: ") and (data := _data_after_name(part)) is not None:
+            found.append(Event(part + blank_line, data))
         else:
             found += _events_with_any_line_ends(part + blank_line)
     if unfinished:
         found += _events_with_any_line_ends(unfinished)
     return found
+
+
+def _data_after_name(part: bytes) -> bytes | None:
+    """Return the data of an event of a name and one line of data; None if it is another."""
+    line_end = part.find(b"\n")
+    is_two_lines = part.startswith(b"data: ", line_end + 1) and part.find(b"\n", line_end + 1) < 0
+    return part[line_end + 7 :] if line_end > 0 and is_two_lines and CR not in part else None
 
 
 def _end_of_last_event(buffer: bytes | bytearray, start: int) -> int:

@@ -5,7 +5,7 @@ import codecs
 import sys
 import zlib
 from array import array
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from itertools import accumulate
 
 import msgspec
@@ -13,7 +13,21 @@ from aiohttp import HttpVersion11, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
-from gateway.api.json_body import NO_TEXT, TOO_DEEP, Contents, Media, Steps, finished, read_fields, scan_steps
+from gateway.api.json_body import (
+    NO_TEXT,
+    TOO_DEEP,
+    Contents,
+    Media,
+    Steps,
+    finished,
+    read_fields,
+    scan_steps,
+    separators,
+    structures,
+    too_many_values,
+    values_of,
+    values_outside_strings,
+)
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers.dialects import DIALECTS
@@ -311,24 +325,42 @@ _HAS_NO_LIMIT = sys.version_info >= (3, 14)
 _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
+_COUNTED = _DECODED | {"tools"}  # fields of which objects are made, in any dialect
+_SHORTEST_VALUE = len("1,")
 _SLICE_BYTES = 2**20
-STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
 _DEEPER = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level down, one up
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
-async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
+async def read_contents(
+    body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None, *, most_values: int = MOST_VALUES
+) -> Contents:
     """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
+
+    ``most_values``: in each field that is decoded here.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
+        TooManyValues: one of its fields has too many to be decoded.
 
     """
     if len(body) <= LARGE_BYTES:
         if _HAS_NO_LIMIT:
             finished(check_depth(body))
-        return Contents.of(body)
-    return await work.run(contents_steps(body, prompt, media))
+        contents = Contents.of(body)
+    else:
+        contents = await work.run(contents_steps(body, prompt, media))
+    if len(body) > most_values * _SHORTEST_VALUE:
+        await work.run(_built_steps(contents.fields, most_values))
+    return contents
+
+
+def _built_steps(fields: Mapping[str, msgspec.Raw], most: int) -> Steps[None]:
+    for name in _COUNTED & fields.keys():
+        if len(memoryview(fields[name])) > most * _SHORTEST_VALUE:
+            values = yield from values_of([fields[name]], most)
+            if values > most:
+                raise too_many_values(most, f"in {name!r}", param=name)
 
 
 def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Contents]:
@@ -353,17 +385,6 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     return Contents(fields, len(body), values, scan_media)
 
 
-def values_outside_strings(body: bytes) -> Steps[int]:
-    """Count the objects, arrays and separated values in JSON; exact up to the limit, then at least the limit."""
-    values = 0
-    for structure in _structures(body):
-        values += _separators(structure)
-        if values > MOST_VALUES:
-            break
-        yield
-    return values
-
-
 def check_depth(body: bytes) -> Steps[None]:
     """Check how deep values are nested. Nearly all bodies have too few brackets for more than to count them.
 
@@ -380,26 +401,12 @@ def check_depth(body: bytes) -> Steps[None]:
     if opened <= MOST_DEPTH:
         return
     depth = 0
-    for structure in _structures(body):
+    for structure in structures(body):
         steps = array("b", structure.translate(_DEEPER, _NO_BRACKETS))
         if depth + max(accumulate(steps), default=0) > MOST_DEPTH:
             raise InvalidRequest(TOO_DEEP)
         depth += sum(steps)
         yield
-
-
-def _structures(body: bytes) -> Iterator[bytes]:
-    """Yield JSON without its strings, slice by slice."""
-    at, inside = 0, False  # whether ``at`` is in a string
-    while at < len(body):
-        piece = body[at : at + STRUCTURE_BYTES]
-        at += len(piece)
-        if b"\\" in piece:
-            piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
-            at += piece.endswith(b"\\")  # what it escapes begins the next slice
-        parts = piece.split(b'"')
-        yield b"".join(parts[inside::2])
-        inside ^= len(parts) % 2 == 0
 
 
 def _text_steps(body: bytes) -> Steps[None]:
@@ -420,13 +427,9 @@ def _values_steps(body: bytes) -> Steps[int]:
     view = memoryview(body)
     values = 0
     for at in range(0, len(body), _SLICE_BYTES):
-        values += _separators(bytes(view[at : at + _SLICE_BYTES]))
+        values += separators(bytes(view[at : at + _SLICE_BYTES]))
         yield
-    return values if values <= MOST_VALUES else (yield from values_outside_strings(body))
-
-
-def _separators(json: bytes) -> int:
-    return json.count(b",") + json.count(b"[") + json.count(b"{")
+    return values if values <= MOST_VALUES else (yield from values_outside_strings(body, MOST_VALUES))
 
 
 def _check_lengths(fields: Mapping[str, msgspec.Raw]) -> None:

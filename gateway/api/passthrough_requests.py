@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.api.auth import JSON
 from gateway.api.client import Client
-from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
+from gateway.api.json_body import Contents, MediaScan, Steps, decoded, is_set, read_model
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.request import INLINE
@@ -14,7 +14,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
-from providers import Api, Form, read_form
+from providers import Api, Form, form_steps
 from providers.dialects import Malformed
 
 # The list of APIs with routing and failover but without races: names, paths and required fields.
@@ -198,17 +198,17 @@ def read_json(
     )
 
 
-def read_multipart(
+def multipart_steps(
     api: RelayedApi, content_type: str, body: bytes, race_header: str | None, default: Callable[[], str]
-) -> RelayedRequest:
-    """Read a form. The gateway's own fields have their usual names and contain JSON.
+) -> Steps[RelayedRequest]:
+    """Read a form, step by step. The gateway's own fields have their usual names and contain JSON.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
 
     """
     try:
-        form = read_form(content_type, body)
+        form = yield from form_steps(content_type, body)
         own = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
         stream = (form.text("stream") or "").strip().lower() in _YES or form.text("stream_format") == "sse"
         names = form.names

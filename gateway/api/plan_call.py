@@ -1,12 +1,12 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
@@ -33,7 +33,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Awaitable[PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``.
 
         Raises:
@@ -42,15 +42,15 @@ class PlanCall(Protocol):
         """
 
 
-def plan_call(
+async def plan_call(
     context: CallContext,
     asked: ParsedRequest,
     origin: ClientContext,
-    *,
     name: str,
+    instead_of: Call | None,
+    *,
     fleet: Fleet,
     made_by: StoredAt | None = None,
-    instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
@@ -62,6 +62,8 @@ def plan_call(
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
         NoDeploymentFits: no deployment of the model can answer it.
+        TooManyValues: it has too many values to be translated.
+        LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
     origin.client.check_model(name)
@@ -71,7 +73,11 @@ def plan_call(
     )
     if made_by is not None:
         resolved.restrict_to(made_by)
-    fitting = resolved.fitted(origin.client)
+    most = context.settings.limits.max_values
+    if asked.size <= SHORT_BYTES or resolved.is_light(most):
+        fitting = resolved.fitted(origin.client, most)
+    else:
+        fitting = await _fitted_aside(context, resolved, origin)
     model, race_asked = resolved.model, resolved.asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
@@ -147,6 +153,17 @@ def plan_call(
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 
+async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
+    """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
+    context.limits.check(origin.levels)
+    context.limits.check_least(origin.levels, resolved.least_use())
+    client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
+    values = await run(lambda: resolved.counted(most))
+    return await run(
+        lambda: resolved.fitted(client, most), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
+    )
+
+
 def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
     """Return the part of an answer with which an attempt wins.
 
@@ -204,6 +221,10 @@ def prepared_race(
 
     def may_launch(launch: Launch) -> bool:
         nonlocal is_rescued
+        if plan.withheld_by is not None and launch is plan.withheld:
+            steering.left_out(model.name, plan)
+            narrow(plan.withheld_by)
+            return False
         permitted = permits(context, entry, launch, is_first=not is_rescued)
         is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
@@ -232,7 +253,7 @@ def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord
     if entry.prefix is None:
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
-    if winner is not None:
+    if winner is not None and winner.deployment in entry.names:  # not a fallback's, which continued the answer
         context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
 

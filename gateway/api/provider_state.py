@@ -7,16 +7,14 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.api.bodies import values_outside_strings
 from gateway.api.client import Client
 from gateway.api.context import Context
-from gateway.api.json_body import Steps, finished
+from gateway.api.json_body import Steps, finished, too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
 from gateway.settings import Settings
 from providers.dialects import Named, StoredKind, asked_fields, named_in_answer, plain
 
-MOST_VALUES = 50_000  # of a field with names: they are decoded, which takes up to 10 ms
 MOST_NAMES = 5_000  # of a request: an agent names each item of a long conversation
 MOST_GIVEN = 1_000  # of an answer: what it names beyond these is nobody's
 LONGEST_NAME = 500  # characters; all known ids are far shorter
@@ -61,11 +59,12 @@ def watch_of(client: Client, settings: Settings) -> Watch | None:
     return Watch(client.name, ids, servers) if ids or servers else None
 
 
-def names_of(api: str, fields: Mapping[str, msgspec.Raw]) -> Steps[list[Named]]:
+def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> Steps[list[Named]]:
     """Return what the ``fields`` of a request name, in slices.
 
     Raises:
-        InvalidRequest: they name too much, or have too many values beside it.
+        TooManyValues: a field with names has more than ``most_values``, which are built to find them.
+        InvalidRequest: they name too much.
 
     """
     table, found, done = asked_fields(api), list[Named](), 0
@@ -74,11 +73,8 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw]) -> Steps[list[Named]]:
         if field is None or not field.hint.search(raw):
             continue
         size = len(memoryview(raw))
-        if size > MOST_VALUES and (yield from values_outside_strings(bytes(raw))) > MOST_VALUES:
-            raise InvalidRequest(
-                f"{name!r} names what a provider stores, and may have at most {MOST_VALUES} values with that",
-                param=name,
-            )
+        if size > most_values and (yield from values_outside_strings(bytes(raw), most_values)) > most_values:
+            raise too_many_values(most_values, "where something stored at a provider is named", name)
         for each in field.named_in(name, raw):
             if each is not None:
                 found.append(each)
@@ -188,7 +184,7 @@ async def check_names(
     watch = watch_of(client, settings)
     if watch is None:
         return before
-    steps = names_of(api, fields)
+    steps = names_of(api, fields, settings.limits.max_values)
     size = sum(len(memoryview(raw)) for raw in fields.values())
     named = finished(steps) if size <= _SMALL_BYTES else await context.body_work.run(steps)
     if watch.servers:

@@ -104,6 +104,18 @@ class InvalidRequest(ApiError):
     code = "invalid_request"
 
 
+class TooManyValues(InvalidRequest):
+    """The body has more JSON values than ``limits.max_values``, and would have to be built."""
+
+    # Means: The request has more JSON values (objects, arrays, strings, numbers) than `limits.max_values` allows for
+    # what must be built: to be translated to another API, or read by the gateway. What passes as it is has no bound.
+    # Retry: no.
+    # Caller: Send fewer, larger parts: join neighbouring texts, and leave out unused tools.
+    # Operator: Raise `limits.max_values`, or use a provider with the client's own API. A value takes up
+    # to 400 bytes while it is translated.
+    code = "too_many_values"
+
+
 class Unauthorized(ApiError):
     """The request cannot be attributed to a client. The code is the one that SDKs know."""
 

@@ -254,6 +254,23 @@ class Limits:
                     raise limit_reached(quota, level.whose, unix_s, of_model=False)
                 account.refused_by = None
 
+    def check_least(self, levels: Iterable[Level], least: Use) -> None:
+        """Refuse a call of which even the ``least`` use is known to be too much, before work is done for it.
+
+        Raises:
+            LimitReached: too little is left.
+            LargerThanLimit: the prompt alone is larger than the ``tpm`` of one of the levels.
+
+        """
+        unix_s = self._unix_clock()
+        for level in levels:
+            if least.prompt_tokens > level.limits.get("tpm", least.prompt_tokens):
+                raise LargerThanLimit(least.prompt_tokens, level.limits["tpm"], level.whose)
+            for quota in self._account(level, unix_s).quotas(unix_s):
+                amount = least.usd if quota.name in DOLLARS else least.prompt_tokens if quota.name == "tpm" else 0.0
+                if amount > quota.left + ROUNDING:
+                    raise limit_reached(quota, level.whose, unix_s, of_model=False)
+
     async def begin(self, levels: Sequence[Level]) -> Begun:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 

@@ -251,7 +251,7 @@ class Attempt:
         services = race.open_call.services
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
-            services.pauses.pool(pauses, race.call.model)
+            services.pauses.pool(pauses, self.start.model or race.call.model)
         clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
         try:
             try:

@@ -18,7 +18,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
 from gateway.settings import RaceSettings
 from gateway.steering import planner
-from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix, home_of
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
@@ -29,7 +29,6 @@ from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, rea
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
-from gateway.steering.planner import home_of
 from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
@@ -206,10 +205,11 @@ class Steering:
 
     def left_out(self, model: str, plan: Plan) -> None:
         """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
-        if plan.narrowed is not None and self._on_refused is not None:
+        reason = plan.narrowed or plan.withheld_by
+        if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)
             for _ in range(max(1, plan.width_asked - begun)):
-                self._on_refused(model, plan.narrowed)
+                self._on_refused(model, reason)
 
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""

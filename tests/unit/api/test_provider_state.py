@@ -4,19 +4,23 @@ import msgspec
 import pytest
 
 from gateway.api.json_body import finished
-from gateway.api.provider_state import MOST_NAMES, MOST_VALUES, names_of
-from gateway.core.errors import InvalidRequest
+from gateway.api.provider_state import MOST_NAMES, names_of
+from gateway.core.errors import InvalidRequest, TooManyValues
 from providers.dialects import Named, named_in_answer
+
+MOST_VALUES = 50_000
 
 
 def named(api: str, **fields: object) -> list[Named]:
-    return finished(names_of(api, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}))
+    return finished(
+        names_of(api, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}, MOST_VALUES)
+    )
 
 
 def test_a_field_that_names_something_has_a_limit_of_values() -> None:
     many = [{"type": "message"}] * MOST_VALUES
     assert named("responses", input=many) == []
-    with pytest.raises(InvalidRequest, match="at most 50000 values"):
+    with pytest.raises(TooManyValues, match="more than 50000 JSON values"):
         named("responses", input=[*many, {"type": "item_reference", "id": "msg_1"}])
 
 
@@ -33,7 +37,7 @@ def test_a_request_has_a_limit_of_names() -> None:
 
 def test_a_long_conversation_is_searched_in_slices() -> None:
     items = [{"type": "item_reference", "id": f"msg_{number}"} for number in range(1000)]
-    steps = sum(1 for _ in names_of("responses", {"input": msgspec.Raw(msgspec.json.encode(items))}))
+    steps = sum(1 for _ in names_of("responses", {"input": msgspec.Raw(msgspec.json.encode(items))}, MOST_VALUES))
     assert steps >= 10
 
 
