@@ -17,7 +17,7 @@ from gateway.api.call_context import CallContext
 from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
-from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.core.errors import ApiError, ClientDisconnected, LedgerUnavailable, ShuttingDown
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
 from gateway.overload.bodies import Bodies
@@ -146,6 +146,9 @@ def _key(client: str | None, response_id: str) -> str:
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
 
 
+_RETRY_S = "5"  # the disk is tried again each second
+
+
 class Context(CallContext):
     """The context of HTTP handlers. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
@@ -183,6 +186,7 @@ class Context(CallContext):
         self.body_work = BodyWork()
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
+        self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""
@@ -196,10 +200,20 @@ class Context(CallContext):
 
         Raises:
             ShuttingDown: the grace time is over; a new call would be cut at once.
+            LedgerUnavailable: its row could be kept nowhere, and the settings demand it.
 
         """
         if self.phase is Phase.CUTTING:
             raise ShuttingDown("the gateway is stopping; retry")
+        if self.settings.ledger.required and self.is_unrecorded():
+            raise LedgerUnavailable(
+                "neither the database nor the disk takes rows now, and ledger.required is set; retry",
+                headers={"retry-after": _RETRY_S},
+            )
+
+
+def _recorded() -> bool:
+    return False
 
 
 CONTEXT = web.AppKey("holeshot", Context)

@@ -177,6 +177,7 @@ class Gateway:
             ),
             replica=replica,
         )
+        self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
             reports=self._page_reports,
             live=self.live,
@@ -211,7 +212,12 @@ class Gateway:
             tracing=self.tracing,
         )
         add_health(
-            self.metrics, steering=self.steering, ledger=self.ledger, board=self.redis_board, clock=runtime.clock
+            self.metrics,
+            peers=runtime.peers,
+            steering=self.steering,
+            ledger=self.ledger,
+            board=self.redis_board,
+            clock=runtime.clock,
         )
         add_budgets(
             self.metrics,
@@ -324,4 +330,5 @@ class Gateway:
 
     def _readiness(self) -> dict[str, Any]:
         context = self.context
-        return readiness(self.ledger, self.redis_board, context.admission.keys, models=len(context.fleet.models))
+        peers, models = self._runtime.peers, len(context.fleet.models)
+        return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)

@@ -7,7 +7,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -150,11 +150,12 @@ class SharedPort:
 
     With one shared socket, one worker would take most connections, above all when the others are busy. So each
     worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
-    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one.
+    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one. All processes hold all
+    ``sockets``, so that one worker can accept for another, and none of the waiting connections ends with its worker.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        """Start to listen.
+    def __init__(self, host: str, port: int, number: int) -> None:
+        """Start to listen, for ``number`` workers.
 
         Raises:
             ListenError: the address is in use, not of this machine, or not permitted.
@@ -162,36 +163,26 @@ class SharedPort:
 
         """
         claim = bind(host, port)  # refused while another process listens there, with or without SO_REUSEPORT
-        self.address: Any = claim.getsockname()
-        self._family, self._kind, self._protocol = claim.family, claim.type, claim.proto
-        self._next: socket.socket | None = claim
-        self._is_one = not _spreads(claim)
-        if not self._is_one:
-            with claim:
-                self._next = self._another()
+        self.sockets: Sequence[socket.socket] = [claim]
+        if _spreads(claim):
+            with claim:  # else it would be refused that others listen there, as it was bound without the option
+                address = claim.getsockname()
+                self.sockets = [self._another(claim, address) for _ in range(number)]
 
-    def make_socket(self) -> socket.socket:
-        """Return the socket for the next worker; the parent closes it after the fork.
-
-        Raises:
-            OSError: no worker was left, and the port is now in use by another process.
-
-        """
-        if self._is_one:
-            assert self._next is not None
-            return self._next.dup()
-        made, self._next = self._next or self._another(), None
-        return made
+    def of(self, place: int) -> socket.socket:
+        """Return the socket of the worker at ``place``."""
+        return self.sockets[place % len(self.sockets)]
 
     def close(self) -> None:
-        """Close the parent's sockets. The port is free when the last worker has closed its own."""
-        if self._next is not None:
-            self._next.close()
+        """Close this process's sockets. The port is free when the workers have closed theirs."""
+        for sock in self.sockets:
+            sock.close()
 
-    def _another(self) -> socket.socket:
-        made = socket.socket(self._family, self._kind, self._protocol)
+    @staticmethod
+    def _another(claim: socket.socket, address: Any) -> socket.socket:
+        made = socket.socket(claim.family, claim.type, claim.proto)
         _spreads(made)
-        return _listening(made, self.address)
+        return _listening(made, address)
 
 
 def _spreads(sock: socket.socket) -> bool:
@@ -267,13 +258,22 @@ class Acceptor:
         self._take = take
         self._on_exhausted = on_exhausted
         self._loop = asyncio.get_running_loop()
+        self._accepts = False
         self._pause: asyncio.TimerHandle | None = None
         self._spare: int | None = None  # a reserve descriptor: closed so that a connection can be accepted and refused
 
     def start(self) -> None:
-        """Start accepting."""
-        self._spare = _spare()
-        self._loop.add_reader(self._sock, self._accept)
+        """Start accepting, unless it does already."""
+        if not self._accepts:
+            self._accepts = True
+            self._spare = _spare()
+            self._loop.add_reader(self._sock, self._accept)
+
+    def rest(self) -> None:
+        """Stop accepting for a while; the socket stays open."""
+        if self._accepts:
+            self._accepts = False
+            self._end()
 
     def stop(self) -> None:
         """Accept the connections that are waiting, then close the socket. Accepted connections stay open."""
@@ -282,13 +282,18 @@ class Acceptor:
         for _ in range(BACKLOG // BATCH):
             if not self._accept():
                 break
+        self._end()
+        self._sock.close()
+
+    def _end(self) -> None:
         if self._pause is None:
             self._loop.remove_reader(self._sock)
         else:
             self._pause.cancel()
-        self._sock.close()
-        if self._spare is not None:
-            os.close(self._spare)
+            self._pause = None
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            os.close(spare)
 
     def _accept(self) -> bool:
         """Accept a batch; return whether there may be more."""

@@ -114,6 +114,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     errors.TooManyBodies,
     errors.Overloaded,
     errors.ShuttingDown,
+    errors.LedgerUnavailable,
     errors.NothingEnabled,
     race_failures.AtCapacity,
     *OF_UPSTREAM,
