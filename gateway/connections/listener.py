@@ -24,6 +24,7 @@ from gateway.overload.bodies import connections_in, memory_limit
 
 QUIET_S = 1.0  # a connection that was opened or answered more recently may have its next request on the way
 CUT_LIMIT_S = 5.0  # cancelled calls need much less to write their records
+FLUSH_S = 0.5  # for the last events of streams that were cut
 _LOOK_S = 0.02
 
 
@@ -49,17 +50,30 @@ async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
 
 
 async def cut(server: web.Server) -> None:
-    """Cancel running requests and await their end; drop data that clients have not read."""
+    """Cancel running requests and await their end; drop data that clients do not read at once."""
     connections = server.connections
     tasks = [task for connection in connections if (task := connection._task_handler) is not None]  # noqa: SLF001 - aiohttp has no public way
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=CUT_LIMIT_S)
-    for connection in connections:
-        if isinstance(connection.transport, asyncio.WriteTransport):
-            with suppress(RuntimeError):  # closed since
-                connection.transport.abort()
+    transports = [each.transport for each in connections if isinstance(each.transport, asyncio.WriteTransport)]
+    end = asyncio.get_running_loop().time() + FLUSH_S
+    for transport in transports:
+        transport.close()  # sends what it has: a stream that was cut ends with an error event
+    while any(map(_has_more, transports)) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(_LOOK_S)
+    for transport in transports:
+        with suppress(RuntimeError):  # closed since
+            transport.abort()
+
+
+def _has_more(transport: asyncio.WriteTransport) -> bool:
+    """Whether some of what was written is not sent yet."""
+    try:
+        return transport.get_write_buffer_size() > 0
+    except RuntimeError:  # closed since
+        return False
 
 
 def _is_idle(connection: Connection) -> bool:

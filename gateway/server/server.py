@@ -37,7 +37,7 @@ from gateway.core.tasks import Lifeline
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
 from gateway.server.reload import Latest, Reloader, Source, check_opens
-from gateway.server.supervisor import Supervisor, ignore
+from gateway.server.supervisor import Supervisor, ignore, say_ended_at_once
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
@@ -311,6 +311,7 @@ class _StopSignals:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._is_asked.is_set() and not self._is_worker:
+            say_ended_at_once()
             self._log.drain()
             os._exit(128 + number)
         if number == signal.SIGINT:
