@@ -176,7 +176,7 @@ _OF_KEYS: Mapping[str, Any] = {
                 "topology": (str, "What it consists of, like `redis cluster, 3 masters`."),
             }
         ),
-        "workers": nullable({"stopped": (list[int], "Process ids of workers whose event loop stands still.")}),
+        "workers": nullable({"stopped": ([int], "Process ids of workers whose event loop stands still.")}),
         "keys": nullable((OBJECT, "Of the database; null without `keys: database`.")),
         "models": int,
     },
