@@ -213,7 +213,7 @@ class Reader:
             return answer
 
     def _is_silent(self) -> bool:
-        """Whether nothing was heard of the database for some seconds, perhaps because nobody has asked."""
+        """Whether the database was last heard of some seconds ago, perhaps as it was not asked."""
         now_s, heard_s_ago = asyncio.get_running_loop().time(), self._heard_s_ago()
         known_s_ago = [] if heard_s_ago is None else [heard_s_ago]
         if self._answered_at_s is not None:

@@ -97,7 +97,7 @@ async def test_a_stream_that_does_not_end_is_cut_after_the_grace_time(folder: Pa
 async def test_a_stream_that_is_cut_at_the_end_has_the_error_event_of_its_api(
     folder: Path, path: str, body: dict[str, Any], told: bytes
 ) -> None:
-    script = [RoleOnly(), Delta("a"), Hang()]
+    script: list[Step] = [RoleOnly(), Delta("a"), Hang()]
     async with gateway_before(folder, script, shutdown_grace_s=0.1) as (gateway, _, http, _):
         asked = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "a"}], **body}
         if "input" in body:

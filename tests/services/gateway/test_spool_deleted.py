@@ -89,23 +89,26 @@ async def test_a_ledger_that_can_be_kept_nowhere_is_told_and_refuses_calls_where
             await gateway.event("ledger.spool_missing")
             answered += await calls(http, gateway)  # the database has them
             relay.hang()
-            status = 200
-            while status == 200:
-                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
-                    status, error = response.status, (await response.json()).get("error")
-                    if status == 200:
-                        answered.append(response.headers["x-holeshot-call-id"])
-            assert (status, error["code"]) == (503, "ledger_unavailable")
+            while (outcome := await one(http, gateway))[0] == 200:
+                answered.append(outcome[1])
+            assert outcome == (503, "ledger_unavailable")
             async with http.get(f"{gateway.url}/health/ready") as ready:
                 assert (ready.status, (await ready.json())["status"]) == (503, "degraded")
             while "ledger_unrecorded" not in {each["kind"] for each in gateway.events("alert.opened")}:
                 await gateway.more()
             relay.resume()
-            while status != 200:
-                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
-                    status = response.status
-            answered.append(response.headers["x-holeshot-call-id"])
+            while (outcome := await one(http, gateway))[0] != 200:
+                pass
+            answered.append(outcome[1])
             gateway.send(signal.SIGTERM)
             assert await gateway.ended() == 0
     await relay.cut()
     assert await stored(postgres_url) == Counter((id_, None) for id_ in answered)
+
+
+async def one(http: aiohttp.ClientSession, gateway: GatewayProcess) -> tuple[int, str]:
+    """Make a call; return its status, and its id or the code of its error."""
+    async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+        if response.status == 200:
+            return 200, response.headers["x-holeshot-call-id"]
+        return response.status, (await response.json())["error"]["code"]
