@@ -31,9 +31,18 @@ from gateway.api.context import Phase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
-from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
+from gateway.connections.listener import (
+    REPLACED_S,
+    Beats,
+    Peers,
+    SharedPort,
+    Silence,
+    bind,
+    descriptor_budget,
+    listening,
+    raise_limit,
+)
 from gateway.connections.tls import Certificate, open_context
-from gateway.connections.workers import REPLACED_S, Beats, Peers, Silence
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
