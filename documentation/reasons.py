@@ -126,6 +126,11 @@ REASONS: Mapping[str, Reasons] = {
         "slowdowns": (
             "Whether the gateway looks for deployments that got slower than usual ([detector](../detector.md))."
         ),
+        "required": (
+            "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes its"
+            " row. Else it is answered, and its row is lost if the process ends first. `ledger: required` alone means"
+            " the same."
+        ),
         "keep_probes_days": (
             "Older rows of `probes` are deleted each hour. More than 1, as the day's spending is counted from them."
         ),

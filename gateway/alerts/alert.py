@@ -32,6 +32,8 @@ class Kind(StrEnum):
     SPENDING = "spending"
     LEDGER_BEHIND = "ledger_behind"
     SPOOL = "spool"
+    LEDGER_UNRECORDED = "ledger_unrecorded"  # rows can be neither stored nor spooled
+    WORKER_STOPPED = "worker_stopped"  # the event loop of a worker stood still
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
     WRITES_OTHERWISE = "writes_otherwise"  # a deployment's answers to fixed prompts differ from those of last week

@@ -382,6 +382,7 @@ class Delivery:
 
 FIRST_S = 1.0  # until the first look: a gateway that stops at once has asked nothing
 LOOK_S = 15.0
+URGENT_S = 1.0
 DELIVER_S = 10.0
 
 _log = structlog.get_logger(__name__)
@@ -399,7 +400,10 @@ class Alerts:
         book: Book,
         own: MemoryBook,
         enabled: Callable[[], bool],
+        is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``is_urgent`` tells each second whether there is something that the next look must not be waited for."""
+        self._is_urgent = is_urgent
         self._watch = watch
         self._delivery = delivery
         self._sender = sender
@@ -417,8 +421,8 @@ class Alerts:
     def start(self) -> None:
         """Start looking and delivering."""
         self._tasks = [
-            asyncio.create_task(self._repeat(self.look, LOOK_S), name="alerts.look"),
-            asyncio.create_task(self._repeat(self._delivery.deliver, DELIVER_S), name="alerts.deliver"),
+            asyncio.create_task(self._repeat(self.look, self._until_look), name="alerts.look"),
+            asyncio.create_task(self._repeat(self._delivery.deliver, self._until_delivery), name="alerts.deliver"),
         ]
 
     async def close(self) -> None:
@@ -444,7 +448,20 @@ class Alerts:
             async with self._looking:
                 await self._watch.look()
 
-    async def _repeat(self, action: Callable[[], Awaitable[None]], every_s: float) -> None:
+    async def _until_look(self) -> None:
+        """Wait for the next look: until it is due, or something urgent has begun."""
+        was_urgent = self._is_urgent()
+        for _ in range(int(LOOK_S / URGENT_S)):
+            await asyncio.sleep(URGENT_S)
+            is_urgent = self._is_urgent()
+            if is_urgent and not was_urgent:
+                return
+            was_urgent = is_urgent
+
+    async def _until_delivery(self) -> None:
+        await asyncio.sleep(DELIVER_S)
+
+    async def _repeat(self, action: Callable[[], Awaitable[None]], until_next: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(FIRST_S)
         while True:
             try:
@@ -454,4 +471,4 @@ class Alerts:
                     # Event alerts.task_failed: One round of looking or sending failed. The next one follows in seconds.
                     # Do: It is a bug: report it with the trace.
                     _log.exception("alerts.task_failed")
-            await asyncio.sleep(every_s)
+            await until_next()

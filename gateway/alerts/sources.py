@@ -201,7 +201,7 @@ class LedgerState(Protocol):
 class LedgerSource:
     """Reads the state of this process's ledger; the incident's subject is the replica."""
 
-    kinds = (Kind.LEDGER_BEHIND, Kind.SPOOL)
+    kinds = (Kind.LEDGER_BEHIND, Kind.SPOOL, Kind.LEDGER_UNRECORDED)
 
     def __init__(
         self,
@@ -225,6 +225,8 @@ class LedgerSource:
         problem = self._ledger.spool_problem
         if problem is not None:
             found.append(self._spool(problem))
+            if not self._ledger.connected:
+                found.append(self._unrecorded(problem))
         return found
 
     def _behind(self, oldest_s: float) -> Condition:
@@ -250,6 +252,17 @@ class LedgerSource:
             sql=self._newest_rows(),
         )
 
+    def _unrecorded(self, problem: str) -> Condition:
+        return Condition(
+            kind=Kind.LEDGER_UNRECORDED,
+            subject=self._replica,
+            severity=Severity.PAGE,
+            summary=f"Replica {self._replica}: the database does not answer, and the spool is {problem}:"
+            " rows are lost if the process ends",
+            figures={"problem": problem, "pending": self._ledger.pending, "lost": self._ledger.lost},
+            sql=self._newest_rows(),
+        )
+
     def _newest_rows(self) -> str:
         """Return a statement that shows the newest rows in the database; waiting rows are not in it yet."""
         return f"""\
@@ -258,6 +271,45 @@ from calls
 where started_at >= {instant(self._utc_now() - BEFORE)}
 group by replica
 order by replica"""  # noqa: S608 - quoted
+
+
+# Workers whose event loop stands still.
+
+
+class WorkerSource:
+    """Reads which workers of this replica have stood still within the last minute."""
+
+    kinds = (Kind.WORKER_STOPPED,)
+
+    def __init__(
+        self, stopped_lately: Callable[[], Sequence[int]], *, replica: str, utc_now: Callable[[], datetime]
+    ) -> None:
+        """``stopped_lately`` returns their process ids."""
+        self._stopped_lately = stopped_lately
+        self._replica = replica
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return one condition for all of them, if there are any."""
+        stopped = self._stopped_lately()
+        if not stopped:
+            return []
+        return [
+            Condition(
+                kind=Kind.WORKER_STOPPED,
+                subject=self._replica,
+                severity=Severity.PAGE,
+                summary=f"Replica {self._replica}: {len(stopped)} of its workers stood still, so their calls hung",
+                figures={"stopped": len(stopped), "pids": ", ".join(map(str, stopped))},
+                sql=f"""\
+select started_at, id, model, status_code, error_kind
+from calls
+where replica = {text(self._replica)} and error_kind = 'interrupted'
+  and started_at >= {instant(self._utc_now() - BEFORE)}
+order by started_at desc
+limit 50""",  # noqa: S608 - quoted
+            )
+        ]
 
 
 # Deployments that are out, and models without a deployment that can answer.

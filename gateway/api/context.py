@@ -19,7 +19,7 @@ from gateway.api.call_context import CallContext
 from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
-from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
+from gateway.core.errors import ApiError, ClientDisconnected, LedgerUnavailable, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
@@ -172,6 +172,9 @@ def _key(client: str | None, response_id: str) -> str:
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
 
 
+_RETRY_S = "5"  # the disk is tried again each second
+
+
 class Context(CallContext):
     """The context of HTTP handlers. A reload replaces ``settings``, ``fleet`` and the keys together."""
 
@@ -209,6 +212,7 @@ class Context(CallContext):
         self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
+        self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call
 
     def lend(self, client: str | None, size: int) -> Body:
         """Count ``size`` bytes beside the bodies.
@@ -231,10 +235,20 @@ class Context(CallContext):
 
         Raises:
             ShuttingDown: the grace time is over; a new call would be cut at once.
+            LedgerUnavailable: its row could be kept nowhere, and the settings demand it.
 
         """
         if self.phase is Phase.CUTTING:
             raise ShuttingDown("the gateway is stopping; retry")
+        if self.settings.ledger.required and self.is_unrecorded():
+            raise LedgerUnavailable(
+                "neither the database nor the disk takes rows now, and ledger.required is set; retry",
+                headers={"retry-after": _RETRY_S},
+            )
+
+
+def _recorded() -> bool:
+    return False
 
 
 CONTEXT = web.AppKey("holeshot", Context)

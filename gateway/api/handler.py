@@ -26,7 +26,7 @@ from gateway.api.provider_state import Given, StoredAt, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
-from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound
+from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
     Block,
@@ -176,9 +176,7 @@ class StreamingSink(ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        answers = self._call.dialect.answers
-        failure = answers.failure(error.kind, error.message)
-        await self._finish(failure if answers.numbered is None else answers.numbered(failure, self._latest))
+        await self._finish(self._failure(error.kind, error.message))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -186,8 +184,13 @@ class StreamingSink(ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(self._call.dialect.answers.failure(error.kind, error.message))
+            await self._finish(self._failure(error.kind, error.message))
         return True
+
+    def _failure(self, kind: str, message: str) -> bytes:
+        answers = self._call.dialect.answers
+        failure = answers.failure(kind, message)
+        return failure if answers.numbered is None else answers.numbered(failure, self._latest)
 
     async def close(self) -> None:
         """Stop sending comments."""
@@ -290,6 +293,7 @@ class ArraySink(StreamingSink):
         return bytes(said)
 
 
+_LAST_WORD_S = 1.0  # for a client that does not read, when the gateway ends
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
@@ -401,6 +405,12 @@ class _Answer:
         except ApiError as error:
             if not await sink.refused(error):
                 raise
+        except asyncio.CancelledError:
+            if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_WORD_S):
+                        await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
+            raise
         except Exception:
             sink.drop()
             raise

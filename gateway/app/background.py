@@ -23,6 +23,7 @@ from gateway.alerts.sources import (
     SlowdownSource,
     SpendingSource,
     Thresholds,
+    WorkerSource,
 )
 from gateway.alerts.stated_models import StatedModels, StatedModelSource, WritingSource
 from gateway.api.context import Context, Phase
@@ -100,6 +101,10 @@ def alerts(
         random=runtime.random,
         listener=metrics,
     )
+
+    def is_urgent() -> bool:
+        return ledger.is_unrecorded or (runtime.peers is not None and bool(runtime.peers.stopped))
+
     for kind in Kind:
         metrics.alert_kind(kind)
     metrics.gauge(
@@ -117,7 +122,9 @@ def alerts(
         "Messages about alerts that were dropped, as too many waited while the database was away.",
         lambda: own.dropped,
     )
-    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled)
+    return Alerts(
+        watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, is_urgent=is_urgent
+    )
 
 
 def _memory_book(runtime: Runtime) -> Book | None:
@@ -145,6 +152,9 @@ def _sources(
         ),
         LedgerSource(ledger, replica=replica, behind_s=lambda: current().ledger_behind_s, utc_now=runtime.utc_now),
     ]
+    if runtime.peers is not None:
+        peers = runtime.peers
+        sources.append(WorkerSource(lambda: peers.stopped_lately, replica=replica, utc_now=runtime.utc_now))
     if runtime.store is not None:
         return sources  # there is no SQL to ask
     spending = SpendingSource(

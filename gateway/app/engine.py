@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -37,6 +37,18 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class Peers(Protocol):
+    """The other workers of this port, by their process ids."""
+
+    @property
+    def stopped(self) -> list[int]:
+        """Those whose event loop stands still now."""
+
+    @property
+    def stopped_lately(self) -> list[int]:
+        """Those whose event loop stood still within the last minute."""
+
+
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The dependencies of an engine; by default, those of the process."""
 
@@ -49,6 +61,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     probe_book: ProbeBook | None = None  # None: the same database
     store: "Store | None" = None  # None: the database in the settings
     lease_times: "Times | None" = None  # None: the usual ones
+    peers: "Peers | None" = None  # None: this process has the port for itself
 
 
 class Watch(msgspec.Struct, frozen=True):

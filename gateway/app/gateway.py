@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,9 @@ class Gateway:
             watch=Watch(self.metrics.call_waited, self.metrics.launch_refused),
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
-        self._reports = self._reports_of(settings.database_url, Reader(database), runtime)
+        self._reports = self._reports_of(
+            settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), runtime
+        )
         self._page_reports = self._reports_for_page(settings, runtime)
         log = CallLog()
         self._history = StartupHistory(
@@ -177,6 +180,7 @@ class Gateway:
             ),
             replica=replica,
         )
+        self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
             reports=self._page_reports,
             live=self.live,
@@ -212,7 +216,12 @@ class Gateway:
             turns=self.context.body_work.turns,
         )
         add_health(
-            self.metrics, steering=self.steering, ledger=self.ledger, board=self.redis_board, clock=runtime.clock
+            self.metrics,
+            peers=runtime.peers,
+            steering=self.steering,
+            ledger=self.ledger,
+            board=self.redis_board,
+            clock=runtime.clock,
         )
         add_budgets(
             self.metrics,
@@ -324,6 +333,13 @@ class Gateway:
     def _targets(self) -> Sequence[Target]:
         return targets_of(self.context.settings.slo)
 
+    def _heard_s_ago(self) -> float | None:
+        """Return when the ledger's database answered last, in seconds; for a while from now on, it is asked."""
+        self.ledger.watch()
+        answered_s_ago = self.ledger.answered_s_ago
+        return inf if answered_s_ago is None and self.ledger.last_error is not None else answered_s_ago
+
     def _readiness(self) -> dict[str, Any]:
         context = self.context
-        return readiness(self.ledger, self.redis_board, context.admission.keys, models=len(context.fleet.models))
+        peers, models = self._runtime.peers, len(context.fleet.models)
+        return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gateway.api.auth import WrongKeys
+from gateway.app.engine import Peers
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.keys.keys import Keys
@@ -103,6 +104,11 @@ def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
         "holeshot_ledger_spool_failing",
         "Workers whose spool is deleted or full: rows not yet in SQL would be lost with them.",
         lambda: ledger.spool_problem is not None,
+    )
+    metrics.gauge(
+        "holeshot_ledger_unrecorded",
+        "Workers whose rows neither the database nor the disk takes: they are in memory only, or calls are refused.",
+        lambda: ledger.is_unrecorded,
     )
 
 
@@ -272,6 +278,12 @@ UNSPOOLED = Family(
 )
 
 
+STOPPED = Family(
+    "holeshot_workers_stopped",
+    "Workers whose event loop has stood still for two seconds: others accept for them, and their calls hang.",
+    "gauge",
+    merge="max",
+)
 CLICKHOUSE_AWAY = Family(
     "holeshot_clickhouse_away",
     "Workers that ClickHouse does not answer, or refuses; rows for it wait on disk.",
@@ -296,6 +308,7 @@ CLICKHOUSE_LOST = Family(
 def add_health(
     metrics: Metrics,
     *,
+    peers: Peers | None,
     steering: Steering,
     ledger: Ledger,
     board: "RedisBoard | None",
@@ -314,6 +327,7 @@ def add_health(
     metrics.read_series(OLDEST, lambda: {(): ledger.oldest_pending_s or 0.0})
     metrics.read_series(ANSWERED, lambda: _if_known(ledger.answered_s_ago))
     metrics.read_series(UNSPOOLED, lambda: {(): float(ledger.unspooled)})
+    metrics.read_series(STOPPED, lambda: {(): 0.0 if peers is None else float(len(peers.stopped))})
     metrics.on_render(ledger.watch)
     if (clickhouse := ledger.clickhouse) is not None:
         metrics.read_series(CLICKHOUSE_AWAY, lambda: {(): float(clickhouse.away)})
@@ -384,7 +398,9 @@ _BANDS: Mapping[str, float] = {"none": 0.0, "under_10_percent": 0.1, "under_25_p
 # The body of /health/ready: the state of the gateway's stores.
 
 
-def readiness(ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], *, models: int) -> dict[str, Any]:
+def readiness(
+    ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], peers: Peers | None, *, models: int
+) -> dict[str, Any]:
     """Return the state of each store. For a while from now on, the database's state is checked in the background."""
     ledger.watch()
     return {
@@ -398,6 +414,7 @@ def readiness(ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any],
         "redis": (
             None if redis_board is None else {"connected": redis_board.connected, "topology": redis_board.topology}
         ),
+        "workers": None if peers is None else {"stopped": peers.stopped},
         "keys": keys.readiness(),
         "models": models,
     }

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +37,19 @@ if TYPE_CHECKING:
     from gateway.ledger import queries
 
 
-_STREAMED = frozenset({"csv", "jsonl"})
+EXCEL = "excel"  # CSV without formulas
+_STREAMED = frozenset({"csv", EXCEL, "jsonl"})
+# What begins a formula in spreadsheets, in its wide form too.
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\N{FULLWIDTH EQUALS SIGN}",
+    "\N{FULLWIDTH PLUS SIGN}",
+    "\N{FULLWIDTH HYPHEN-MINUS}",
+    "\N{FULLWIDTH COMMERCIAL AT}",
+)
 
 
 class Store(StrEnum):
@@ -71,6 +84,12 @@ def sql(
     as_csv: Annotated[
         bool,
         typer.Option("--csv", help="Print CSV with a header, streamed; no time limit. The default when piped."),
+    ] = False,
+    excel: Annotated[
+        bool,
+        typer.Option(
+            "--excel", help="With --csv, for spreadsheets: text that one would run as a formula gets a ' before it."
+        ),
     ] = False,
     parquet: Annotated[
         Path | None,
@@ -130,7 +149,7 @@ def sql(
                 "ClickHouse has its own roles, and writes Parquet itself: leave out --reader-role and --parquet",
                 MISUSED,
             )
-        _ask_clickhouse(config, _statement(query), _form(as_json, as_jsonl, as_csv), limit)
+        _ask_clickhouse(config, _statement(query), _form(as_json, as_jsonl, as_csv, excel), limit)
         return
     url = database_url or read_database_url(config, for_reports=not reader_role)
     from gateway.ledger import LedgerError, is_sqlite, parse_url, reader_sql  # noqa: PLC0415 - likewise
@@ -145,7 +164,7 @@ def sql(
         if parquet is not None:
             say(f"{counted(asyncio.run(_export(url, statement, parquet)), 'row')} in {parquet}", err=True)
             return
-        asyncio.run(_answer(url, statement, _form(as_json, as_jsonl, as_csv), limit))
+        asyncio.run(_answer(url, statement, _form(as_json, as_jsonl, as_csv, excel), limit))
     except (LedgerError, ResultError) as error:
         fail(str(error))
 
@@ -166,7 +185,11 @@ def _statement(query: str | None) -> str:
     return statement
 
 
-def _form(as_json: bool, as_jsonl: bool, as_csv: bool) -> str:
+def _form(as_json: bool, as_jsonl: bool, as_csv: bool, excel: bool) -> str:
+    if excel:
+        if as_json or as_jsonl or not (as_csv or not on_a_terminal()):
+            fail("--excel needs --csv", MISUSED)
+        return EXCEL
     return "json" if as_json else "jsonl" if as_jsonl else "csv" if as_csv or not on_a_terminal() else "table"
 
 
@@ -226,8 +249,8 @@ def _warn_of_role(answer: "queries.Answer") -> None:
 async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
     if form in {"json", "jsonl"}:
         check_columns(answer.columns)  # an object has one value of a name, so the others would be lost
-    if form == "csv":
-        await _write_csv(answer)
+    if form in {"csv", EXCEL}:
+        await _write_csv(answer, _unmarked if form == "csv" else _marked)
     elif form == "jsonl":
         async for batch in answer.batches:
             sys.stdout.writelines(f"{json_text(dict(zip(answer.columns, row, strict=True)))}\n" for row in batch)
@@ -239,11 +262,11 @@ async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
     sys.stdout.flush()  # here, where a closed pipe (`| head`) is no news; at the exit Python complains of it
 
 
-async def _write_csv(answer: "queries.Answer") -> None:
+async def _write_csv(answer: "queries.Answer", cell: Callable[[object], object]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(_csv_cell, answer.columns))
+    writer.writerow(map(cell, answer.columns))
     async for batch in answer.batches:
-        writer.writerows(map(_csv_cell, row) for row in batch)
+        writer.writerows(map(cell, row) for row in batch)
 
 
 async def _write_table(answer: "queries.Answer", limit: int) -> None:
@@ -257,8 +280,15 @@ async def _write_table(answer: "queries.Answer", limit: int) -> None:
         say(f"{counted(hidden, 'more row')}; --limit 0 shows all")
 
 
-def _csv_cell(value: object) -> object:
+def _unmarked(value: object) -> object:
     """Return a value for CSV; control characters are escaped as in a table."""
     if isinstance(value, dict | list | tuple):
         return json_text(value)
     return visible(value, lines=True) if isinstance(value, str) else value
+
+
+def _marked(value: object) -> object:
+    """Return the same for a spreadsheet: text that it would take for a formula has a ' before it; numbers do not."""
+    cell = _unmarked(value)
+    is_formula = isinstance(cell, str) and cell.lstrip().startswith(_FORMULA)
+    return f"'{cell}" if is_formula else cell

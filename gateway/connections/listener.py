@@ -1,15 +1,18 @@
-"""Serves a gateway on a socket: the acceptor, the one aiohttp runner, and their shutdown."""
+"""Serves a gateway on a socket: the acceptor, the one aiohttp runner, their shutdown, and the workers of one port."""
 
 import asyncio
 import errno
+import mmap
+import os
 import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import structlog
 from aiohttp import web
 
 from gateway.api.context import Phase
@@ -23,6 +26,7 @@ from gateway.overload.bodies import connections_in, memory_limit
 
 QUIET_S = 1.0  # a connection that was opened or answered more recently may have its next request on the way
 CUT_LIMIT_S = 5.0  # cancelled calls need much less to write their records
+FLUSH_S = 0.5  # for the last events of streams that were cut
 _LOOK_S = 0.02
 
 
@@ -48,17 +52,30 @@ async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
 
 
 async def cut(server: web.Server) -> None:
-    """Cancel running requests and await their end; drop data that clients have not read."""
+    """Cancel running requests and await their end; drop data that clients do not read at once."""
     connections = server.connections
     tasks = [task for connection in connections if (task := connection._task_handler) is not None]  # noqa: SLF001 - aiohttp has no public way
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=CUT_LIMIT_S)
-    for connection in connections:
-        if isinstance(connection.transport, asyncio.WriteTransport):
-            with suppress(RuntimeError):  # closed since
-                connection.transport.abort()
+    transports = [each.transport for each in connections if isinstance(each.transport, asyncio.WriteTransport)]
+    end = asyncio.get_running_loop().time() + FLUSH_S
+    for transport in transports:
+        transport.close()  # sends what it has: a stream that was cut ends with an error event
+    while any(map(_has_more, transports)) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(_LOOK_S)
+    for transport in transports:
+        with suppress(RuntimeError):  # closed since
+            transport.abort()
+
+
+def _has_more(transport: asyncio.WriteTransport) -> bool:
+    """Whether some of what was written is not sent yet."""
+    try:
+        return transport.get_write_buffer_size() > 0
+    except RuntimeError:  # closed since
+        return False
 
 
 def _is_idle(connection: Connection) -> bool:
@@ -149,11 +166,12 @@ class SharedPort:
 
     With one shared socket, one worker would take most connections, above all when the others are busy. So each
     worker has its own socket (SO_REUSEPORT), and the kernel selects one for each connection by its addresses and ports,
-    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one.
+    however busy they are. Only Linux does; elsewhere, and where that is refused, they share one. All processes hold all
+    ``sockets``, so that one worker can accept for another, and none of the waiting connections ends with its worker.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        """Start to listen.
+    def __init__(self, host: str, port: int, number: int) -> None:
+        """Start to listen, for ``number`` workers.
 
         Raises:
             ListenError: the address is in use, not of this machine, or not permitted.
@@ -161,36 +179,26 @@ class SharedPort:
 
         """
         claim = bind(host, port)  # refused while another process listens there, with or without SO_REUSEPORT
-        self.address: Any = claim.getsockname()
-        self._family, self._kind, self._protocol = claim.family, claim.type, claim.proto
-        self._next: socket.socket | None = claim
-        self._is_one = not _spreads(claim)
-        if not self._is_one:
-            with claim:
-                self._next = self._another()
+        self.sockets: Sequence[socket.socket] = [claim]
+        if _spreads(claim):
+            with claim:  # else it would be refused that others listen there, as it was bound without the option
+                address = claim.getsockname()
+                self.sockets = [self._another(claim, address) for _ in range(number)]
 
-    def make_socket(self) -> socket.socket:
-        """Return the socket for the next worker; the parent closes it after the fork.
-
-        Raises:
-            OSError: no worker was left, and the port is now in use by another process.
-
-        """
-        if self._is_one:
-            assert self._next is not None
-            return self._next.dup()
-        made, self._next = self._next or self._another(), None
-        return made
+    def of(self, place: int) -> socket.socket:
+        """Return the socket of the worker at ``place``."""
+        return self.sockets[place % len(self.sockets)]
 
     def close(self) -> None:
-        """Close the parent's sockets. The port is free when the last worker has closed its own."""
-        if self._next is not None:
-            self._next.close()
+        """Close this process's sockets. The port is free when the workers have closed theirs."""
+        for sock in self.sockets:
+            sock.close()
 
-    def _another(self) -> socket.socket:
-        made = socket.socket(self._family, self._kind, self._protocol)
+    @staticmethod
+    def _another(claim: socket.socket, address: Any) -> socket.socket:
+        made = socket.socket(claim.family, claim.type, claim.proto)
         _spreads(made)
-        return _listening(made, self.address)
+        return _listening(made, address)
 
 
 def _spreads(sock: socket.socket) -> bool:
@@ -273,11 +281,20 @@ class Acceptor:
         self._on_exhausted = on_exhausted
         self._has_room = has_room
         self._loop = asyncio.get_running_loop()
+        self._accepts = False
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start accepting."""
-        self._loop.add_reader(self._sock, self._accept)
+        """Start accepting, unless it does already."""
+        if not self._accepts:
+            self._accepts = True
+            self._loop.add_reader(self._sock, self._accept)
+
+    def rest(self) -> None:
+        """Stop accepting for a while; the socket stays open."""
+        if self._accepts:
+            self._accepts = False
+            self._end()
 
     def stop(self) -> None:
         """Accept the connections that are waiting, then close the socket. Accepted connections stay open."""
@@ -286,11 +303,15 @@ class Acceptor:
         for _ in range(BACKLOG // BATCH):
             if not self._accept():
                 break
+        self._end()
+        self._sock.close()
+
+    def _end(self) -> None:
         if self._pause is None:
             self._loop.remove_reader(self._sock)
         else:
             self._pause.cancel()
-        self._sock.close()
+            self._pause = None
 
     def _accept(self) -> bool:
         """Accept a batch; return whether there may be more."""
@@ -390,3 +411,144 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
         await cut(runner.server)
         connections.close()
         await runner.cleanup()
+
+
+# The workers of one port, as they and their parent see each other: whose event loop stands still, and who accepts.
+
+BEAT_S = 0.5  # between two beats of a worker
+STOPPED_S = 2.0  # without a beat: others accept its connections
+REPLACED_S = 10.0  # without a beat: its parent kills it, and starts another one
+LATELY_S = (
+    60.0  # for so long it is said that a worker has stopped: alerts are looked for less often than it is replaced
+)
+
+_BYTES = 8
+
+
+class Beats:
+    """A counter and a process id for each worker, in memory that the parent shares with all of them.
+
+    A count of 0 means that the worker does not accept connections yet.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Make them for ``number`` workers, before the first is forked."""
+        self._cells = memoryview(mmap.mmap(-1, 2 * _BYTES * number)).cast("Q")
+
+    def __len__(self) -> int:
+        """Return the number of workers."""
+        return len(self._cells) // 2
+
+    def count(self, place: int) -> int:
+        """Return how often the worker at ``place`` has beaten."""
+        return self._cells[2 * place]
+
+    def pid(self, place: int) -> int:
+        """Return the worker's process id."""
+        return self._cells[2 * place + 1]
+
+    def clear(self, place: int) -> None:
+        """Note that no worker is at ``place``."""
+        self._cells[2 * place] = 0
+
+    def beat(self, place: int) -> None:
+        """Count a beat of this process, the worker at ``place``."""
+        self._cells[2 * place + 1] = os.getpid()
+        self._cells[2 * place] += 1
+
+
+class Silence:
+    """For how long each worker has not beaten, in seconds, as seen by one process that looks now and then.
+
+    A process that was stopped itself must not blame the others, so the time between two looks counts as ``most_s``
+    at most.
+    """
+
+    def __init__(self, beats: Beats, *, most_s: float) -> None:
+        self._beats = beats
+        self._most_s = most_s
+        self._looked_at_s: float | None = None
+        self._counts = [0] * len(beats)
+        self.silent_s = [0.0] * len(beats)
+
+    def look(self, now_s: float) -> None:
+        """Look at all beats; ``now_s`` is the monotonic clock. A worker that has not begun to beat is not silent."""
+        passed_s = 0.0 if self._looked_at_s is None else min(self._most_s, now_s - self._looked_at_s)
+        self._looked_at_s = now_s
+        for place, known in enumerate(self._counts):
+            count = self._counts[place] = self._beats.count(place)
+            self.silent_s[place] = self.silent_s[place] + passed_s if count and count == known else 0.0
+
+
+class Peers:
+    """A worker's view of the others: it beats, and accepts connections at the sockets of those that do not.
+
+    So connections that wait for a worker that was stopped, hangs or has died are served by another one. When the worker
+    is back, it accepts by itself again.
+    """
+
+    def __init__(
+        self, beats: Beats, place: int, sockets: Sequence[socket.socket], *, clock: Callable[[], float]
+    ) -> None:
+        """``sockets`` are those of all places; one alone is shared by all workers. ``place`` is our own."""
+        self._beats = beats
+        self._place = place
+        self._sockets = sockets
+        self._clock = clock
+        self._silence = Silence(beats, most_s=2 * BEAT_S)
+        self._acceptors: dict[int, Acceptor] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped_at_s: dict[int, float] = {}  # by process id
+
+    @property
+    def stopped(self) -> list[int]:
+        """The process ids of the other workers whose event loop stands still now."""
+        silent_s = self._silence.silent_s
+        return [self._beats.pid(place) for place in range(len(self._beats)) if silent_s[place] >= STOPPED_S]
+
+    @property
+    def stopped_lately(self) -> list[int]:
+        """The process ids of those that stood still within the last minute."""
+        now_s = self._clock()
+        return [pid for pid, at_s in self._stopped_at_s.items() if now_s - at_s < LATELY_S]
+
+    def start(self, take: Callable[[socket.socket, str], None], on_exhausted: Callable[[], None]) -> None:
+        """Begin to beat, and to accept for others; ``take`` and ``on_exhausted`` are those of ``Acceptor``."""
+        if len(self._sockets) > 1:
+            self._acceptors = {
+                place: Acceptor(sock, take, on_exhausted=on_exhausted)
+                for place, sock in enumerate(self._sockets)
+                if place != self._place
+            }
+        self._look()
+
+    def stop_accepting(self) -> None:
+        """Accept what waits at every socket, then close them. Beats go on until ``close``."""
+        acceptors, self._acceptors = self._acceptors, {}
+        for acceptor in acceptors.values():
+            acceptor.stop()
+
+    def close(self) -> None:
+        """Stop beating."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._beats.beat(self._place)
+        now_s = self._clock()
+        self._silence.look(now_s)
+        for place, acceptor in self._acceptors.items():
+            if self._beats.count(place) and self._silence.silent_s[place] < STOPPED_S:
+                acceptor.rest()
+            else:
+                acceptor.start()
+        for pid in self.stopped:
+            if pid not in self._stopped_at_s:
+                # Event worker.stopped: The event loop of another worker (`stopped`) stands still: it has not run for
+                # two seconds. This one accepts new connections in its place; the calls that it has are held up. After
+                # ten seconds its parent replaces it.
+                # Do: Find out what stops it: a debugger, a signal, a machine without CPU or memory. If it was none of
+                # these it is a bug: report it with what the gateway was asked.
+                structlog.get_logger().error("worker.stopped", stopped=pid)
+            self._stopped_at_s[pid] = now_s
+        self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._look)

@@ -386,6 +386,11 @@ class Ledger:
         return self._keeper.problem
 
     @property
+    def is_unrecorded(self) -> bool:
+        """Whether neither the disk nor the database takes entries: a killed process would lose those in memory."""
+        return self._keeper.problem is not None and not self._shipper.connected
+
+    @property
     def lost(self) -> int:
         """The number of entries that reached neither disk nor SQL."""
         return self._spool.lost

@@ -28,9 +28,20 @@ import msgspec
 import structlog
 
 from gateway.api.context import Phase
+from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
-from gateway.connections.listener import SharedPort, bind, descriptor_budget, listening, raise_limit
+from gateway.connections.listener import (
+    REPLACED_S,
+    Beats,
+    Peers,
+    SharedPort,
+    Silence,
+    bind,
+    descriptor_budget,
+    listening,
+    raise_limit,
+)
 from gateway.connections.tls import Certificate, open_context
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
@@ -113,7 +124,7 @@ def _program(name: str) -> str:
     return os.path.relpath(program) if program.exists() else name
 
 
-# Worker processes: forked from one parent, restarted when they die, signalled and ended with it.
+# Worker processes: forked from one parent, restarted when they die or stand still, signalled and ended with it.
 
 SHORT_LIFE_S = 5.0  # a worker that dies sooner has probably failed to start
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0  # and is restarted after a pause, doubled each time
@@ -132,31 +143,31 @@ class Supervisor:
 
     def __init__(
         self,
-        work: Callable[[socket.socket, Lifeline], None],
-        number: int,
+        work: Callable[[int, Lifeline], None],
+        beats: Beats,
         *,
-        make_socket: Callable[[], socket.socket],
         on_look: Callable[[], None],
         on_reload: Callable[[], None],
         on_stop: Callable[[], None],
         on_death: Callable[[int], None],
         at_exit: Callable[[], object],
     ) -> None:
-        """``work`` is called in each worker with a socket from ``make_socket``.
+        """``work`` is called in each worker with its place, from 0 up to the number of ``beats``.
 
         The parent calls ``on_look`` once a second, ``on_reload`` after SIGHUP, ``on_stop`` before workers are told to
         stop, ``on_death`` when one has died. Each process calls ``at_exit`` at its very end.
         """
         self._work = work
-        self._make_socket = make_socket
         self._on_look = on_look
         self._on_reload = on_reload
         self._on_stop = on_stop
         self._on_death = on_death
         self._at_exit = at_exit
-        self._number = number
+        self._beats = beats
+        self._silence = Silence(beats, most_s=1.5 * LOOK_S)
         self._lifeline = Lifeline()
         self._born_at: dict[int, float] = {}  # by process id
+        self._places: dict[int, int] = {}  # by process id
         self._has_forked = False
         self._failures = 0  # short lives in a row
         self._start_after = 0.0  # monotonic seconds
@@ -173,7 +184,7 @@ class Supervisor:
         for end in (read_end, write_end):
             os.set_blocking(end, False)
         for number in _HANDLED:
-            signal.signal(number, _ignore)  # signals are read from the pipe, between two steps of this loop
+            signal.signal(number, ignore)  # signals are read from the pipe, between two steps of this loop
         signal.set_wakeup_fd(write_end)
         while self._born_at or not self._stopping:
             self._start_missing()
@@ -182,6 +193,7 @@ class Supervisor:
                 for byte in os.read(read_end, select.PIPE_BUF):
                     self._handle(signal.Signals(byte))
             self._reap()
+            self._replace_stopped()
             if not self._stopping:
                 self._on_look()
 
@@ -195,6 +207,7 @@ class Supervisor:
             self._signal_workers(number)
         elif number in _PASSED_ON:
             self._signal_workers(signal.SIGKILL)
+            say_ended_at_once()
             self._at_exit()
             os._exit(128 + number)
 
@@ -210,6 +223,7 @@ class Supervisor:
             born_at = self._born_at.pop(pid, None)
             if born_at is None:  # not a worker, but an earlier child of this process, from before exec
                 continue
+            self._beats.clear(self._places.pop(pid))
             self._on_death(pid)
             if not self._stopping:
                 # Event worker.died: A worker process ended by itself; `exit_code` is negative if a signal ended it (-9:
@@ -219,6 +233,18 @@ class Supervisor:
                 structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
                 self._pause(time.monotonic() - born_at)
 
+    def _replace_stopped(self) -> None:
+        """Kill workers whose event loop has stood still for long. Another one is started when they are reaped."""
+        self._silence.look(time.monotonic())
+        for pid, place in self._places.items():
+            silent_s = self._silence.silent_s[place]
+            if silent_s >= REPLACED_S:
+                # Event worker.replaced: The event loop of a worker has stood still for `silent_s` seconds, so it is
+                # killed, and another one is started. Its running calls are cut, and get `interrupted` in the ledger.
+                # Do: See `worker.stopped`.
+                structlog.get_logger().error("worker.replaced", pid=pid, silent_s=round(silent_s, 1))
+                os.kill(pid, signal.SIGKILL)
+
     def _pause(self, lived_s: float) -> None:
         self._failures = self._failures + 1 if lived_s < SHORT_LIFE_S else 0
         if self._failures:
@@ -226,26 +252,17 @@ class Supervisor:
             self._start_after = time.monotonic() + pause_s
 
     def _start_missing(self) -> None:
-        while not self._stopping and len(self._born_at) < self._number and time.monotonic() >= self._start_after:
+        while not self._stopping and len(self._born_at) < len(self._beats) and time.monotonic() >= self._start_after:
             self._start()
 
     def _start(self) -> None:
-        try:
-            sock = self._make_socket()
-        except OSError as error:
-            # Event worker.no_socket: A new worker has no socket to listen on (`error`). It is tried again, after at
-            # most 30 s.
-            # Do: Check that no other program uses the port.
-            structlog.get_logger().error("worker.no_socket", error=str(error))
-            self._pause(0.0)
-            return
+        place = min(set(range(len(self._beats))).difference(self._places.values()))
         # Until it has its own handlers, a signal to the child would reach the parent's pipe.
         mask_signals(_HANDLED, blocked=True)
         try:
             pid = os.fork()
         except OSError as error:
             mask_signals(_HANDLED, blocked=False)
-            sock.close()
             if not self._has_forked:
                 raise
             # Event worker.not_forked: The system refuses a new worker (`error`): processes or memory have run out. It
@@ -258,17 +275,17 @@ class Supervisor:
         if pid:
             self._has_forked = True
             self._born_at[pid] = time.monotonic()
-            sock.close()
+            self._places[pid] = place
             mask_signals(_HANDLED, blocked=False)
             return
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             for number in _HANDLED:
-                signal.signal(number, _ignore if number == signal.SIGHUP else signal.SIG_DFL)
+                signal.signal(number, ignore if number == signal.SIGHUP else signal.SIG_DFL)
             self._lifeline.grasp()
             mask_signals(_HANDLED, blocked=False)
-            self._work(sock, self._lifeline)
+            self._work(place, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
             # Event worker.failed: A worker could not go on. Its trace says why; another one is started.
@@ -279,7 +296,17 @@ class Supervisor:
             os._exit(code)
 
 
-def _ignore(_number: int, _frame: object) -> None:
+def say_ended_at_once() -> None:
+    """Log that a second signal ends the process."""
+    # Event gateway.ended_at_once: A second signal came before the end, so running calls are cut. No row of a call that
+    # was answered is lost: rows that are not in the database yet are in `spool_dir`.
+    # Do: Start a gateway with the same `spool_dir`: it writes them. To end in order, send one signal and wait.
+    structlog.get_logger().warning(
+        "gateway.ended_at_once", hint="rows not yet in the database are in spool_dir; the next start writes them"
+    )
+
+
+def ignore(_number: int, _frame: object) -> None:
     """Do nothing. By default SIGHUP ends a process that is starting; ``Reloader`` reads the files again in any case.
 
     Programs that are started do not inherit this, as they would SIG_IGN.
@@ -300,7 +327,7 @@ def run(settings: Settings, source: Source) -> None:
         ConfigurationError: a provider cannot be opened.
 
     """
-    signal.signal(signal.SIGHUP, _ignore)
+    signal.signal(signal.SIGHUP, ignore)
     speed_up_enums()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
@@ -318,7 +345,7 @@ def run(settings: Settings, source: Source) -> None:
         sock = bind(settings.host, settings.port)
         _run_to_the_end(_serve(settings, sock, source, lambda: _StopSignals(log)), log)
     else:
-        _supervise(settings, SharedPort(settings.host, settings.port), source, log)
+        _supervise(settings, SharedPort(settings.host, settings.port, settings.workers), source, log)
 
 
 def _run_to_the_end(serving: Coroutine[Any, Any, None], log: Lines) -> NoReturn:
@@ -348,10 +375,16 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _serve(
-    settings: Settings, sock: socket.socket, source: Source, stop_signals: Callable[[], "_StopSignals"]
+    settings: Settings,
+    sock: socket.socket,
+    source: Source,
+    stop_signals: Callable[[], "_StopSignals"],
+    peers: Peers | None = None,
 ) -> None:
     stop = stop_signals()
     async with AsyncExitStack() as stack:
+        if peers is not None:
+            stack.callback(peers.close)  # the last of all: its parent would kill a worker that does not beat
         if not settings.providers:
             from gateway.server.demo import simulated_fleet, with_demo  # noqa: PLC0415 - only for users without a key
 
@@ -366,10 +399,10 @@ async def _serve(
             source = msgspec.structs.replace(source, load=load)
 
         await prepare_stores(settings)
-        gateway = Gateway(settings)
+        gateway = Gateway(settings, Runtime(peers=peers))
         await gateway.start()
         stack.push_async_callback(gateway.close)
-        certificate = await _open(gateway, sock, settings, stack)
+        certificate = await _open(gateway, sock, settings, stack, peers)
         reloader = Reloader(gateway, source, certificate)
         stack.push_async_callback(reloader.close)
         _freeze_garbage()
@@ -381,11 +414,16 @@ async def _serve(
     structlog.get_logger().info("gateway.stopped")
 
 
-async def _open(gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack) -> Certificate | None:
+async def _open(
+    gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack, peers: Peers | None
+) -> Certificate | None:
     """Serve ``gateway`` on ``sock`` until the stack is left; return the certificate, if there is one."""
     certificate = None if settings.tls is None else Certificate(settings.tls)
     context = None if certificate is None else certificate.context
     connections = await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s, context))
+    if peers is not None:
+        peers.start(connections.take, connections.exhausted)
+        stack.callback(peers.stop_accepting)
 
     def use(context: ssl.SSLContext) -> None:
         connections.ssl_context = context
@@ -471,6 +509,7 @@ class _StopSignals:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._is_asked.is_set() and not self._is_worker:
+            say_ended_at_once()
             self._log.drain()
             os._exit(128 + number)
         if number == signal.SIGINT:
@@ -509,14 +548,17 @@ def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines)
     check_opens(settings)  # before workers are forked: each of them would fail alike, again and again
     latest = Latest(settings, source)
 
-    def work(sock: socket.socket, lifeline: Lifeline) -> None:
+    beats = Beats(settings.workers)
+
+    def work(place: int, lifeline: Lifeline) -> None:
         latest.renew()
-        _run_to_the_end(_serve(latest.settings, sock, source, lambda: _StopSignals(log, lifeline)), log)
+        peers = Peers(beats, place, port.sockets, clock=time.monotonic)
+        serving = _serve(latest.settings, port.of(place), source, lambda: _StopSignals(log, lifeline), peers)
+        _run_to_the_end(serving, log)
 
     Supervisor(
         work,
-        settings.workers,
-        make_socket=port.make_socket,
+        beats,
         on_look=latest.look,
         on_reload=latest.read,
         on_stop=port.close,  # else clients could connect, and wait in vain, after the last worker's end

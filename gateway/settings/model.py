@@ -338,6 +338,13 @@ class LedgerSettings(Section):
     # A day's spending is counted from them.
     keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
     clickhouse: ClickHouseSettings | None = None  # a second store of calls and attempts (docs/guides/clickhouse.md)
+    # Whether calls are refused (503) while neither the database nor the disk takes their rows. `ledger: required` too.
+    required: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_one_word(cls, value: object) -> object:
+        return {"required": True} if value == "required" else value
 
 
 class RefusalSettings(Section):

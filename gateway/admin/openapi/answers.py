@@ -159,7 +159,10 @@ _CLIENT = {
 }
 _OF_KEYS: Mapping[str, Any] = {
     "Readiness": {
-        "status": Literal["ok", "keys_not_loaded", "stopping"],
+        "status": (
+            Literal["ok", "degraded", "keys_not_loaded", "stopping"],
+            "`degraded`: a worker has stopped, or rows can be neither stored nor spooled.",
+        ),
         "database": {
             "connected": (bool | None, "Unknown until it was asked."),
             "answered_s_ago": float | None,
@@ -173,6 +176,7 @@ _OF_KEYS: Mapping[str, Any] = {
                 "topology": (str, "What it consists of, like `redis cluster, 3 masters`."),
             }
         ),
+        "workers": nullable({"stopped": ([int], "Process ids of workers whose event loop stands still.")}),
         "keys": nullable((OBJECT, "Of the database; null without `keys: database`.")),
         "models": int,
     },

@@ -115,6 +115,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     errors.TooManyBodies,
     errors.Overloaded,
     errors.ShuttingDown,
+    errors.LedgerUnavailable,
     errors.NothingEnabled,
     race_failures.AtCapacity,
     *OF_UPSTREAM,

@@ -114,7 +114,7 @@ _STATUS = (
         ANYBODY,
         {
             200: answer("They are.", _READY),
-            503: answer("It stops, or does not know the keys of the database yet.", _READY),
+            503: answer("It stops, does not know the keys yet, or must not lose rows and would.", _READY),
         },
         description="The gateway stays ready when its database or Redis goes away.",
     ),

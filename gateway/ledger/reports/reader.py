@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -126,6 +126,8 @@ def quantile(q: str) -> str:
 
 CONNECTIONS = 3  # of its own; one more is opened while they are busy
 TIMEOUT_S = 8.0  # of one statement, and the wait for a connection
+SILENT_S = 5.0  # a database that was not heard of for so long is asked first whether it answers
+ANSWERS_IN_S = 0.8  # so that nobody waits longer than a second for the news that it does not
 _NO_SUCH = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError)
 _AWAY = "the database does not answer, so there is no report now; calls go on, and the gateway's log says why"
 _AWAY_REPLICA = (
@@ -149,10 +151,18 @@ class Answer(msgspec.Struct, frozen=True):
 class Reader:
     """Runs statements of reports. It connects when first used."""
 
-    def __init__(self, database: Database, *, timeout_s: float | None = None, is_replica: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        timeout_s: float | None = None,
+        is_replica: bool = False,
+        heard_s_ago: Callable[[], float | None] = lambda: None,
+    ) -> None:
         """Read from the ledger at a URL, or through a shared pool.
 
-        ``is_replica``: the database follows another one, perhaps by some seconds.
+        ``is_replica``: the database follows another one, perhaps by some seconds. ``heard_s_ago`` returns when others
+        had an answer of it the last time, in seconds; None if they have not asked.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -164,6 +174,8 @@ class Reader:
         self._database = database
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._engine: AsyncEngine | None = None
+        self._heard_s_ago = heard_s_ago
+        self._answered_at_s: float | None = None  # on the loop's clock
         self._log = structlog.get_logger()
 
     async def run(self, sql: str) -> Answer:
@@ -177,8 +189,10 @@ class Reader:
         engine = self._engine = self._engine or self._connecting()
         run = _run_postgres if self.words.is_postgres else _run_sqlite
         try:
+            if self._is_silent():
+                await self._check_answers(engine)
             async with asyncio.timeout(self._timeout_s), report_turn(self._database), engine.connect() as connection:
-                return await run(connection, sql, self._timeout_s)
+                answer = await run(connection, sql, self._timeout_s)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             # Event report.too_slow: A report was stopped after `limit_s` seconds. `sql` is the statement.
             # Do: Ask for less. If it is frequent, keep fewer attempts (`ledger.keep_attempts_days`), or use a faster
@@ -193,6 +207,33 @@ class Reader:
             # Event report.failed: A report of the page or of `/api` could not be made (`cause`). The caller gets 503.
             # Do: Make the database reachable. If a table is missing, run `holeshot migrate`.
             self._log.warning("report.failed", cause=str(unreachable(engine.url, error)))
+            raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
+        else:
+            self._answered_at_s = asyncio.get_running_loop().time()
+            return answer
+
+    def _is_silent(self) -> bool:
+        """Whether the database was last heard of some seconds ago, perhaps as it was not asked."""
+        now_s, heard_s_ago = asyncio.get_running_loop().time(), self._heard_s_ago()
+        known_s_ago = [] if heard_s_ago is None else [heard_s_ago]
+        if self._answered_at_s is not None:
+            known_s_ago.append(now_s - self._answered_at_s)
+        return bool(known_s_ago) and min(known_s_ago) >= SILENT_S
+
+    async def _check_answers(self, engine: AsyncEngine) -> None:
+        """Ask the database for nothing, so that a report of one that hangs need not wait for its own limit.
+
+        Raises:
+            ReportsUnreachable: it does not answer at once.
+
+        """
+        run = _run_postgres if self.words.is_postgres else _run_sqlite
+        try:
+            async with asyncio.timeout(ANSWERS_IN_S), report_turn(self._database), engine.connect() as connection:
+                await run(connection, "select 1", ANSWERS_IN_S)
+        except (TimeoutError, asyncpg.QueryCanceledError) as error:
+            cause = f"the database did not answer within {ANSWERS_IN_S:g} s"
+            self._log.warning("report.failed", cause=cause)
             raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
 
     async def aclose(self) -> None:

@@ -78,11 +78,51 @@ async def test_a_stream_that_does_not_end_is_cut_after_the_grace_time(folder: Pa
         async with ask(http, gateway, stream=True) as response:
             await response.content.readuntil(b'"a"')
             gateway.send(signal.SIGTERM)
-            with pytest.raises(aiohttp.ClientPayloadError):
-                await response.read()
+            rest = await response.read()  # its end is told: it is no broken connection
+            assert b'"error"' in rest
+            assert b'"shutting_down"' in rest
+            assert b"[DONE]" not in rest
         assert await gateway.ended() == 0
         await provider.reach(disconnects_mid_stream=1)
     assert len(rows(folder, "select * from calls")) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/v1/messages", {"max_tokens": 9}, b"event: error"),
+        ("/v1/responses", {"input": "a"}, b"event: error"),
+    ],
+)
+async def test_a_stream_that_is_cut_at_the_end_has_the_error_event_of_its_api(
+    folder: Path, path: str, body: dict[str, Any], told: bytes
+) -> None:
+    script: list[Step] = [RoleOnly(), Delta("a"), Hang()]
+    async with gateway_before(folder, script, shutdown_grace_s=0.1) as (gateway, _, http, _):
+        asked = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "a"}], **body}
+        if "input" in body:
+            del asked["messages"]
+        async with http.post(gateway.url + path, json=asked) as response:
+            await response.content.readuntil(b'"a"')
+            gateway.send(signal.SIGTERM)
+            assert told in await response.read()
+        assert await gateway.ended() == 0
+
+
+async def test_two_signals_lose_no_row_that_was_answered_and_say_where_it_is(folder: Path) -> None:
+    async with gateway_before(folder, lame_duck_s=LONG_S) as (gateway, _, http, config):
+        async with ask(http, gateway) as response:
+            call_id = response.headers["x-holeshot-call-id"]
+            await response.read()
+        gateway.send(signal.SIGTERM)
+        await gateway.event("gateway.stopping")
+        gateway.send(signal.SIGTERM)
+        assert await gateway.ended() == 128 + signal.SIGTERM
+        assert "the next start writes them" in gateway.events("gateway.ended_at_once")[0]["hint"]
+        async with started(config, folder) as again:
+            again.send(signal.SIGTERM)
+            assert await again.ended() == 0
+    assert rows(folder, "select id, status_code from calls") == [(call_id, 200)]
 
 
 async def test_sighup_reloads_and_an_invalid_file_changes_nothing(folder: Path) -> None:

@@ -71,3 +71,44 @@ async def stored(url: str) -> Counter[tuple[str, str | None]]:
     finally:
         await connection.close()
     return Counter((str(row["id"]), row["error_kind"]) for row in rows)
+
+
+async def test_a_ledger_that_can_be_kept_nowhere_is_told_and_refuses_calls_where_it_is_required(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    by_relay = server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    async with ScriptedProvider() as alpha, aiohttp.ClientSession() as http:
+        config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=by_relay, ledger="required")
+        async with started(config, tmp_path) as gateway:
+            answered = await calls(http, gateway)
+            shutil.rmtree(tmp_path / "spool")
+            (tmp_path / "spool").write_text("no folder can be made here")
+            await gateway.event("ledger.spool_missing")
+            answered += await calls(http, gateway)  # the database has them
+            relay.hang()
+            while (outcome := await one(http, gateway))[0] == 200:
+                answered.append(outcome[1])
+            assert outcome == (503, "ledger_unavailable")
+            async with http.get(f"{gateway.url}/health/ready") as ready:
+                assert (ready.status, (await ready.json())["status"]) == (503, "degraded")
+            while "ledger_unrecorded" not in {each["kind"] for each in gateway.events("alert.opened")}:
+                await gateway.more()
+            relay.resume()
+            while (outcome := await one(http, gateway))[0] != 200:
+                pass
+            answered.append(outcome[1])
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+    await relay.cut()
+    assert await stored(postgres_url) == Counter((id_, None) for id_ in answered)
+
+
+async def one(http: aiohttp.ClientSession, gateway: GatewayProcess) -> tuple[int, str]:
+    """Make a call; return its status, and its id or the code of its error."""
+    async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+        if response.status == 200:
+            return 200, response.headers["x-holeshot-call-id"]
+        return response.status, (await response.json())["error"]["code"]

@@ -305,3 +305,45 @@ async def test_workers_serve_on_a_system_without(tmp_path: Path, stores: dict[st
             os.kill(gateway.pid, signal.SIGKILL)  # its workers learn of it
             assert await gateway.ended() == -signal.SIGKILL
     assert gateway.events("gateway.stopped")
+
+
+async def test_a_worker_that_stands_still_takes_no_new_connections_and_is_told_and_replaced(
+    tmp_path: Path, stores: dict[str, Any]
+) -> None:
+    async with ScriptedProvider() as provider, two_workers(tmp_path, stores, provider) as (gateway, workers):
+        victim = max(workers)
+        os.kill(victim, signal.SIGSTOP)
+        calls = [asyncio.create_task(chat(gateway)) for _ in range(CALLS)]  # about half wait at the stopped one
+        assert (await gateway.event("worker.stopped"))["stopped"] == victim
+        await asyncio.gather(*calls)
+        assert gateway.events("worker.replaced") == []
+        async with aiohttp.ClientSession(gateway.url) as http:
+            async with http.get("/health/ready") as ready:
+                body = await ready.json()
+                assert (ready.status, body["status"], body["workers"]) == (200, "degraded", {"stopped": [victim]})
+            async with http.get("/metrics") as metrics:
+                assert "\nholeshot_workers_stopped 1.0\n" in await metrics.text()
+        alert = await gateway.event("alert.opened")
+        assert (alert["kind"], alert["severity"]) == ("worker_stopped", "page")
+        await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+        assert (await gateway.event("worker.replaced"))["pid"] == victim
+        assert (await gateway.event("worker.died"))["pid"] == victim
+        await gateway.event("gateway.started", 3)
+        await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+        async with aiohttp.ClientSession(gateway.url) as http, http.get("/health/ready") as ready:
+            assert (await ready.json())["status"] == "ok"
+
+
+async def test_a_worker_that_goes_on_before_it_is_replaced_serves_again(tmp_path: Path, stores: dict[str, Any]) -> None:
+    async with ScriptedProvider() as provider, two_workers(tmp_path, stores, provider) as (gateway, workers):
+        victim = max(workers)
+        os.kill(victim, signal.SIGSTOP)
+        await gateway.event("worker.stopped")
+        os.kill(victim, signal.SIGCONT)
+        async with aiohttp.ClientSession(gateway.url) as http:
+            status = "degraded"
+            while status != "ok":
+                async with http.get("/health/ready") as ready:
+                    status = (await ready.json())["status"]
+        await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
+        assert gateway.events("worker.died") == []

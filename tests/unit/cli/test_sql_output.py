@@ -50,3 +50,13 @@ def test_a_table_counts_what_it_does_not_show(capsys: pytest.CaptureFixture[str]
     text = written(answer(("a",), [(1,), (2,)], [(3,), (4,)]), "table", capsys, limit=3)
     assert "1 more row;" in text
     assert "4" not in text
+
+
+def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    row = ("=1+1", "+a", "-a", " @a", "a=1", -1.5)
+    text = written(answer(("=a", "b", "c", "d", "e", "f"), [row]), "excel", capsys)
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["'=a", "b", "c", "d", "e", "f"],
+        ["'=1+1", "'+a", "'-a", "' @a", "a=1", "-1.5"],
+    ]
+    assert "'" not in written(answer(("a",), [("=1+1",)]), "csv", capsys)

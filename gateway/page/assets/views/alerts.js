@@ -16,6 +16,8 @@ const KINDS = {
   spending: "spending",
   ledger_behind: "ledger behind",
   spool: "spool",
+  ledger_unrecorded: "rows kept nowhere",
+  worker_stopped: "worker stopped",
   slower: "slower",
   model_changed: "model changed",
   writes_otherwise: "writes otherwise",

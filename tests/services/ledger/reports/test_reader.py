@@ -12,7 +12,7 @@ from sqlalchemy.pool import QueuePool
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
 from gateway.ledger import queries
 from gateway.ledger.database import is_sqlite, parse_url
-from gateway.ledger.reports.reader import CONNECTIONS, Reader, Words
+from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
 from tests.services.relay import Relay
@@ -137,3 +137,21 @@ async def test_no_text_breaks_out_of_its_quotes_in_sqlite(sqlite_url: str) -> No
     for text in WILD:
         assert (await reader.run(f"select {Words(is_postgres=False).text(text)}")).rows[0][0] == text
     await reader.aclose()
+
+
+async def test_a_database_that_was_silent_for_five_seconds_is_told_of_before_a_report_would_be_too_slow(
+    postgres_url: str, relay: Relay
+) -> None:
+    silent_s = 0.0
+    reader = Reader(through(relay, postgres_url), timeout_s=10 * PATIENCE_S, heard_s_ago=lambda: silent_s)
+    await reader.run("select 1")
+    relay.hang()
+    silent_s = SILENT_S
+    assert reader._answered_at_s is not None
+    reader._answered_at_s -= SILENT_S
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(ReportsUnreachable):
+            await reader.run("select 1")
+        relay.resume()
+        assert (await reader.run("select 1")).rows[0][0] == 1
+        await reader.aclose()
