@@ -125,6 +125,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         raise no_json_object() from None
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    if event.choices and event.choices[MOST_OF_ANSWER:]:  # without a call, as this runs for each event
+        few(event.choices, "choices")
     return _chunk(data, event, secrets)
 
 
@@ -158,8 +160,6 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     names: Sequence[str] = ()
     refused = False
     answer_chars = reasoning_chars = 0
-    if event.choices and event.choices[MOST_OF_ANSWER:]:  # without a call, as this runs for each event
-        few(event.choices, "choices")
     for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
