@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.chat.deltas import with_deltas
-from providers.dialects.events import DONE, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
+from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind
 from providers.usage import usage_of
@@ -125,6 +125,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         raise no_json_object() from None
     if event.error or event.object == "error":
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    if event.choices and event.choices[MOST_OF_ANSWER:]:  # without a call, as this runs for each event
+        few(event.choices, "choices")
     return _chunk(data, event, secrets)
 
 
@@ -158,7 +160,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     names: Sequence[str] = ()
     refused = False
     answer_chars = reasoning_chars = 0
-    for choice in few(event.choices or (), "choices"):
+    for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
         if choice.error or choice.finish_reason == "error":
@@ -175,8 +177,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             reasoning_chars += sum(_thinking_chars(part) for part in content)
         if thought := delta.reasoning or delta.reasoning_content:  # some send the same text under both names
             reasoning_chars += len(thought)
-        few(delta.tool_calls or (), "tool calls")
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
+            few(delta.tool_calls or (), "tool calls")
             chars = _other_chars(delta)
             tools = (*tools, *_tool_pieces(delta, (choice.index or 0) * EACH_CHOICE))
             names = (*names, *_tool_names(delta))
