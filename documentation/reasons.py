@@ -164,6 +164,14 @@ REASONS: Mapping[str, Reasons] = {
         "format": "How a message is written: `json` for programs, `slack` for Slack, Mattermost or Rocket.Chat.",
         "tickets": "Whether it also gets alerts that can wait until tomorrow. False: only what needs somebody now.",
     },
+    "BodyLimits": {
+        "max_values": (
+            "The most JSON values (objects, arrays, strings, numbers) of a request that must be built: translated to"
+            " another API, or read here. More get 400 `too_many_values`. What passes to a provider with the client's"
+            " own API has no such limit. The largest requests of agents (200 tools, 1,000 messages) have 21,000 to"
+            " 35,000; each takes up to 400 bytes and 20 µs in a thread while it is translated."
+        ),
+    },
     "ConnectionSettings": {
         "max": "Most connections without an admitted request, for each worker. Each costs about 20 kB.",
         "max_per_address": (

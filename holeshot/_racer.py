@@ -16,13 +16,12 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
+from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
-from gateway.core.calls import Call, CallRecord
+from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
 from gateway.core.race_failures import RaceFailed
-from gateway.fleet.fleet import Fleet
 from gateway.racing import Block, ClientSink, GatheringSink, Winner
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
@@ -205,6 +204,7 @@ class Racer:
                 tracing=Tracing(off, worker="", clock=runtime.clock),
                 replica=settings.replica or "racer",
             )
+            stack.callback(self._context.work_thread.close)
             self._exit = stack.pop_all()
         return self
 
@@ -275,14 +275,14 @@ class Racer:
     ) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
-        def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-            return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of)
+        plan = partial(plan_call, context, request, client)
 
         def cancelled_as() -> type[ApiError]:
             return ShuttingDown if self._is_closing else ClientDisconnected
 
         with context.fleet:
             runner = CallRunner(context, request.model, request.preferences, plan, cancelled_as=cancelled_as)
+            await runner.begin()
             run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
             record = await runner.run(run)
         assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else

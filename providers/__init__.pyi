@@ -52,6 +52,7 @@ from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
 from .multipart import Form as Form
+from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
 from .redaction import MASK as MASK
@@ -61,10 +62,13 @@ from .redaction import redact_json as redact_json
 from .redaction import redact_word as redact_word
 from .sendings import SendCount as SendCount
 from .sse import BACKSLASH as BACKSLASH
+from .sse import LARGE_BYTES as LARGE_BYTES
 from .sse import Event as Event
 from .sse import EventSplitter as EventSplitter
+from .sse import Masking as Masking
 from .sse import as_sent as as_sent
 from .sse import broken_within as broken_within
+from .sse import check_values as check_values
 from .sse import complains as complains
 from .sse import cut_within_event as cut_within_event
 from .sse import events as events

@@ -38,7 +38,7 @@ _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _BAD_REQUEST = 400
 # Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
 _WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
-_REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]+)+-\d+)\.")
+_REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
 _LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
 _REQUEST_ID = "x-amzn-requestid"
 

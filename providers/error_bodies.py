@@ -122,6 +122,9 @@ def _number(text: str) -> float | None:
 
 
 _LONGEST_MESSAGE = 500  # characters
+_LONGEST_TEXT = 4096  # characters of an error's text, before anything is searched for in it
+_UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
+_LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
 _UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
@@ -152,13 +155,19 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "image": 400,
 }
 
+_FIELDS_OF_ERRORS = ("error", "message", "detail", "errors", "msg", "type", "param", "code", "status_code")
+_OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
+
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 _NULL = msgspec.Raw(b"null")
 _NOTHING = (b"null", b"{}", b'""', b"false")
 
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_HEADING = re.compile(r"<h1[^>]*>(.*?)</h1>", re.IGNORECASE | re.DOTALL)
+# Each stops at the next tag, so that a text full of their beginnings takes no longer than any other.
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_HEADING = re.compile(r"<h1[^<>]*>([^<]*)", re.IGNORECASE)
 _NAMED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def error_of_response(
@@ -199,7 +208,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
     """Return the error in an event named ``error``, with any data; None if it has another name."""
-    if b"event:" not in raw or _NAMED_ERROR.search(raw) is None:
+    if not (b"event: error" in raw or b"event:error" in raw) or _NAMED_ERROR.search(raw) is None:
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
@@ -214,8 +223,8 @@ def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def message_of_text(body: bytes) -> str:
-    """Return the message of a body that is not a JSON error: the title of a web page, or the text."""
-    text = body.decode(errors="replace")
+    """Return the message of a body that is not a JSON error: the title of a web page, or the text's beginning."""
+    text = body[:_LONGEST_TEXT].decode(errors="replace")
     if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
         title = _TITLE.search(text) or _HEADING.search(text)
         text = f"a web page: {title[1]}" if title else "a web page"
@@ -225,13 +234,23 @@ def message_of_text(body: bytes) -> str:
 def _presentable(message: str, secrets: Sequence[str]) -> str:
     # Redacted before it is shortened, so that no part of a key is left at the end.
     # Control characters could write to the terminal in which the log is read.
-    message = " ".join("".join(each if each.isprintable() else " " for each in redact(message, secrets)).split())
+    shown = redact(message[:_LONGEST_TEXT], secrets)
+    shown = shown if len(message) <= _LONGEST_TEXT else shown[:-_UNSAFE_END]
+    message = " ".join("".join(each if each.isprintable() else " " for each in shown).split())
     return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
 
 
 def _decode(body: bytes) -> Any:
+    """Return a decoded answer, of a large one only what may be an error; None if it cannot be read."""
     try:
-        return msgspec.json.decode(body)
+        if len(body) <= _LARGEST_ERROR_BYTES:
+            return msgspec.json.decode(body)
+        large = _objects.decode(body)
+        return {
+            name: msgspec.json.decode(large[name])
+            for name in _FIELDS_OF_ERRORS
+            if name in large and len(bytes(large[name])) <= _LARGEST_ERROR_BYTES
+        }
     except UNREADABLE:
         return None
 
@@ -335,6 +354,9 @@ def _refuses_key(error: Mapping[str, Any]) -> bool:
 
 def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
     message = _presentable(_message(error), secrets) or "the provider refused the request"
+    if len(msgspec.json.encode(error)) > _LONGEST_TEXT:
+        shown = {name: said for name in _OF_LARGE_ERRORS if isinstance(said := error.get(name), str | int)}
+        error = {name: said[:_LONGEST_MESSAGE] if isinstance(said, str) else said for name, said in shown.items()}
     shaped = {"type": "invalid_request_error", "param": None, "code": None, **redact_json(dict(error), secrets)}
     return msgspec.json.encode({"error": {**shaped, "message": message}})
 
@@ -345,10 +367,7 @@ def _list(value: Any) -> list[Any]:
 
 # Reads the top level of a whole JSON answer, which may be an error.
 
-_Object = dict[str, msgspec.Raw]
-
-_objects = msgspec.json.Decoder(_Object)
-_lists = msgspec.json.Decoder(list[_Object])
+_lists = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 _LONGEST_QUOTE = 200  # characters
 

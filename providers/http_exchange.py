@@ -3,19 +3,23 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from io import BytesIO
 
 import msgspec
 
-from providers.dialects import DIALECTS, Translation
+from providers.dialects import DIALECTS, DONE, Translation
 from providers.error_bodies import error_in, named_error, read_answer, says_error
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
 from providers.sse import (
+    MOST_SILENT_BYTES,
     Event,
     EventSplitter,
+    Masking,
     broken_within,
+    check_values,
     complains,
     cut_within_event,
     events,
@@ -23,12 +27,14 @@ from providers.sse import (
     masked,
     masked_answer,
     masked_body,
+    silent_bytes,
+    too_many_comments,
 )
 from providers.surrogates import HalfCharacters, without_halves
-from providers.usage import Usage, reported
+from providers.usage import Usage, outline, reported
 
 _MIB = 1024 * 1024
-_LARGEST_ANSWER_BYTES = 128 * _MIB  # of a whole body; two thousand embeddings are about 80 MiB
+_LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures
 
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _FIELD = re.compile(rb"(?:data|event|id|retry)?:")
@@ -99,7 +105,9 @@ class HttpExchange:
         declared = "event-stream" in self.headers.get("content-type", "")
         if declared and start[:1] not in {b"{", b"[", b"<"}:
             return head
-        return self._events_of_answer(await read_body(self._response, _LARGEST_ANSWER_BYTES, head), self.secrets)
+        body = await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
+        check_values(body)
+        return self._events_of_answer(body, self.secrets)
 
 
 class TranslatedExchange:
@@ -123,6 +131,7 @@ class TranslatedExchange:
         self._unsaid = unsaid
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
+        self._silent_bytes = 0
         self._over = False
 
     @property
@@ -143,6 +152,10 @@ class TranslatedExchange:
             self._over = not data
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
+                check_values(whole)
+                self._silent_bytes += silent_bytes(whole)
+                if self._silent_bytes > MOST_SILENT_BYTES:
+                    raise too_many_comments()
                 block = self._translated(self._halves.mend(whole))
             except UpstreamError as error:
                 self.abort()
@@ -171,10 +184,15 @@ class TranslatedExchange:
         self._exchange.abort()
 
     def _translated(self, block: bytes) -> bytes:
-        """Apply all translations to ``block``; at the end of the stream, end each after the one before it."""
+        """Apply all translations to ``block``; at the end of the answer, end each after the one before it.
+
+        The answer ends with [DONE], also where the target has no event that says so: what follows is not waited for.
+        """
         if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
             self._check_errors(block)
         for translation in self._translations:
+            if block.find(DONE) >= 0 and any(event.data.strip() == DONE for event in events(block)):
+                self._over = True
             block = translation.feed(block) if block else b""
             if self._over:
                 block += translation.end()
@@ -202,13 +220,14 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
 
     """
     response.expect_all()
-    body = bytearray(head)
+    body = BytesIO()  # which gives its bytes away without a copy
+    body.write(head)
     while data := await response.read():
-        body += data
-        if len(body) > limit_bytes:
+        body.write(data)
+        if body.tell() > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")
-    return without_halves(bytes(body).removeprefix(_BOM))
+    return without_halves(body.getvalue().removeprefix(_BOM))
 
 
 def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relayed: bool = False) -> Mapping[str, str]:
@@ -273,7 +292,7 @@ async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> t
     is_json = declared == "application/json" or declared.endswith("+json")
     if comes_whole(path) or declared == "text/html":
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES)
-        read_answer(body, secrets)
+        read_answer(outline(body), secrets)
         return masked_body(body, secrets), None
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):
@@ -367,6 +386,7 @@ class _Stream:
         self.error: UpstreamError | None = None
         self.begun = False  # there was an event that is not a comment
         self._secrets = secrets
+        self._masking = Masking(secrets)
         self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES)
         self._halves = HalfCharacters()
         self._looks = True
@@ -399,7 +419,7 @@ class _Stream:
 
     def _see(self, event: Event) -> Event:
         if not event.is_one_line:
-            event = masked(event, self._secrets)
+            event = self._masking.masked(event)
         if not event.data:
             return event
         self.begun = True

@@ -1,5 +1,6 @@
 """A provider that speaks one or more dialects over HTTP, with the quirks in its catalog row."""
 
+import asyncio
 import base64
 import functools
 import re
@@ -22,6 +23,7 @@ from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
 from providers.listings import Listing, read_pages
+from providers.multipart import Steps
 from providers.redaction import redact
 from providers.sse import masked_body
 
@@ -55,6 +57,17 @@ def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Return ``fields`` with the deployment's own fields and model."""
     return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
+
+
+async def _in_turns(steps: Steps[bytes]) -> bytes:
+    """Return the result of ``steps``, each of which takes a turn of the loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            rendered: bytes = end.value
+            return rendered
+        await asyncio.sleep(0)
 
 
 def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
@@ -185,7 +198,7 @@ class HttpUpstream:
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
-            body = form.rendered(request.model, request.extra_body)
+            body = await _in_turns(form.rendering_steps(request.model, request.extra_body))
         response = await self._ask(head, path, request, body)
         headers_ms = (perf_counter() - started) * 1000
         rest: HttpRest | None = None

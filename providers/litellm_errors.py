@@ -13,13 +13,14 @@ from providers.redaction import redact
 
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10
+_LONGEST_MESSAGE = 64 * 1024  # characters: it may have a whole body
 _BODY = re.compile(rb"""b(?P<quote>['"]).*(?P=quote)""".decode(), re.DOTALL)  # the body as Python prints bytes
 _WRAPPING = re.compile(
     r"""^(?:(?:litellm\.)?\w+Error:\ |\w+(?:Exception|Error)\ -\ )+  # its own classes, one inside the other
-      |\s*Handle\ with\ `litellm\.\w+`\.$
-      |\s*Traceback\ \(most\ recent\ call\ last\):.*$
-      |\s*This\ looks\ like\ a\ bug\ in\ LiteLLM.*$
-      |\s*To\ drop\ (?:these|it\ from\ the\ call),\ set\ `litellm.*$  # advice to who calls litellm
+      |(?<!\s)\s*+Handle\ with\ `litellm\.\w+`\.$
+      |(?<!\s)\s*+Traceback\ \(most\ recent\ call\ last\):.*$
+      |(?<!\s)\s*+This\ looks\ like\ a\ bug\ in\ LiteLLM.*$
+      |(?<!\s)\s*+To\ drop\ (?:these|it\ from\ the\ call),\ set\ `litellm.*$  # advice to who calls litellm
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -35,7 +36,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
     ``opened`` tells whether the answer had begun; ``now_s`` is Unix time.
     """
     original = getattr(error, "original_exception", None) or error  # litellm wraps errors inside streams
-    message = _WRAPPING.sub("", str(getattr(original, "message", original)))
+    message = _WRAPPING.sub("", str(getattr(original, "message", original))[:_LONGEST_MESSAGE])
     for link in _chain(original):
         if isinstance(link, ImportError):
             package = (link.name or "").partition(".")[0]

@@ -5,7 +5,9 @@ this parser does: forms that servers parse differently are refused, or the diffe
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from io import BytesIO
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +17,8 @@ from providers.redaction import MaskedRecord
 _MAX_PARTS = 1000
 _LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option
 _LONGEST_HEAD_BYTES = 16 * 1024  # of a part's headers
+# A form may have 64 MB, which takes a tenth of a second to read and longer to copy: so work on it comes in steps.
+_STEP_BYTES = 2**19
 _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
 _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
@@ -23,6 +27,18 @@ _FORM_DATA = b"form-data"
 _PARAMETER = re.compile(r'\s*;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))', re.DOTALL)
 _BREAKS = frozenset(b"\r\n\0")
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]  # each step takes a few milliseconds
+
+
+def _finished(steps: Steps[_T]) -> _T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -80,14 +96,22 @@ class Form(MaskedRecord, frozen=True):
 
     def without(self, names: Iterable[str]) -> "Form":
         """Return the form without these fields."""
+        return _finished(self.without_steps(names))
+
+    def without_steps(self, names: Iterable[str]) -> "Steps[Form]":
+        """Return the form without these fields, step by step."""
         gone = frozenset(names)
         if gone.isdisjoint(self.names):
             return self
-        body = self._spliced([(part.at, part.next_at, b"") for part in self.parts if part.name in gone])
-        return _read(self.boundary, body)
+        cuts = [(part.at, part.next_at, b"") for part in self.parts if part.name in gone]
+        return (yield from _read(self.boundary, (yield from _joined(self._spliced(cuts)))))
 
     def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
-        """Return the body for ``model``; the fields ``extra`` replace the client's.
+        """Return the body for ``model``; the fields ``extra`` replace the client's."""
+        return _finished(self.rendering_steps(model, extra))
+
+    def rendering_steps(self, model: str, extra: Mapping[str, msgspec.Raw]) -> Steps[bytes]:
+        """Return the body for ``model``, step by step; the fields ``extra`` replace the client's.
 
         Every part with the name ``model`` gets it: a server may use any of them.
         """
@@ -97,7 +121,7 @@ class Form(MaskedRecord, frozen=True):
         if not named:
             added.append(self._part("model", model.encode()))
         close = self.parts[-1].next_at if self.parts else self.body.index(self._delimiter)
-        return self._spliced([*edits, *named, (close, close, b"".join(added))])
+        return (yield from _joined(self._spliced([*edits, *named, (close, close, b"".join(added))])))
 
     @property
     def _delimiter(self) -> bytes:
@@ -107,13 +131,13 @@ class Form(MaskedRecord, frozen=True):
         quoted = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A").encode()
         return b'%b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (self._delimiter, quoted, value)
 
-    def _spliced(self, edits: Iterable[tuple[int, int, bytes]]) -> bytes:
-        pieces = []
-        done = 0
+    def _spliced(self, edits: Iterable[tuple[int, int, bytes]]) -> list[bytes | memoryview]:
+        pieces: list[bytes | memoryview] = []
+        done, body = 0, memoryview(self.body)
         for start, end, replacement in sorted(edits):
-            pieces += [self.body[done:start], replacement]
+            pieces += [body[done:start], replacement]
             done = end
-        return b"".join([*pieces, self.body[done:]])
+        return [*pieces, body[done:]]
 
 
 def _quoted(text: str) -> str:
@@ -121,28 +145,33 @@ def _quoted(text: str) -> str:
 
 
 def read_form(content_type: str, body: bytes) -> Form:
-    """Parse a ``multipart/form-data`` body; data before and after its parts is left out.
+    """Return the parsed form at once, as ``form_steps`` does in steps."""
+    return _finished(form_steps(content_type, body))
+
+
+def form_steps(content_type: str, body: bytes) -> Steps[Form]:
+    """Parse a ``multipart/form-data`` body, step by step; data before and after its parts is left out.
 
     Raises:
         Malformed: it is not a valid form.
 
     """
-    return _read(_boundary_of(content_type), body)
+    return (yield from _read(_boundary_of(content_type), body))
 
 
-def _read(boundary: bytes, body: bytes) -> Form:
+def _read(boundary: bytes, body: bytes) -> Steps[Form]:
     delimiter = b"--" + boundary
-    start = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
+    start = 0 if body.startswith(delimiter) else (yield from _found(b"\r\n" + delimiter, body, 0)) + 2
     if start == 1:
         raise Malformed("the body has no part: does its boundary match the content-type?")
     at = start
     parts: list[Part] = []
     while not body.startswith(b"--", after := at + len(delimiter)):
-        line_end = body.find(b"\r\n", after)
-        if line_end < 0 or body[after:line_end].strip(b" \t"):
+        line_end = yield from _found(b"\r\n", body, after)
+        if line_end < 0 or line_end > after + _LONGEST_HEAD_BYTES or body[after:line_end].strip(b" \t"):
             raise Malformed("the body is not a multipart form: a boundary is not at the end of its line")
         head_end = body.find(b"\r\n\r\n", line_end, line_end + _LONGEST_HEAD_BYTES)
-        end = body.find(b"\r\n" + delimiter, line_end)
+        end = yield from _found(b"\r\n" + delimiter, body, line_end)
         if head_end < 0 or end < head_end:
             raise Malformed(
                 "the body is not a complete multipart form: it ends within a part, or a part has no or endless headers"
@@ -152,13 +181,44 @@ def _read(boundary: bytes, body: bytes) -> Form:
         if len(parts) > _MAX_PARTS:
             raise Malformed(f"the form has more than {_MAX_PARTS} parts")
         at = end + 2
+        yield
     # Servers that accept a single CR or LF as a line end would find more parts.
     whole = body.startswith(b"\r\n", after + 2) and len(body) == after + 4
     if start or not whole:
-        body = b"".join([memoryview(body)[start : after + 2], b"\r\n"])
-    if body.count(b"\n" + delimiter) != len(parts) or b"\r" + delimiter in body:
+        body = yield from _joined([memoryview(body)[start : after + 2], b"\r\n"])
+    if (yield from _counted(b"\n" + delimiter, body)) != len(parts) or (yield from _counted(b"\r" + delimiter, body)):
         raise Malformed("the form's boundary is also in one of its parts: use another")
     return Form(boundary, body, tuple(parts))
+
+
+def _found(text: bytes, body: bytes, start: int) -> Steps[int]:
+    """Return the first position of ``text`` from ``start`` on; -1 if there is none."""
+    for at in range(start, len(body), _STEP_BYTES):
+        position = body.find(text, at, at + _STEP_BYTES + len(text) - 1)
+        if position >= 0:
+            return position
+        yield
+    return -1
+
+
+def _counted(text: bytes, body: bytes) -> Steps[int]:
+    """Return the number of ``text``, which cannot overlap itself, in ``body``."""
+    number = 0
+    for at in range(0, len(body), _STEP_BYTES):
+        number += body.count(text, at, at + _STEP_BYTES + len(text) - 1)
+        yield
+    return number
+
+
+def _joined(pieces: Iterable[bytes | memoryview]) -> Steps[bytes]:
+    body = BytesIO()  # unlike a bytearray it becomes bytes without another copy
+    for piece in pieces:
+        view = memoryview(piece)
+        for at in range(0, len(view), _STEP_BYTES):
+            body.write(view[at : at + _STEP_BYTES])
+            if at:
+                yield
+    return body.getvalue()
 
 
 def _boundary_of(content_type: str) -> bytes:

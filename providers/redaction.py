@@ -11,6 +11,7 @@ from array import array
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -147,7 +148,8 @@ def _decoded(text: str) -> str:
     if "%" in text:
         text = unquote(text)
     if "&" in text:
-        text = html.unescape(text)
+        with suppress(ValueError):  # a character's number of thousands of digits
+            text = html.unescape(text)
     if "\\" in text:
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     return text

@@ -17,6 +17,14 @@ from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
 
 _MIB = 1024 * 1024
 
+# The limits on what a stream may hold beside its data. They are far above what providers send: a server that exceeds
+# one is broken or hostile, and its answer ends with an error.
+MOST_LINES = 1000  # of one event
+MOST_SILENT_BYTES = 1024 * 1024  # of comments, and of other events without data, in one stream
+LARGE_BYTES = 64 * 1024  # of data; in a larger one values are counted before it is read
+MOST_VALUES = 100_000  # of JSON in one event or whole answer
+MOST_MASKED = 256  # comments and lines of fields that are searched for keys; further ones are removed
+
 _BOM = b"\xef\xbb\xbf"
 # Numbers: `in` first tries bytes on its left as a number, and the error that this is costs more than the search.
 LF, CR, QUOTE, BACKSLASH = b'\n\r"\\'
@@ -24,6 +32,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
+_QUOTES = 4  # at most, for a field's name and its text
+_LINES_AT_END = 2  # nothing, after the last line's end and after the blank line's
 _WITHOUT_DATA = (b":", b"id:", b"retry:")  # lines that need no data after them
 _JSON_BEGINS = (b"{", b"[", b'"')
 
@@ -49,12 +59,13 @@ class EventSplitter:
     def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
         self._tail = bytearray()
         self._tail_limit_bytes = tail_limit_bytes
+        self._line_ends = 0  # in the reads from which the tail comes, since the last complete event
 
     def feed(self, data: bytes) -> bytes:
         """Return everything up to the end of the last complete event, ``b""`` if there is none yet.
 
         Raises:
-            UpstreamError: one event is larger than the limit (invalid_response).
+            UpstreamError: one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response).
 
         """
         tail = self._tail
@@ -64,6 +75,7 @@ class EventSplitter:
                 return data
             tail += data[end:]
             block = data[:end]
+            self._line_ends = 0
         else:
             # A blank line may have begun in the tail; everything before has been searched already.
             searched = max(0, len(tail) - _LONGEST_BLANK_LINE_BYTES + 1)
@@ -71,6 +83,10 @@ class EventSplitter:
             end = _end_of_last_event(tail, searched)
             block = bytes(tail[:end])
             del tail[:end]
+            # Counted as they come, so that an event of many lines is never looked at as a whole.
+            self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
+            if self._line_ends > MOST_LINES:
+                raise too_many_lines()
         if len(tail) > self._tail_limit_bytes:
             limit_mib = self._tail_limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream is larger than {limit_mib:g} MiB")
@@ -96,6 +112,44 @@ class EventSplitter:
         """Return the tail at the end of the stream, with the missing blank line; ``b""`` if there is none."""
         tail = self.tail()
         return tail.rstrip(b"\r\n") + b"\n\n" if tail.strip() else b""
+
+
+def too_many_lines() -> UpstreamError:
+    """Return the error of an event with more lines than any provider sends."""
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream has more than {MOST_LINES} lines")
+
+
+def check_values(data: bytes) -> None:
+    """Check how many values JSON has, without building any; it need not be valid.
+
+    Raises:
+        UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
+
+    """
+    if len(data) <= LARGE_BYTES or _commas(data) <= MOST_VALUES:  # those within texts count as well
+        return
+    bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
+    if bare.count(QUOTE) <= _QUOTES * MOST_VALUES and _commas(b"".join(bare.split(b'"')[::2])) <= MOST_VALUES:
+        return
+    raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"the answer has more than {MOST_VALUES} values in one event")
+
+
+def _commas(data: bytes) -> int:
+    """Count what precedes the values of JSON, as far as its texts have none."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def silent_bytes(block: bytes) -> int:
+    """Return how many bytes of whole events are of comments, and of others without data; fast if there is none."""
+    if not (block.startswith((b":", b"\n", b"\r")) or block.find(b"\n:") >= 0 or block.find(b"\r:") >= 0):
+        return 0
+    return sum(len(event.raw) for event in events(block) if not event.data)
+
+
+def too_many_comments() -> UpstreamError:
+    """Return the error of a stream with more bytes of comments than any provider sends."""
+    limit_mib = MOST_SILENT_BYTES / _MIB
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, f"the stream has more than {limit_mib:g} MiB of comments")
 
 
 def broken_within(error: UpstreamError) -> UpstreamError:
@@ -133,7 +187,12 @@ def lacks_data(rest: bytes) -> bool:
 
 
 def events(block: bytes) -> list[Event]:
-    """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line."""
+    """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line.
+
+    Raises:
+        UpstreamError: one has more than ``MOST_LINES`` (invalid_response).
+
+    """
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"
     found = []
     parts = block.split(blank_line)
@@ -142,11 +201,22 @@ def events(block: bytes) -> list[Event]:
         # Nearly every event is one line, "data: {...}".
         if part.startswith(b"data: ") and LF not in part and CR not in part:
             found.append(Event(part + blank_line, part[6:], True))  # noqa: FBT003  # by position: a keyword costs more
+        elif part.startswith(b"event: ") and (data := _data_after_name(part)) is not None:
+            found.append(Event(part + blank_line, data))
+        elif not part or (part.startswith(b":") and LF not in part and CR not in part):
+            found.append(Event(part + blank_line, b""))
         else:
             found += _events_with_any_line_ends(part + blank_line)
     if unfinished:
         found += _events_with_any_line_ends(unfinished)
     return found
+
+
+def _data_after_name(part: bytes) -> bytes | None:
+    """Return the data of an event of a name and one line of data; None if it is another."""
+    line_end = part.find(b"\n")
+    is_two_lines = part.startswith(b"data: ", line_end + 1) and part.find(b"\n", line_end + 1) < 0
+    return part[line_end + 7 :] if line_end > 0 and is_two_lines and CR not in part else None
 
 
 def _end_of_last_event(buffer: bytes | bytearray, start: int) -> int:
@@ -172,7 +242,10 @@ def _events_with_any_line_ends(block: bytes) -> list[Event]:
 
 def _event(raw: bytes) -> Event:
     values = []
-    for line in _LINE_END.split(raw.removeprefix(_BOM)):
+    lines = _LINE_END.split(raw.removeprefix(_BOM), MOST_LINES + _LINES_AT_END)
+    if len(lines) > MOST_LINES + _LINES_AT_END:
+        raise too_many_lines()
+    for line in lines:
         field, _, value = line.partition(b":")
         if field == b"data":
             values.append(value.removeprefix(b" "))
@@ -187,6 +260,8 @@ _LONGEST_ERROR = 256 * 1024  # bytes of data
 _LINE_END_BYTES = 4  # at most, of the last line and the blank line
 
 _NAMED = re.compile(rb"event: ?(?![\w.-]*error)[\w.-]+(?:\r\n|\n|\r)data: ?")
+_ONE_LINE = re.compile(rb"data:[^\r\n]*[\r\n]*")
+_SAFE_NAME = re.compile(rb"event: ?[\w.-]{1,64}")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _DATA = re.compile(rb"(?:\xef\xbb\xbf)?data(?::|\Z)")
 _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
@@ -228,6 +303,51 @@ def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> E
             raw += b"".join(b"data: " + line + end for line in data.split(b"\n"))
             written = True
     return event if raw == event.raw else Event(bytes(raw), data)
+
+
+class Masking:
+    """Masks keys beside the data of one stream's events.
+
+    Once it has found ``MOST_MASKED``, it looks for keys no more: it removes comments, and all fields but names.
+    """
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
+        self._left = MOST_MASKED
+        self._silent_bytes = 0
+
+    def masked(self, event: Event) -> Event:
+        """Return ``event`` as ``masked`` does.
+
+        Raises:
+            UpstreamError: the stream has more than ``MOST_SILENT_BYTES`` of comments (invalid_response).
+
+        """
+        if _is_named_line(event) or _ONE_LINE.fullmatch(event.raw) is not None:
+            return event
+        if not event.data:
+            self._silent_bytes += len(event.raw)
+            if self._silent_bytes > MOST_SILENT_BYTES:
+                raise too_many_comments()
+            if len(event.raw) < SHORTEST_SECRET:
+                return event
+        if self._left == 0 and b"error" not in event.raw:
+            return _without_fields(event, self._secrets)
+        shown = masked(event, self._secrets)
+        if shown is not event:
+            self._left = max(0, self._left - 1)
+        return shown
+
+
+def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
+    """Return an event without comments and fields, except for its data and a name that is no secret."""
+    lines = [line for line in _LINE_END.split(event.raw) if line]
+    kept = [line for line in lines if _DATA.match(line) or _SAFE_NAME.fullmatch(line)]
+    if any(secret in event.raw for secret in as_sent(tuple(secrets))):
+        kept = [line for line in kept if _DATA.match(line)]
+    if len(kept) == len(lines):
+        return event
+    return Event(b"\n".join(kept or [b":"]) + b"\n\n", event.data)
 
 
 @lru_cache(maxsize=1024)

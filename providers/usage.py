@@ -88,10 +88,27 @@ class _Answer(msgspec.Struct, frozen=True):
 _answers = msgspec.json.Decoder(_Answer)  # skips vectors and images without decoding them
 
 
+LARGE_BYTES = 2**20  # of an answer: larger ones are long lists of numbers, which take a tenth of a second to read
+
+
+def outline(answer: bytes) -> bytes:
+    """Return a large JSON answer without what is in its list, as of embeddings; a small one, or another, unchanged."""
+    if len(answer) <= LARGE_BYTES:
+        return answer
+    begin, end = answer.find(b"["), answer.rfind(b"]")
+    if begin < 0 or begin + len(answer) - end > LARGE_BYTES:
+        return answer
+    outlined = b"".join((answer[:begin], b"[", answer[end:]))
+    try:
+        return outlined if _answers.decode(outlined).usage else answer
+    except UNREADABLE:
+        return answer
+
+
 def reported(answer: bytes) -> Reported:
     """Return what a JSON answer, or one event's data, reports: its usage and its model."""
     try:
-        found = _answers.decode(answer)
+        found = _answers.decode(outline(answer))
     except UNREADABLE:
         return NOTHING
     model = found.model if isinstance(found.model, str) and found.model else None

@@ -21,7 +21,7 @@ from gateway.core.prompt_classes import MeasuredApi
 from gateway.limits import limits as limits_module
 from gateway.limits import shared_leases
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
-from gateway.limits.quota import LimitReached
+from gateway.limits.refusals import LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering import constants, redis_board
 from gateway.steering.budget import Spending

@@ -4,7 +4,7 @@ Mirrors ``gateway/steering/redis_board.py`` without its socket: each replica kno
 what others counted after their flush and its own next read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gateway.steering.board import Slots, slot_of
 from gateway.steering.constants import FLUSH_S
@@ -38,6 +38,12 @@ class SharedBoard:
         self._model = model
         self._pending.add(slot_of(unix_s), counts)
         self._version += 1
+
+    def forget(self, model: str) -> None:
+        """Do nothing: no client makes up a name here."""
+
+    def share(self, is_shared: Callable[[str], bool]) -> None:
+        """Do nothing: all models are shared."""
 
     def version(self, model: str, unix_s: float) -> int:  # noqa: ARG002 - the Board's signature
         """Return a number that changes with the counts."""

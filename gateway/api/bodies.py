@@ -5,15 +5,31 @@ import codecs
 import sys
 import zlib
 from array import array
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from io import BytesIO
 from itertools import accumulate
+from typing import Protocol, cast
 
 import msgspec
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11, StreamReader, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
-from gateway.api.json_body import NO_TEXT, TOO_DEEP, Contents, Media, Steps, finished, read_fields, scan_steps
+from gateway.api.json_body import (
+    NO_TEXT,
+    TOO_DEEP,
+    Contents,
+    Media,
+    Steps,
+    finished,
+    read_fields,
+    scan_steps,
+    separators,
+    structures,
+    too_many_values,
+    values_of,
+    values_outside_strings,
+)
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
 from providers.dialects import DIALECTS
@@ -202,7 +218,7 @@ class _Arriving:
         self._context = context
         self._inflater = inflater
         self._limit = _most_bytes(context)
-        self._body = bytearray()
+        self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
         self._clock: asyncio.Timeout | None = None
 
     async def whole(self, owner: Hashable) -> Received:
@@ -214,7 +230,7 @@ class _Arriving:
             await self._collect(budgeted)
             if self._inflater is not None:
                 self._inflater.end()
-            body = bytes(self._body)
+            body, self._body = self._body.getvalue(), BytesIO()
         except BaseException:
             budgeted.release()
             raise
@@ -223,7 +239,7 @@ class _Arriving:
 
     def _cut(self) -> None:
         """Drop the received part, and end the wait for more."""
-        self._body.clear()
+        self._body = BytesIO()
         if self._clock is not None and not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time())
 
@@ -254,7 +270,7 @@ class _Arriving:
                         raise _too_large(self._context)
                     if self._inflater is None:
                         budgeted.grow(len(data))
-                        self._body += data
+                        self._body.write(data)
                     else:
                         await self._inflate(self._inflater, data, budgeted)
                     clock.reschedule(deadline + received / bytes_per_s)
@@ -275,10 +291,10 @@ class _Arriving:
             if not piece:
                 return
             work.inflated_bytes += len(piece)
-            if len(self._body) + len(piece) > self._limit:
+            if self._body.tell() + len(piece) > self._limit:
                 raise _too_large(self._context)
             budgeted.grow(len(piece))
-            self._body += piece
+            self._body.write(piece)
 
 
 def _most_bytes(context: Context) -> int:
@@ -311,24 +327,42 @@ _HAS_NO_LIMIT = sys.version_info >= (3, 14)
 _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
+_COUNTED = _DECODED | {"tools"}  # fields of which objects are made, in any dialect
+_SHORTEST_VALUE = len("1,")
 _SLICE_BYTES = 2**20
-STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
 _DEEPER = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level down, one up
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
-async def read_contents(body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None) -> Contents:
+async def read_contents(
+    body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None, *, most_values: int = MOST_VALUES
+) -> Contents:
     """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
+
+    ``most_values``: in each field that is decoded here.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
+        TooManyValues: one of its fields has too many to be decoded.
 
     """
     if len(body) <= LARGE_BYTES:
         if _HAS_NO_LIMIT:
             finished(check_depth(body))
-        return Contents.of(body)
-    return await work.run(contents_steps(body, prompt, media))
+        contents = Contents.of(body)
+    else:
+        contents = await work.run(contents_steps(body, prompt, media))
+    if len(body) > most_values * _SHORTEST_VALUE:
+        await work.run(_built_steps(contents.fields, most_values))
+    return contents
+
+
+def _built_steps(fields: Mapping[str, msgspec.Raw], most: int) -> Steps[None]:
+    for name in _COUNTED & fields.keys():
+        if len(memoryview(fields[name])) > most * _SHORTEST_VALUE:
+            values = yield from values_of([fields[name]], most)
+            if values > most:
+                raise too_many_values(most, f"in {name!r}", param=name)
 
 
 def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Contents]:
@@ -353,17 +387,6 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     return Contents(fields, len(body), values, scan_media)
 
 
-def values_outside_strings(body: bytes) -> Steps[int]:
-    """Count the objects, arrays and separated values in JSON; exact up to the limit, then at least the limit."""
-    values = 0
-    for structure in _structures(body):
-        values += _separators(structure)
-        if values > MOST_VALUES:
-            break
-        yield
-    return values
-
-
 def check_depth(body: bytes) -> Steps[None]:
     """Check how deep values are nested. Nearly all bodies have too few brackets for more than to count them.
 
@@ -380,26 +403,12 @@ def check_depth(body: bytes) -> Steps[None]:
     if opened <= MOST_DEPTH:
         return
     depth = 0
-    for structure in _structures(body):
+    for structure in structures(body):
         steps = array("b", structure.translate(_DEEPER, _NO_BRACKETS))
         if depth + max(accumulate(steps), default=0) > MOST_DEPTH:
             raise InvalidRequest(TOO_DEEP)
         depth += sum(steps)
         yield
-
-
-def _structures(body: bytes) -> Iterator[bytes]:
-    """Yield JSON without its strings, slice by slice."""
-    at, inside = 0, False  # whether ``at`` is in a string
-    while at < len(body):
-        piece = body[at : at + STRUCTURE_BYTES]
-        at += len(piece)
-        if b"\\" in piece:
-            piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
-            at += piece.endswith(b"\\")  # what it escapes begins the next slice
-        parts = piece.split(b'"')
-        yield b"".join(parts[inside::2])
-        inside ^= len(parts) % 2 == 0
 
 
 def _text_steps(body: bytes) -> Steps[None]:
@@ -420,13 +429,9 @@ def _values_steps(body: bytes) -> Steps[int]:
     view = memoryview(body)
     values = 0
     for at in range(0, len(body), _SLICE_BYTES):
-        values += _separators(bytes(view[at : at + _SLICE_BYTES]))
+        values += separators(bytes(view[at : at + _SLICE_BYTES]))
         yield
-    return values if values <= MOST_VALUES else (yield from values_outside_strings(body))
-
-
-def _separators(json: bytes) -> int:
-    return json.count(b",") + json.count(b"[") + json.count(b"{")
+    return values if values <= MOST_VALUES else (yield from values_outside_strings(body, MOST_VALUES))
 
 
 def _check_lengths(fields: Mapping[str, msgspec.Raw]) -> None:
@@ -442,21 +447,53 @@ DRAINED_BYTES = 16 * 2**20  # reading so much is cheaper than the new connection
 DRAINED_S = 5.0
 
 
+class Wire(Protocol):
+    """A client's connection."""
+
+    def drop_rest(self, dropped: Callable[[int], object]) -> None:
+        """Parse nothing more: drop what comes, and pass its bytes to ``dropped``."""
+
+
 async def answer_first(request: web.Request, response: web.StreamResponse, work: BodyWork) -> None:
-    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection."""
+    """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection.
+
+    A chunked rest is not parsed: its framing may take much CPU.
+    """
     length = request.content_length
     if length is None or length > DRAINED_BYTES or "expect" in request.headers:
         response.force_close()  # many clients stop sending when they see this header
     content = request.content
-    left = DRAINED_BYTES
     try:
         async with asyncio.timeout(DRAINED_S):
             await response.prepare(request)
             await response.write_eof()
-            while left > 0 and (data := await content.readany()):
-                left -= len(data)
-                work.drained_bytes += len(data)
+            if length is None:
+                await _drop(cast("Wire", request.protocol), work)
+            else:
+                await _drain(content, work)
     except (TimeoutError, ConnectionError, web.RequestPayloadError):
         pass
     if not content.is_eof():
         response.force_close()
+
+
+async def _drain(content: StreamReader, work: BodyWork) -> None:
+    left = DRAINED_BYTES
+    while left > 0 and (data := await content.readany()):
+        left -= len(data)
+        work.drained_bytes += len(data)
+
+
+async def _drop(wire: Wire, work: BodyWork) -> None:
+    left = DRAINED_BYTES
+    end = asyncio.get_running_loop().create_future()
+
+    def dropped(number: int) -> None:
+        nonlocal left
+        left -= number
+        work.drained_bytes += number
+        if left <= 0 and not end.done():
+            end.set_result(None)
+
+    wire.drop_rest(dropped)
+    await end

@@ -1,7 +1,10 @@
 """The services and the client context of a call, over HTTP or in the caller's own process. Independent of HTTP."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +31,59 @@ class Received(Kept, Protocol):
         """Count only ``size`` bytes from now on: the rest was released."""
 
 
+_T = TypeVar("_T")
+# While the thread works, each turn of the loop waits this long for the interpreter; by default it would be 5 ms.
+_SWITCH_S = 0.001
+
+
+class Lent(Protocol):
+    """Memory of the budget that is used for a while."""
+
+    def release(self) -> None:
+        """Return it."""
+
+
+class WorkThread:
+    """A thread for work on requests that takes long. It does one after the other, and the event loop runs on."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._turn = asyncio.Lock()
+        self._pool: ThreadPoolExecutor | None = None  # None: not needed so far
+
+    async def run(self, work: Callable[[], _T], lend: Callable[[], Lent | None] = lambda: None) -> _T:
+        """Return the result of ``work``. The memory that it needs is lent when its turn comes, until it has ended.
+
+        Raises:
+            ApiError: ``lend`` has not enough.
+
+        """
+        async with self._turn:
+            lent = lend()
+            self.runs += 1
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, thread_name_prefix="work")
+            doing = asyncio.get_running_loop().run_in_executor(self._pool, _yielding, work)
+            if lent is not None:
+                doing.add_done_callback(lambda _: lent.release())
+            return await asyncio.shield(doing)  # cancelled or not, it runs to its end
+
+    def close(self) -> None:
+        """End the thread, when it has done what it does."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _yielding(work: Callable[[], _T]) -> _T:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        return work()
+    finally:
+        sys.setswitchinterval(before)
+
+
 class CallContext:
     """The parts that every call uses, as ``gateway/app/engine.py`` composes them."""
 
@@ -49,6 +105,17 @@ class CallContext:
         self.services = services
         self.tracing = tracing
         self.replica = replica
+        self.work_thread = WorkThread()
+
+    def lend(self, client: str | None, size: int) -> Lent | None:
+        """Count ``size`` bytes that work on a request of ``client`` takes; None where none is counted.
+
+        Raises:
+            ApiError: there is no room for them.
+
+        """
+        del client, size
+        return None
 
 
 NO_LEVELS: Sequence[Level] = ()

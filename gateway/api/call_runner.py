@@ -2,17 +2,18 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, permits, prepared_race
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, limits_dollars, permits, prepared_race
 from gateway.api.preferences import Preferences, is_passed_on
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
@@ -20,6 +21,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached, Payer, Use
 from gateway.racing import (
+    MOST_ANSWERS,
     Broken,
     Kept,
     OpenCall,
@@ -28,10 +30,12 @@ from gateway.racing import (
     Sink,
     Takeover,
     Unanswered,
+    answers_asked,
     delivered_of,
+    most_answer_tokens,
 )
-from gateway.settings import Cause, FallbackAfter
-from gateway.steering import Plan
+from gateway.settings import Cause, FallbackAfter, When
+from gateway.steering import Launch, Plan
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -75,7 +79,7 @@ def cause_of(error: ApiError) -> Cause | None:
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
 # Builds the call for a model; the second argument is the same call as built for the first model.
-PlanModel = Callable[[str, Call | None], PlannedCall]
+PlanModel = Callable[[str, Call | None], Coroutine[Any, Any, PlannedCall]]
 
 
 class FallbackChain:
@@ -88,13 +92,9 @@ class FallbackChain:
     def __init__(
         self, fleet: Fleet, asked: str, wanted: Sequence[str], plan_model: PlanModel, *, may_fall_back: bool = True
     ) -> None:
-        """Build the call for the model ``asked``, or for the first usable fallback.
+        """``asked``: the model; ``wanted``: the request's own fallbacks. ``begin`` must be called before all else.
 
-        ``wanted``: the request's own fallbacks. ``plan_model`` must not refer to this object: it would be a cycle.
-
-        Raises:
-            ApiError: no model can be used.
-
+        ``plan_model`` must not refer to this object: it would be a cycle.
         """
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
@@ -105,21 +105,35 @@ class FallbackChain:
         self._tried = {asked}
         self._only_after_failure: set[str] = set()  # not asked beside a late model, as that may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
+        self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
+        self.entry: PlannedCall
+        # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
+        self.hedges = False
+
+    async def begin(self) -> PlannedCall:
+        """Build the call for the model that was asked for, or for the first usable fallback.
+
+        Raises:
+            ApiError: no model can be used.
+
+        """
         try:
-            self.entry = plan_model(asked, None)
-            self._set_headers(self.entry)
+            entry = self.entry = await self._plan_model(self._asked, None)
+            if entry.response_headers or entry.plan.explanation is not None:
+                self._set_headers(entry)
         except ApiError as error:
-            if not self.advance([(asked, error)]):
+            if not await self.advance([(self._asked, error)]):
                 raise
         self._first_call = call = self.entry.call
-        # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
-        self.hedges = bool(wanted or self.entry.model.fallbacks or self._failed) and not call.stateful and may_fall_back
+        has_others = bool(self._wanted or self.entry.model.fallbacks or self._failed)
+        self.hedges = has_others and not call.stateful and self._may_fall_back
+        return self.entry
 
-    def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
+    async def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
         causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
-        following = self._first_usable(causes) if causes else None
+        following = await self._first_usable(causes) if causes else None
         if following is not None:
             self.use(following)
         return following is not None
@@ -128,9 +142,27 @@ class FallbackChain:
         """Return the model that is asked beside the model ``late``, and when; None if there is none."""
         return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
 
-    def beside(self, late: str) -> PlannedCall | None:
+    async def beside(self, late: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
-        return self._first_usable([(late, Cause.FAILED)], beside=True)
+        return await self._first_usable([(late, Cause.FAILED)], beside=True)
+
+    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
+        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs.
+
+        One that was asked beside it in vain may be among them. A fallback's own ``takeover`` counts if it is set.
+        """
+        failed = [*self._failed, (self.entry.model.name, Cause.FAILED)]
+        passed = {name for name, _ in failed}
+        for name, after in self._listed(failed):
+            needs_failure = after == "failure" or name in self._only_after_failure
+            if name in passed or (beside and needs_failure):
+                continue
+            passed.add(name)
+            with suppress(ApiError):
+                planned = self.continuing.get(name) or _at_once(self._plan_model(name, self._first_call))
+                if planned is not None and _takes_over(planned.model):
+                    self.continuing[name] = planned
+                    yield planned
 
     def keep(self, name: str) -> None:
         """Ask the model ``name`` only after a failure: the late model may not pay for it."""
@@ -144,7 +176,7 @@ class FallbackChain:
         self._set_headers(entry)
         self.response_headers[FALLBACK] = entry.model.name
 
-    def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
+    async def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
         """Build the call for the first usable fallback of models that could not answer; None if there is none.
 
         ``beside``: they run, and only those are asked that need no failure.
@@ -153,7 +185,7 @@ class FallbackChain:
         for name, _ in self._waiting(self._failed, beside=beside):
             self._tried.add(name)
             with suppress(ApiError):
-                return self._plan_model(name, self._first_call)
+                return await self._plan_model(name, self._first_call)
         return None
 
     def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
@@ -183,6 +215,26 @@ class FallbackChain:
             self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)
 
 
+def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
+    """Return the planned call; None for a request so long that it is translated in a thread: nobody waits for that."""
+    try:
+        planning.send(None)
+    except StopIteration as planned:
+        return cast("PlannedCall", planned.value)
+    planning.close()
+    return None
+
+
+def _takes_over(fallback: Model) -> bool:
+    """Whether its deployments may continue another model's answer: unless its own ``takeover`` says otherwise."""
+    return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
+
+
+def _alone(entry: PlannedCall, launch: Launch) -> PlannedCall:
+    """Return a fallback's call with nothing but this launch, which continues another model's answer."""
+    return msgspec.structs.replace(entry, plan=msgspec.structs.replace(entry.plan, launches=(launch,)))
+
+
 # The expected use of limits by a planned call, and the model that pays for it.
 
 
@@ -193,14 +245,39 @@ def payer_of(entry: PlannedCall) -> Payer:
 
 
 def use_of(entry: PlannedCall) -> Use:
-    """Return the expected use. The largest possible one would keep a client far below its limits."""
+    """Return the expected use, and the most that the call may cost."""
     plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
     usd, costs = 0.0, plan.cost_usd
     if costs:
         for launch in plan.launches:
             if launch.delay_s == 0:
                 usd += costs.get(launch.deployment, 0.0)
-    return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd)
+    most_usd = _most_usd(entry) if usd and limits_dollars(entry.call.levels, entry.model) else 0.0
+    return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
+
+
+def _most_usd(entry: PlannedCall) -> float:
+    """Return what the call may cost: an answer as long as it allows, of the dearest of its deployments.
+
+    The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
+    """
+    call, plan, deployments, dearest = entry.call, entry.plan, entry.model.deployments, entry.model.dearest
+    max_tokens = None if call.kind is None else call.kind.max_tokens
+    answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
+    launched = [launch.deployment for launch in plan.launches]
+    most_usd = beside_usd = 0.0
+    for place, name in enumerate([*launched, *plan.rest]):
+        deployment = deployments[name]
+        if (price := deployment.price or dearest) is None:
+            continue
+        limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
+        tokens = max(limit * answers, plan.answer_tokens)
+        prompt_usd = call.prompt_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
+        answer_usd = tokens * max(price.output_usd, price.reasoning_usd or 0.0)
+        most_usd = max(most_usd, prompt_usd + answer_usd)
+        if 0 < place < len(launched):
+            beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)
+    return most_usd + beside_usd
 
 
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
@@ -226,15 +303,11 @@ class CallRunner:
         services: Services | None = None,
         body: Kept | None = None,
     ) -> None:
-        """Build the call for its model, or for the first fallback that can be used.
+        """``begin`` must be called before all else.
 
         ``begun``: what limits have already counted of the call; ``cancelled_as`` returns the error of a cancellation;
         ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
         ``body`` is the request's.
-
-        Raises:
-            ApiError: no model can be used.
-
         """
         fleet = context.fleet
         self._context = context
@@ -244,17 +317,31 @@ class CallRunner:
         self._fallbacks = FallbackChain(
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
-        self.first_call = self._fallbacks.entry.call  # as built for the first usable model
-        self.entry: PlannedCall = self._fallbacks.entry  # the current model's
+        self.first_call: Call  # as built for the first usable model
+        self.entry: PlannedCall  # the current model's
+        self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
+        self._services = services or context.services
+        self._body = body
+        self._cancelled_as = cancelled_as
+
+    async def begin(self) -> None:
+        """Build the call for its model, or for the first fallback that can be used.
+
+        Raises:
+            ApiError: no model can be used.
+
+        """
+        entry = self.entry = await self._fallbacks.begin()
+        self.first_call = entry.call
         self.open_call = OpenCall(
-            services or context.services,
-            self.entry.call,
-            fleet=fleet,
-            body=body,
-            cancelled_as=cancelled_as,
+            self._services,
+            entry.call,
+            fleet=self._fleet,
+            body=self._body,
+            cancelled_as=self._cancelled_as,
         )
 
     @property
@@ -305,8 +392,15 @@ class CallRunner:
         if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            permitted = partial(permits, self._context, entry)
-            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted)
+            def permitted(launch: Launch) -> bool:
+                name = launch.deployment  # of the model, or of a fallback that continues
+                known = () if name in model.deployments else self._fallbacks.continuing.values()
+                other = next((each for each in known if name in each.names), None)
+                if other is None:
+                    return permits(self._context, entry, launch)
+                return self._permits(_alone(other, launch), entry, is_second=False)
+
+            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
             race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
             ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
@@ -314,8 +408,18 @@ class CallRunner:
             ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
         while isinstance(ending, Broken):
             entry = self.entry  # of the model whose answer has begun
-            ending = await Takeover(entry.call, entry.model, entry.plan, open_call, sink).finish(ending)
+            takeover = Takeover(entry.call, entry.model, entry.plan, open_call, sink, fallbacks=self)
+            ending = await takeover.finish(ending)
         return ending
+
+    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
+        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs."""
+        return self._fallbacks.to_continue(beside=beside)
+
+    async def hold(self, model: str, deployment: str) -> bool:
+        """Hold the expected use of limits by a fallback's continuation; return whether they allow it."""
+        planned = self._fallbacks.continuing[model]
+        return await self._holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
 
     async def _hedged(
         self,
@@ -343,7 +447,7 @@ class CallRunner:
 
         async def begin() -> Lane | None:
             nonlocal late
-            while (following := self._fallbacks.beside(late)) is not None:
+            while (following := await self._fallbacks.beside(late)) is not None:
                 late = following.model.name
                 following = msgspec.structs.replace(following, plan=plan_beside(following.plan, entry.model.name))
                 is_second = len(entries) > 1 or race.is_rescued
@@ -445,7 +549,7 @@ class CallRunner:
                     begun=self._begun,
                 )
             except LimitReached as error:
-                if not error.of_model or not self._fallbacks.advance([(entry.model.name, error)]):
+                if not error.of_model or not await self._fallbacks.advance([(entry.model.name, error)]):
                     raise
                 self.entry = self._fallbacks.entry
                 self.open_call.continue_as(self.entry.call)
@@ -465,7 +569,7 @@ class CallRunner:
 
     async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
-        while self._fallbacks.advance(errors):
+        while await self._fallbacks.advance(errors):
             if await self._holds(self._fallbacks.entry):
                 self._use(self._fallbacks.entry)
                 return True

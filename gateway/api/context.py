@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,9 +19,10 @@ from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, LedgerUnavailable, ShuttingDown
+from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
-from gateway.overload.bodies import Bodies
+from gateway.overload.bodies import Bodies, Body
 from gateway.overload.intake import Intake
 from gateway.racing import Services
 from gateway.settings import Settings
@@ -38,10 +40,12 @@ _T = TypeVar("_T")
 class BodyWork:
     """The heavy work on all bodies of a gateway. Each turn of the event loop has at most one slice of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.turns = LongestTurns(clock)
         self.inflated_bytes = 0  # bytes after decompression
         self.drained_bytes = 0  # of bodies that were read and dropped
         self.slices = 0
+        self._clock = clock
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
@@ -50,7 +54,11 @@ class BodyWork:
         async with self._turn:
             await asyncio.sleep(0)
             self.slices += 1
-            yield
+            began_s = self._clock()
+            try:
+                yield
+            finally:
+                self.turns.note("body", began_s)
 
     async def run(self, steps: Steps[_T]) -> _T:
         """Run ``steps``, each as one slice; return their result."""
@@ -183,10 +191,19 @@ class Context(CallContext):
         self.bodies = bodies
         self.responses = responses
         self.refusals = refusals
-        self.body_work = BodyWork()
+        self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
         self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call
+
+    def lend(self, client: str | None, size: int) -> Body:
+        """Count ``size`` bytes beside the bodies.
+
+        Raises:
+            TooManyBodies, Overloaded: there is no room for them.
+
+        """
+        return self.bodies.whole(client, size)
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""

@@ -20,13 +20,13 @@ from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import PlannedCall, plan_call, remember_prefix
+from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
-from gateway.fleet.fleet import Fleet
+from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
     Block,
     ClientGone,
@@ -295,11 +295,19 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         context = request.app[CONTEXT]
         origin = client_context(request, context, client, received, waited_s)
         contents = await read_contents(
-            received.take(), context.body_work, surface.dialect.requests.prompt, surface.media
+            received.take(),
+            context.body_work,
+            surface.dialect.requests.prompt,
+            surface.media,
+            most_values=context.settings.limits.max_values,
         )
         if surface.addressed is not None:
             contents = surface.addressed(request, contents)
+        is_long = contents.size > SEATED_BYTES
+        began_s = context.services.clock() if is_long else 0.0
         asked = surface.read(contents, request.headers.get(HEADER), context.settings)
+        if is_long:
+            context.body_work.turns.note("request", began_s)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
             if asked.preferences is not NO_PREFERENCES:  # they override the race settings
@@ -335,9 +343,6 @@ class _Answer:
     def __init__(
         self, context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: str | None
     ) -> None:
-        def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-            return plan_call(context, asked, origin, name=name, fleet=fleet, made_by=made_by, instead_of=instead_of)
-
         self._context = context
         self._request = request
         self._asked = asked
@@ -346,7 +351,7 @@ class _Answer:
             context,
             asked.model,
             asked.preferences,
-            entered,
+            partial(plan_call, context, asked, origin, made_by=made_by),
             may_fall_back=made_by is None,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
@@ -356,6 +361,7 @@ class _Answer:
     async def give(self) -> web.StreamResponse:
         """Run the call and return its HTTP response."""
         journey = self._journey
+        await journey.begin()
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._asked.stores else None

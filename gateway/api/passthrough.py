@@ -12,14 +12,14 @@ from aiohttp.hdrs import METH_GET, METH_HEAD
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
-from gateway.api.bodies import Received, read_contents
+from gateway.api.bodies import LARGE_BYTES, Received, read_contents
 from gateway.api.call_context import ClientContext, new_call
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, in_order, policy_violation
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, finished, is_set, size_class
 from gateway.api.overrides import HEADER, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
@@ -27,10 +27,10 @@ from gateway.api.passthrough_requests import (
     RelayedRequest,
     counting_api,
     default_model,
+    multipart_steps,
     read_json,
-    read_multipart,
 )
-from gateway.api.plan_call import PlannedCall, is_counted
+from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.request import needs_of, required_turns
 from gateway.core.calls import Call, CallRecord
@@ -82,8 +82,9 @@ def plan_relay(
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
+    must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
     for deployment in deployments:
-        if (reason := _obstacle(deployment, api, client.require)) is None:
+        if (reason := _obstacle(deployment, api, client.require, must_be_priced=must_be_priced)) is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
@@ -121,8 +122,23 @@ def plan_relay(
         asked=None if asked.race == NO_OVERRIDE else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
-        model.name, able, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        able,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
+    if api.by_character is not None and model.prices:
+        characters = asked.characters(api.by_character)
+        costs = {
+            name: characters * max(price.input_usd, price.output_usd)
+            for name in able
+            if (price := model.prices.get(name)) is not None
+        }
+        plan = msgspec.structs.replace(plan, cost_usd=costs)
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
@@ -130,10 +146,12 @@ def plan_relay(
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
-def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy) -> str | None:
+def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy, *, must_be_priced: bool) -> str | None:
     """Return why a deployment cannot be used; None if it can."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
+    if must_be_priced and deployment.price is None:
+        return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
     return policy_violation(deployment, policy)
 
 
@@ -243,12 +261,15 @@ async def receive(
         return default_model(api, context.fleet, origin.client)
 
     if request.content_type == JSON:
-        contents = await read_contents(body, context.body_work, prompt, media)
+        contents = await read_contents(
+            body, context.body_work, prompt, media, most_values=context.settings.limits.max_values
+        )
         if (model := request.match_info.get("model")) is not None:  # if the URL has it
             contents.fields["model"] = raw_json(model)
         asked = read_json(api, contents, race, default)
     else:
-        asked = read_multipart(api, request.headers["content-type"], body, race, default)
+        steps = multipart_steps(api, request.headers["content-type"], body, race, default)
+        asked = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
     return asked, origin
 
 
@@ -272,12 +293,18 @@ async def answered(
     response_headers: dict[str, str]
     answer: Relayed | None = None
 
-    def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
-        asking = Asking(api.path, asked.form, is_priced=api.is_text, takes_extra_body=api.takes_extra_body)
+        asking = Asking(
+            api.path,
+            asked.form,
+            is_priced=api.is_text,
+            cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
+            takes_extra_body=api.takes_extra_body,
+        )
         relay = Relay(journey.open_call, entry.model, entry.plan, asking)
         ending = await relay.run(outlet)
         answer = relay.answer
@@ -293,6 +320,7 @@ async def answered(
             cancelled_as=partial(context.cancelled_as, request),
             answer_here=answer_here,
         )
+        await journey.begin()
     except ApiError as error:
         if (own := answer_here(error)) is None:
             raise
@@ -311,7 +339,27 @@ async def answered(
     fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+    if len(answer.answer.body) > LARGE_BYTES:
+        return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
+
+
+PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
+
+
+async def _in_pieces(request: web.Request, body: bytes, status: int, fields: dict[str, str]) -> web.StreamResponse:
+    response = web.StreamResponse(status=status, headers=fields)
+    response.content_length = len(body)
+    view = memoryview(body)
+    try:
+        await response.prepare(request)
+        for at in range(0, len(body), PIECE_BYTES):
+            await response.write(bytes(view[at : at + PIECE_BYTES]))
+            await asyncio.sleep(0)  # a fast client never makes ``write`` wait
+        await response.write_eof()
+    except ConnectionError:
+        raise ClientDisconnected("the client disconnected") from None
+    return response
 
 
 # Counts the tokens of a prompt, by a deployment that has the client's API; estimated if none has it.

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.api.auth import JSON
 from gateway.api.client import Client
-from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
+from gateway.api.json_body import Contents, MediaScan, Steps, decoded, is_set, read_model
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.request import INLINE
@@ -14,7 +14,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
-from providers import Api, Form, read_form
+from providers import Api, Form, form_steps
 from providers.dialects import Malformed
 
 # The list of APIs with routing and failover but without races: names, paths and required fields.
@@ -32,6 +32,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     takes: tuple[str, ...] = (JSON,)
     kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
+    by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
 
@@ -63,6 +64,7 @@ SPEECH = RelayedApi(
     api="audio",
     demands={"input": "the text to speak"},
     is_text=False,
+    by_character="input",
 )
 TRANSCRIPTIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSCRIPTIONS,
@@ -145,6 +147,8 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
 _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
+_TEXT = msgspec.json.Decoder(str)
+_LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 _YES = frozenset({"true", "1"})
 
 
@@ -159,6 +163,16 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
     race: RaceOverride
     preferences: Preferences
     stream: bool
+
+    def characters(self, field: str) -> int:
+        """Return the number of characters of a text; of a very long one the bytes, which are more."""
+        raw = self.fields.get(field, b"")
+        if len(raw) > _LONG:
+            return len(raw)
+        try:
+            return len(_TEXT.decode(raw))
+        except msgspec.DecodeError:  # not a text: the provider will say so
+            return len(raw)
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.
@@ -198,21 +212,21 @@ def read_json(
     )
 
 
-def read_multipart(
+def multipart_steps(
     api: RelayedApi, content_type: str, body: bytes, race_header: str | None, default: Callable[[], str]
-) -> RelayedRequest:
-    """Read a form. The gateway's own fields have their usual names and contain JSON.
+) -> Steps[RelayedRequest]:
+    """Read a form, step by step. The gateway's own fields have their usual names and contain JSON.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
 
     """
     try:
-        form = read_form(content_type, body)
+        form = yield from form_steps(content_type, body)
         own = {name: _as_json(name, form.text(name)) for name in form.names & (_OWN | {"model"})}
         stream = (form.text("stream") or "").strip().lower() in _YES or form.text("stream_format") == "sse"
         names = form.names
-        form = form.without(_OWN)
+        form = yield from form.without_steps(_OWN)
     except Malformed as malformed:
         raise InvalidRequest(malformed.message, param=malformed.param) from None
     for name in names:

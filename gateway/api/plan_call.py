@@ -1,19 +1,20 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
-from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
+from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
+from gateway.limits import DOLLARS
 from gateway.racing import OpenCall, Race, Sink, answer_kind, answers_asked
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
@@ -32,7 +33,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
+    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Coroutine[Any, Any, PlannedCall]:
         """Build the call for the model ``name`` of ``fleet``.
 
         Raises:
@@ -41,15 +42,15 @@ class PlanCall(Protocol):
         """
 
 
-def plan_call(
+async def plan_call(
     context: CallContext,
     asked: ParsedRequest,
     origin: ClientContext,
-    *,
     name: str,
+    instead_of: Call | None,
+    *,
     fleet: Fleet,
     made_by: str | None = None,
-    instead_of: Call | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
@@ -61,6 +62,8 @@ def plan_call(
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
         NoDeploymentFits: no deployment of the model can answer it.
+        TooManyValues: it has too many values to be translated.
+        LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
     origin.client.check_model(name)
@@ -70,7 +73,11 @@ def plan_call(
     )
     if made_by is not None:
         resolved.restrict_to(made_by)
-    fitting = resolved.fitted(origin.client)
+    most = context.settings.limits.max_values
+    if asked.size <= SHORT_BYTES or resolved.is_light(most):
+        fitting = resolved.fitted(origin.client, most)
+    else:
+        fitting = await _fitted_aside(context, resolved, origin)
     model, race_asked = resolved.model, resolved.asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
@@ -141,9 +148,27 @@ def plan_call(
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(
-        model.name, names, model.race, terms, call.prompt_class, explain=origin.explain, payer=model.payer
+        model.name,
+        names,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
     )
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
+
+
+async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
+    """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
+    context.limits.check(origin.levels)
+    context.limits.check_least(origin.levels, resolved.least_use())
+    client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
+    values = await run(lambda: resolved.counted(most))
+    return await run(
+        lambda: resolved.fitted(client, most), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
+    )
 
 
 def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
@@ -161,6 +186,11 @@ def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, 
 def is_counted(call: Call, model: Model) -> bool:
     """Whether any limit counts the usage of the call."""
     return bool(call.levels) or model.usd_per_day is not None
+
+
+def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
+    """Whether any limit counts the dollars of a call."""
+    return model.usd_per_day is not None or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
 
 
 def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
@@ -203,6 +233,10 @@ def prepared_race(
 
     def may_launch(launch: Launch) -> bool:
         nonlocal is_rescued
+        if plan.withheld_by is not None and launch is plan.withheld:
+            steering.left_out(model.name, plan)
+            narrow(plan.withheld_by)
+            return False
         permitted = permits(context, entry, launch, is_first=not is_rescued)
         is_rescued |= permitted and launch.role is Role.FAILOVER
         if steering.refused_by is not None:
@@ -231,7 +265,7 @@ def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord
     if entry.prefix is None:
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
-    if winner is not None:
+    if winner is not None and winner.deployment in entry.names:  # not a fallback's, which continued the answer
         context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
 

@@ -317,6 +317,8 @@ async def _wrong_key(request: web.Request, handler: Handler, error: WrongKey) ->
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
     has_client = isinstance(error, KeyExpired) or not isinstance(error, Unauthorized)
     request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request, has_client=has_client))
+    if (unread := request.content.exception()) is not None:
+        unread.__traceback__ = None  # break the reference cycle exception → frame → request → body → exception
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
         response.force_close()  # after a handshake the connection does not speak HTTP

@@ -213,6 +213,7 @@ class Gateway:
             live=self.live,
             live_sharing=self.live_sharing,
             tracing=self.tracing,
+            turns=self.context.body_work.turns,
         )
         add_health(
             self.metrics,
@@ -289,6 +290,7 @@ class Gateway:
             last_first.push_async_callback(self.leases.close)
             last_first.push_async_callback(self.operations.alerts.close)
             last_first.callback(self.context.intake.delay.close)
+            last_first.callback(self.context.work_thread.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.api.auth import WrongKeys
 from gateway.app.engine import Peers
+from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.keys.keys import Keys
 from gateway.ledger import Ledger
@@ -41,11 +42,13 @@ def add_gauges(
     live: Live,
     live_sharing: "Sharing | None",
     tracing: Tracing,
+    turns: LongestTurns,
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
     _add_intake(metrics, intake)
     _add_bodies(metrics, bodies)
+    _add_turns(metrics, intake, turns)
     metrics.gauge("holeshot_live_viewers", "Open live streams (/api/live).", lambda: live.viewers)
     if board is not None:
         metrics.counter(
@@ -124,6 +127,23 @@ def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
         "Answers to wrong keys that should have waited, and were sent at once because too many did.",
         lambda: wrong_keys.at_once,
     )
+
+
+LONGEST_TURN = Family(
+    "holeshot_loop_longest_turn_seconds",
+    "The longest turn of the event loop in the last one to two minutes, by what ran in it: a slice of a body, the "
+    "fields of a long request, or anything (any; of the last ten to twenty seconds). The longest of all workers.",
+    "gauge",
+    ("work",),
+    merge="max",
+)
+
+
+def _add_turns(metrics: Metrics, intake: Intake, turns: LongestTurns) -> None:
+    def read() -> Readings:
+        return {("any",): intake.delay.peak_s(), **{(work,): seconds for work, seconds in turns.longest_s().items()}}
+
+    metrics.read_series(LONGEST_TURN, read)
 
 
 def _add_bodies(metrics: Metrics, bodies: Bodies) -> None:

@@ -54,7 +54,7 @@ class Recorders:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
-        model = call.model
+        model = start.model or call.model
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
         if (live := self._live.own) is not None:

@@ -37,7 +37,7 @@ from gateway.settings import nearest
 # does not, and if there are too few answers for an interval.
 
 EXAMPLE = "ttft_p95_ms > 800"
-_CONDITION = re.compile(r"\s*(?:(\S+):\s*)?([a-z]\w*)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|%|)\s*")
+_CONDITION = re.compile(r"\s*(?:(\S+):\s*)?([a-z]\w*)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*+(ms|s|%|)\s*")
 _SIGNS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 _TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _UNITS: Mapping[str, Mapping[str, float]] = {"ms": {"": 1.0, "ms": 1.0, "s": 1000.0}, "share": {"": 1.0, "%": 0.01}}

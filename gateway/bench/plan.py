@@ -58,7 +58,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # Goals, which an answer must meet to count for goodput: ``ttft<500ms,tps>45``.
 
-_PART = re.compile(r"\s*([a-z][a-z0-9]*)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|)\s*")
+_PART = re.compile(r"\s*([a-z][a-z0-9]*)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?)\s*+(ms|s|)\s*")
 _MS = {"ms": 1.0, "s": 1000.0}
 
 # The name in a goal, the figure it is about, whether less is better.

@@ -12,7 +12,7 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import PlannedCall, plan_call
+from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
@@ -23,7 +23,6 @@ from gateway.core.calls import Call, CallRecord, CallStart, Mode, Recorder
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.ledger import prepare_schema
 from gateway.settings import Settings
@@ -122,12 +121,10 @@ async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:
     lanes = Lanes(services.clock, view, services.outbox.drain)
     shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
 
-    def plan(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-        client = ClientContext(client=LOCAL, tags=TAGS)
-        return plan_call(context, request, client, name=name, fleet=fleet, instead_of=instead_of, allow=_with_budget)
-
+    plan = partial(plan_call, context, request, ClientContext(client=LOCAL, tags=TAGS), allow=_with_budget)
     with context.fleet:
         runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
+        await runner.begin()
         view.begins(lanes)
         try:
             await runner.run(partial(runner.stream, lanes))

@@ -7,29 +7,21 @@ import socket
 import ssl
 import struct
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
-import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
-from multidict import CIMultiDictProxy
 
-from gateway.api import headers
-from gateway.api.auth import DIGEST, FORWARDED_FOR, JSON, Trust, counted_address
-from gateway.api.client import Client
-from gateway.api.context import Context, Phase
+from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused
-from gateway.api.routes import CALLS, error_body
-from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest
-from gateway.overload.intake import Shed
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
+from gateway.connections.fast_refusal import FastRefusal
+from gateway.connections.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
+from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest, TooMuchFraming
 
 # Handles errors that aiohttp reports outside our handlers: invalid HTTP, incomplete bodies, bugs. aiohttp would
 # log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in
@@ -70,8 +62,7 @@ class AnsweringHandler(web.RequestHandler):
         """
         refused = Refused(peer=request.remote)
         if isinstance(exc, HttpProcessingError):
-            error: ApiError = InvalidRequest(_words(exc))
-            error.code = MALFORMED_REQUEST
+            error: ApiError = _malformed(exc)
             self._refusals.add(error.status, error.kind, refused)
         else:
             error = InternalError("internal error; the log of the gateway has the details")
@@ -99,98 +90,19 @@ class AnsweringHandler(web.RequestHandler):
         return str(address[0]) if isinstance(address, tuple) else None
 
 
-def _words(error: HttpProcessingError) -> str:
-    """Return a description of a malformed head, without quoting it."""
+def _malformed(error: BaseException, *, is_body: bool = False) -> InvalidRequest:
+    """Return the error for a request that is not HTTP, with a description that does not quote it."""
     if isinstance(error, BadHttpMethod):
-        return "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
-    if isinstance(error, LineTooLong):
-        return "the request's path or one of its headers is too long"
-    return "the head of the request is malformed: its request line or one of its headers"
-
-
-# Refuses calls for which there is no room, directly from their connection. Under overload most requests are refused,
-# and each takes time from those that are answered. Through aiohttp's handler a refusal costs several times as much as
-# here (docs/overload.md). Special cases (forms, incomplete bodies, wrong keys) are passed to the handler all the same,
-# which refuses them in the same words.
-
-AWAITED_BYTES = 8_192  # of a body: a shorter one is awaited together with its head, within the limits for heads
-
-
-class _Head(msgspec.Struct, frozen=True):
-    """The parts of a request that admission reads."""
-
-    message: RawRequestMessage
-
-    @property
-    def headers(self) -> CIMultiDictProxy[str]:
-        return self.message.headers
-
-    @property
-    def host(self) -> str:
-        return self.message.headers.get("host", "")
-
-    @property
-    def raw_path(self) -> str:
-        return self.message.path
-
-
-class FastRefusal:
-    """Decides whether a request is refused directly from its connection, and makes the response."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.intake = context.intake
-
-    def awaits_body(self, message: RawRequestMessage) -> bool:
-        """Whether the rest of the body should be awaited before the request is refused or handled."""
-        length = message.headers.get("content-length", "")
-        return (
-            self.intake.is_full
-            and message.path in CALLS
-            and length.isdecimal()
-            and int(length) <= AWAITED_BYTES
-            and "expect" not in message.headers
-        )
-
-    def client_of(self, message: RawRequestMessage, peer: str | None) -> Client | None:
-        """Return the client of a call from ``peer`` that would be refused now; None if it is to be handled."""
-        if (
-            message.method != "POST"
-            or message.path not in CALLS
-            or message.should_close
-            or "origin" in message.headers  # a web page needs more headers to read the refusal
-            or message.upgrade
-            or message.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON
-            or self._context.phase is not Phase.SERVING
-        ):
-            return None
-        client = self._context.admission.recognised(_Head(message))
-        if client is None:
-            return None
-        owner: Hashable = client.name
-        if owner is None:
-            trusted = self._context.settings.trusted_proxies
-            owner = counted_address(peer, message.headers.getall(FORWARDED_FOR, ()), trusted)
-        return client if self.intake.refuses(client.priority, owner) else None
-
-    def refusal(self, message: RawRequestMessage, client: Client, peer: str | None) -> bytes:
-        """Count a refused call, and return the response to it."""
-        fields, context = message.headers, self._context
-        error = self.intake.refusal(Shed.QUEUE_FULL)
-        request_id = headers.request_id(fields)
-        if request_id is not None:
-            error.headers.update(headers.identifying(request_id))
-        trust = Trust(context.settings.trusted_proxies)
-        named = trust.named(peer, fields.getall(FORWARDED_FOR, ()))
-        context.refusals.add_error(error, lambda: Refused(named, message.method, message.path, client.name))
-        body = error_body(error, CALLS[message.path], request_id)
-        more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
-        head = (
-            f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\n{more}"
-            f"content-type: {JSON}\r\ncontent-length: {len(body)}\r\nserver: {headers.SERVER}\r\n"
-            "x-content-type-options: nosniff\r\n\r\n"
-        )
-        return head.encode() + body
+        words = "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
+    elif isinstance(error, LineTooLong):
+        words = "the request's path, or one of its headers or trailers, is too long"
+    elif is_body:
+        words = "the body cannot be read: its chunks or trailers are not valid HTTP/1.1"
+    else:
+        words = "the head of the request is malformed: its request line or one of its headers"
+    malformed = InvalidRequest(words)
+    malformed.code = MALFORMED_REQUEST
+    return malformed
 
 
 # The limit on bytes pipelined behind a request that is still being answered. No client needs more, as answers come one
@@ -206,6 +118,8 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 class Watch(Protocol):
     """Receives the events of connections."""
+
+    pace: Pace
 
     def head_grows(self, connection: "Connection", number: int) -> None:
         """``number`` more bytes of an incomplete request head were received."""
@@ -234,11 +148,16 @@ class Connection(AnsweringHandler):
     __slots__ = (
         "_ahead_bytes",
         "_ahead_of",
+        "_dropped",
         "_ended",
         "_fast_refusal",
+        "_framing",
         "_intake",
+        "_is_deaf",
         "_is_held",
+        "_next_slice",
         "_opening",
+        "_unread",
         "_watch",
         "_wire",
         "awaits_head",
@@ -254,6 +173,11 @@ class Connection(AnsweringHandler):
         super().__init__(server, refusals, **options)
         self._fast_refusal, self._intake = fast_refusal, fast_refusal.intake
         self._is_held = False  # whether a request waits here for the rest of its body
+        self._framing: Framing | None = None  # of the chunked body that is being parsed
+        self._unread = memoryview(b"")  # received, and not parsed yet
+        self._next_slice: asyncio.Handle | None = None  # parses on
+        self._is_deaf = False  # whether all that is received from now on is dropped
+        self._dropped: Callable[[int], object] | None = None  # counts dropped bytes
         self._ahead_bytes = self._ahead_of = 0  # bytes pipelined behind the request with this ``id``
         self.awaits_head = self.is_stranger = self.watched = True
         self.head_bytes = 0
@@ -277,6 +201,16 @@ class Connection(AnsweringHandler):
     def quiet_since(self) -> float:
         """The time of its opening or its last answer, in seconds of the loop's clock."""
         return self._next_keepalive_close_time - self.keepalive_timeout
+
+    def is_unused(self, since_s: float) -> bool:
+        """Whether it is open and idle since then, and no byte of another request has arrived, read or not."""
+        return (
+            self._wire is not None
+            and self._opening is None
+            and self.quiet_since <= since_s
+            and self.is_spare
+            and not _in_the_kernel(self._wire, termios.FIONREAD)
+        )
 
     @property
     def heads(self) -> Iterator[RawRequestMessage]:
@@ -316,6 +250,7 @@ class Connection(AnsweringHandler):
 
     def cut(self) -> None:
         """Close at once, even during a request."""
+        self._hear_no_more()
         if self._opening is not None:
             self._opening.cancel()
         elif self.transport is not None:
@@ -330,6 +265,7 @@ class Connection(AnsweringHandler):
     def reset(self, reason: type[ClientDisconnected]) -> None:
         """Reset the connection, which cancels the running request: its client does not read, or its key ended."""
         self.cut_as = reason
+        self._hear_no_more()
         if self._wire is not None:
             sock = self._wire.get_extra_info("socket")
             with suppress(OSError):  # a reset, so that the kernel drops the unsent megabytes
@@ -338,6 +274,7 @@ class Connection(AnsweringHandler):
 
     def refuse(self, error: ApiError) -> None:
         """Send an error and close, even before a request is complete."""
+        self._hear_no_more()
         if self.transport is None:
             self.cut()
             return
@@ -360,12 +297,106 @@ class Connection(AnsweringHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End; called by the event loop."""
-        self._wire = None
+        self._hear_no_more()
+        self._framing = self._dropped = None
         super().connection_lost(exc)
+        with suppress(AttributeError):  # asyncio's transport has a method of itself, and would stay until a collection
+            del self._wire._read_ready_cb  # type: ignore[union-attr] # noqa: SLF001
+        self._wire = None
         self._end()
 
+    def drop_rest(self, dropped: Callable[[int], object]) -> None:
+        """Parse nothing more: whatever comes is dropped, and its bytes are passed to ``dropped``.
+
+        The client is told that no more answers come, so that it may close.
+        """
+        self._hear_no_more()
+        self._dropped = dropped
+        if self.transport is not None:
+            with suppress(OSError, RuntimeError):
+                if self.transport.can_write_eof():
+                    self.transport.write_eof()
+        super()._resume_transport_reading()
+
     def data_received(self, data: bytes) -> None:
-        """Read data, and report heads; refuse a call for which there is no room."""
+        """Read data; called by the event loop, and with nothing by aiohttp, to parse on."""
+        if self._is_deaf:
+            if self._dropped is not None:
+                self._dropped(len(data))
+        elif not data or (self._framing is None and len(data) <= 2 * SLICE_BYTES and not self._unread):
+            self._read(data)
+        else:
+            self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
+            self._read_slices()
+
+    def _read_slices(self) -> None:
+        """Parse what is unread, in slices, until a pause is due."""
+        self._cancel_next_slice()
+        delay_s = 0.0
+        while self._unread and not (self._reading_paused or self._buffer_paused or self.transport is None):
+            framing = self._framing
+            if framing is not None and (delay_s := self._watch.pace.delay_s()):
+                break
+            number = self._slice_bytes() if framing is None else framing.slice_bytes
+            piece, self._unread = bytes(self._unread[:number]), self._unread[number:]
+            self._read(piece)
+            if framing is not None:
+                self._count_framing(framing, len(piece))
+        self._cancel_next_slice()
+        if self._unread:
+            self._pause_transport_reading()
+            if delay_s:
+                self._next_slice = self._loop.call_later(delay_s, self._read_slices)
+        elif not (self._reading_paused or self._buffer_paused):
+            super()._resume_transport_reading()
+
+    def _count_framing(self, framing: Framing, number: int) -> None:
+        """Count the framing in bytes of a chunked body that were passed to the parser; refuse the request if too many.
+
+        Its handler gets the error instead of the body, or else has refused the request already.
+        """
+        framing.unseen += number
+        if self._reading_paused:  # the parser may have kept a part of them
+            return
+        try:
+            self._watch.pace.add(framing.count())
+        except TooMuchFraming as error:
+            self._hear_no_more()
+            framing.payload.set_exception(error.with_traceback(None))
+
+    def _slice_bytes(self) -> int:
+        """Return how many of the unread bytes may be parsed in one go: none of a chunked body."""
+        message, payload = self._messages[-1] if self._messages else (None, None)
+        if message is None and (running := self._current_request) is not None:
+            message, payload = running._message, running.content  # noqa: SLF001 - aiohttp has no public way
+        if isinstance(message, RawRequestMessage) and payload is not None and not payload.is_eof():
+            length = message.headers.get("content-length", "")
+            return int(length) - payload.total_bytes if length.isdecimal() else LARGEST_SLICE_BYTES
+        unread = bytes(self._unread)
+        chunked = unread.lower().find(b"chunked")
+        end = -1 if chunked < 0 else unread.find(b"\r\n\r\n", chunked)
+        return len(unread) if end < 0 else end + 4
+
+    def _resume_transport_reading(self) -> None:
+        """Receive more, once all was parsed; called by aiohttp, also while it parses."""
+        if not self._unread:
+            super()._resume_transport_reading()
+        elif self._next_slice is None:
+            self._next_slice = self._loop.call_soon(self._read_slices)
+
+    def _hear_no_more(self) -> None:
+        """Drop what is unread, and all that comes from now on."""
+        self._is_deaf = True
+        self._unread = memoryview(b"")
+        self._cancel_next_slice()
+
+    def _cancel_next_slice(self) -> None:
+        if self._next_slice is not None:
+            self._next_slice.cancel()
+            self._next_slice = None
+
+    def _read(self, data: bytes) -> None:
+        """Parse data, and report heads; refuse a call for which there is no room."""
         waiter, intake = self._waiter, self._intake
         if (intake.in_flight >= intake.limit.open or self._is_held) and waiter is not None and not waiter.done():
             self._read_without_room(data, waiter)
@@ -373,8 +404,8 @@ class Connection(AnsweringHandler):
         running = self._current_request
         is_ahead = running is not None and running.content.is_eof() and not _has_answer(running)
         _receive(self, data)
-        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
-            self._restore_requests()
+        if self._messages:
+            self._note_message()
         if is_ahead or len(self._messages) > 1:
             self._count_ahead(len(data))
         waiter = self._waiter
@@ -395,8 +426,8 @@ class Connection(AnsweringHandler):
         """Read data while there is no room for calls; ``waiter`` wakes aiohttp's task, which waits for a request."""
         self._waiter = None  # so that aiohttp does not wake it up
         _receive(self, data)
-        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
-            self._restore_requests()
+        if self._messages:
+            self._note_message()
         if len(self._messages) > 1:
             self._count_ahead(len(data))
         self._waiter = waiter
@@ -415,6 +446,22 @@ class Connection(AnsweringHandler):
             self._watch.head_came(self)
         if not self._is_refused():
             waiter.set_result(None)
+
+    def _note_message(self) -> None:
+        """Count the framing of the newest request from now on, if its body is chunked; or stop at an error."""
+        message, payload = self._messages[-1]
+        if not isinstance(message, RawRequestMessage):
+            self._hear_no_more()
+            message.exc.__traceback__ = None  # its frames have the error, and what was received
+            if self._framing is not None and not self._framing.payload.is_eof():
+                self._messages.pop()
+                self._framing.payload.set_exception(_malformed(message.exc, is_body=True))
+            else:
+                self._restore_requests()
+        elif message.chunked and not payload.is_eof():
+            self._framing = Framing(payload)
+        else:
+            self._framing = None
 
     def _restore_requests(self) -> None:
         """Queue complete requests that arrived in one read with malformed data before its error.
@@ -478,9 +525,9 @@ def _has_answer(request: web.BaseRequest) -> bool:
     return bool(request.writer._eof)  # type: ignore[attr-defined] # noqa: SLF001 - aiohttp's own writer has no other way
 
 
-def _in_the_kernel(wire: asyncio.Transport) -> int:
-    """Return the number of bytes that were sent and not yet acknowledged."""
+def _in_the_kernel(wire: asyncio.Transport, which: int = termios.TIOCOUTQ) -> int:
+    """Return the number of bytes that were sent and not yet acknowledged; with FIONREAD, that were not yet read."""
     number = bytearray(_INT.size)
     with suppress(OSError):  # macOS supports it for terminals only: there a very slow reader seems to read nothing
-        fcntl.ioctl(wire.get_extra_info("socket").fileno(), termios.TIOCOUTQ, number)
+        fcntl.ioctl(wire.get_extra_info("socket").fileno(), which, number)
     return int(_INT.unpack(number)[0])

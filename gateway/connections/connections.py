@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -18,7 +19,9 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Connection, FastRefusal
+from gateway.connections.connection import Connection
+from gateway.connections.fast_refusal import FastRefusal
+from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
 from gateway.settings import ConnectionSettings
@@ -253,6 +256,7 @@ class Strangers(Generic[T]):
 # aiohttp limits the length of a line (8 kB) and their number (128): 2 MB of memory for each connection.
 HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for connections that are being opened when the gateway stops
+FRESH_S = 1.0  # a connection that was opened or answered more recently may have a request on the way
 FIRST_LOOK_S = 0.25  # until the first check for stalled clients; later ones depend on the limit
 STALL_LOOKS = 4  # checks of all connections within the time limit for stalled clients
 
@@ -261,8 +265,8 @@ class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
     More than ``most`` open ones (which may change at any time) would leave too few descriptors, or too little memory,
-    for everything else: then a stranger is cut, else an idle client. ``options`` are aiohttp's for a connection. At
-    shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
+    for everything else: then ``has_room`` closes a silent stranger, else an idle client, or is false. ``options`` are
+    aiohttp's for a connection. At shutdown, first stop calling ``take``, then await ``opened``, then call ``close``.
     """
 
     def __init__(self, gateway: Gateway, server: web.Server, *, most: int, **options: Any) -> None:
@@ -272,6 +276,8 @@ class Connections:
         self.most = most
         self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
+        self.pace = Pace(self._loop.time)
+        self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
@@ -306,13 +312,32 @@ class Connections:
         task.add_done_callback(self._opening.discard)
         self._make_room(connection)
 
+    def has_room(self, waits: bool) -> bool:
+        """Whether one more connection can be opened. If not and one ``waits``, close one that is not used."""
+        return len(self._all) < self.most or (waits and self._free_one())
+
     def exhausted(self) -> None:
-        """Count a connection that was refused because there was no descriptor for it."""
-        self._gateway.metrics.connection_accepted()
-        self._cuts.count(Reason.DESCRIPTORS)
-        longest_silent = self._strangers.longest_silent()
-        if longest_silent is not None:
-            self._cut(longest_silent, Reason.DESCRIPTORS)
+        """Close a connection that is not used, so that one that waits for a descriptor can be accepted."""
+        self._free_one()
+
+    def _free_one(self) -> bool:
+        """Close the longest silent stranger without a request, else an idle client; return whether there was one.
+
+        One that was opened or answered just now may have a request on the way, and is left alone.
+        """
+        now_s = self._loop.time()
+        candidates = (self._strangers.longest_silent(), self._idle_client())
+        one = next((each for each in candidates if each is not None and each.is_unused(now_s - FRESH_S)), None)
+        if one is None:
+            if now_s >= self._told_s + LINE_S:
+                self._told_s = now_s
+                # Event connections.waiting: New connections wait to be accepted: there is no file descriptor, or no
+                # memory, for more, and all open ones are in use.
+                # Do: Raise the limit of open files (`LimitNOFILE=` in systemd, `ulimit -n` in a shell) or the memory.
+                structlog.get_logger().warning("connections.waiting", open=len(self._all), hint=_MORE_FILES)
+            return False
+        self._cut(one, Reason.DESCRIPTORS)
+        return True
 
     async def opened(self) -> None:
         """Wait a moment for connections that are being opened, and drop the rest."""
@@ -400,17 +425,13 @@ class Connections:
         self._make_room(connection)
 
     def _make_room(self, newest: Connection) -> None:
-        """Close one connection if ``newest`` exceeds a limit: the longest idle one, else ``newest``."""
+        """Close one connection if ``newest`` exceeds a limit of strangers: the longest silent one, else ``newest``."""
         limits = self._limits()
         address = self._strangers.address(newest)
         if address is not None and self._strangers.number_from(address) > limits.max_per_address:
             self._cut(self._strangers.longest_silent(address) or newest, Reason.ADDRESS)
         if len(self._strangers) > limits.max:
             self._cut(self._strangers.longest_silent() or newest, Reason.STRANGERS)
-        elif len(self._all) > self.most:
-            stranger = self._strangers.longest_silent()
-            idle = self._idle_client() if stranger is None or stranger is newest else None
-            self._cut(idle or stranger or newest, Reason.DESCRIPTORS)
 
     def _idle_client(self) -> Connection | None:
         """Return the longest idle of some clients' connections, so that one key cannot occupy all places for good.

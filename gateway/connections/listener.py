@@ -262,27 +262,32 @@ _GONE = frozenset(
 class Acceptor:
     """Accepts connections on a listening, non-blocking socket, from ``start`` to ``stop``.
 
-    ``take`` is called with each accepted socket and its remote address. ``on_exhausted`` is called for each connection
-    that is refused for lack of a file descriptor.
+    ``take`` is called with each accepted socket and its remote address. Where ``has_room`` is false, connections wait
+    in the kernel's queue; it is told whether one does. They also wait for lack of a file descriptor, after a call of
+    ``on_exhausted``.
     """
 
     def __init__(
-        self, sock: socket.socket, take: Callable[[socket.socket, str], None], *, on_exhausted: Callable[[], None]
+        self,
+        sock: socket.socket,
+        take: Callable[[socket.socket, str], None],
+        *,
+        on_exhausted: Callable[[], None],
+        has_room: Callable[[bool], bool] = lambda _: True,
     ) -> None:
         self.batches = 0  # turns in which connections were accepted
         self._sock = sock
         self._take = take
         self._on_exhausted = on_exhausted
+        self._has_room = has_room
         self._loop = asyncio.get_running_loop()
         self._accepts = False
         self._pause: asyncio.TimerHandle | None = None
-        self._spare: int | None = None  # a reserve descriptor: closed so that a connection can be accepted and refused
 
     def start(self) -> None:
         """Start accepting, unless it does already."""
         if not self._accepts:
             self._accepts = True
-            self._spare = _spare()
             self._loop.add_reader(self._sock, self._accept)
 
     def rest(self) -> None:
@@ -307,13 +312,14 @@ class Acceptor:
         else:
             self._pause.cancel()
             self._pause = None
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            os.close(spare)
 
     def _accept(self) -> bool:
         """Accept a batch; return whether there may be more."""
         for number in range(BATCH):
+            if not self._has_room(number == 0):
+                if number == 0:
+                    self._pause_accepting()
+                return False
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError):
@@ -322,25 +328,13 @@ class Acceptor:
                 if error.errno in _GONE:
                     continue
                 if error.errno in _EXHAUSTED:
-                    self._refuse()
+                    self._on_exhausted()
                 self._pause_accepting()
                 return False
             self.batches += number == 0
             sock.setblocking(False)  # noqa: FBT003 - its only argument
             self._take(sock, address[0])
         return True
-
-    def _refuse(self) -> None:
-        """Close the next connection instead of letting it wait."""
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
-            try:
-                self._sock.accept()[0].close()
-            except OSError:
-                pass  # it is gone, or another file took the descriptor
-            else:
-                self._on_exhausted()
 
     def _pause_accepting(self) -> None:
         """Pause accepting: a socket with waiting connections is always readable."""
@@ -350,16 +344,7 @@ class Acceptor:
 
     def _resume(self) -> None:
         self._pause = None
-        if self._spare is None:
-            self._spare = _spare()
         self._loop.add_reader(self._sock, self._accept)
-
-
-def _spare() -> int | None:
-    try:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
 
 
 _NOTHING_LEFT_S = 0.1  # for aiohttp to wait for connections; there are none left
@@ -376,7 +361,7 @@ async def listening(
     """
     async with serving(gateway, grace_s) as connections:
         connections.ssl_context = ssl_context
-        acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted)
+        acceptor = Acceptor(sock, connections.take, on_exhausted=connections.exhausted, has_room=connections.has_room)
         acceptor.start()
         try:
             yield connections
@@ -527,11 +512,13 @@ class Peers:
         now_s = self._clock()
         return [pid for pid, at_s in self._stopped_at_s.items() if now_s - at_s < LATELY_S]
 
-    def start(self, take: Callable[[socket.socket, str], None], on_exhausted: Callable[[], None]) -> None:
-        """Begin to beat, and to accept for others; ``take`` and ``on_exhausted`` are those of ``Acceptor``."""
+    def start(self, connections: Connections) -> None:
+        """Begin to beat, and to accept for others; ``connections`` serve what is accepted."""
         if len(self._sockets) > 1:
             self._acceptors = {
-                place: Acceptor(sock, take, on_exhausted=on_exhausted)
+                place: Acceptor(
+                    sock, connections.take, on_exhausted=connections.exhausted, has_room=connections.has_room
+                )
                 for place, sock in enumerate(self._sockets)
                 if place != self._place
             }

@@ -101,6 +101,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
     dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
+    models: Mapping[str, str] = {}  # deployment → its model, if that is a fallback which may continue the answer
     headers: Mapping[str, str]  # the client's headers that may go upstream
     tags: Mapping[str, str]
     replica: str

@@ -26,6 +26,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── NoWebSocket                 426  the client tries a WebSocket where only POST works
 ├── TooManyBodies               429  of its client: too many unfinished, or too many bytes
 ├── HeadersTooLarge             431
+├── TooMuchFraming              400  of a chunked body: chunk sizes, extensions, trailers
 ├── ClientDisconnected          499  never sent; the status of the call's row
 │   ├── ClientStalled           499  the same; the client did not read its answer, and was cut
 │   ├── CutByRevocation         499  the same; its key was revoked, replaced or removed
@@ -102,6 +103,18 @@ class InvalidRequest(ApiError):
     status = 400
     type = "invalid_request_error"
     code = "invalid_request"
+
+
+class TooManyValues(InvalidRequest):
+    """The body has more JSON values than ``limits.max_values``, and would have to be built."""
+
+    # Means: The request has more JSON values (objects, arrays, strings, numbers) than `limits.max_values` allows for
+    # what must be built: to be translated to another API, or read by the gateway. What passes as it is has no bound.
+    # Retry: no.
+    # Caller: Send fewer, larger parts: join neighbouring texts, and leave out unused tools.
+    # Operator: Raise `limits.max_values`, or use a provider with the client's own API. A value takes up
+    # to 400 bytes while it is translated.
+    code = "too_many_values"
 
 
 class Unauthorized(ApiError):
@@ -325,6 +338,18 @@ class HeadersTooLarge(ApiError):
     status = 431
     type = "invalid_request_error"
     code = "headers_too_large"
+
+
+class TooMuchFraming(ApiError):
+    """A chunked body has too many bytes that are not of the body."""
+
+    # Means: The chunk sizes, extensions and trailers of the body are longer than 16 bytes for each byte of the body, or
+    # its trailers longer than 8 KB. The connection is closed.
+    # Retry: no.
+    # Caller: Send the body with a `content-length`, or in larger chunks; leave out trailers.
+    status = 400
+    type = "invalid_request_error"
+    code = "too_much_framing"
 
 
 class ClientDisconnected(ApiError):

@@ -42,6 +42,38 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+TURNS_WINDOW_S = 60.0
+
+
+class LongestTurns:
+    """The longest turns of the event loop in the last one to two minutes, in seconds by what ran in them."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._now: dict[str, float] = {}  # in this window, and in the one before
+        self._before: dict[str, float] = {}
+        self._window_ends_s = 0.0
+
+    def note(self, work: str, began_s: float) -> None:
+        """Count a turn, or a part of one, that has ended now."""
+        now_s = self._clock()
+        self._turn_window(now_s)
+        self._now[work] = max(self._now.get(work, 0.0), now_s - began_s)
+
+    def longest_s(self) -> dict[str, float]:
+        """Return the longest of each kind of work."""
+        self._turn_window(self._clock())
+        return {
+            work: max(self._now.get(work, 0.0), self._before.get(work, 0.0)) for work in {**self._before, **self._now}
+        }
+
+    def _turn_window(self, now_s: float) -> None:
+        if now_s >= self._window_ends_s:
+            self._before = self._now if now_s < self._window_ends_s + TURNS_WINDOW_S else {}
+            self._now = {}
+            self._window_ends_s = now_s + TURNS_WINDOW_S
+
+
 # Detects changes of files by checking them from time to time.
 
 State = tuple[tuple[int, ...] | None, ...]

@@ -289,7 +289,7 @@ class Fleet:
         self.models: Mapping[str, Model] = {
             name: self._resolver.model(name, model) for name, model in settings.models.items()
         }
-        self._adhoc: dict[str, Model] = {}
+        self._adhoc: dict[str, Model] = {}  # the last used at the end
 
     def find(self, name: str, *, adhoc: bool) -> Model:
         """Return the model called ``name``; for a comma list of models, all of them as one.
@@ -375,7 +375,8 @@ class Fleet:
         models = self._models_in(name)
         if not models:
             return None
-        if (known := self._adhoc.get(name)) is not None:
+        if (known := self._adhoc.pop(name, None)) is not None:
+            self._adhoc[name] = known  # the last used at the end
             return known
         return self._cached(name, joined([*models.values()]), payer=who_pays(models))
 
@@ -393,7 +394,8 @@ class Fleet:
         return model
 
     def _adhoc_model(self, name: str) -> Model | None:
-        if (known := self._adhoc.get(name)) is not None:
+        if (known := self._adhoc.pop(name, None)) is not None:
+            self._adhoc[name] = known  # the last used at the end
             return known
         parts = self._deployments_in(name)
         if not parts:

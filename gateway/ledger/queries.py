@@ -202,7 +202,9 @@ QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time
 _NEVER_S = 10.0**9  # the caller has its own timeout, or wants none
 _TOKEN = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?(?:\*/|\Z)|\w+|\s+|[<>!=]=|<>|.""", re.DOTALL
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)"""
+    r"""|\w+|\s+|[<>!=]=|<>|.""",
+    re.DOTALL,
 )
 _COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
 _NOW = re.compile(

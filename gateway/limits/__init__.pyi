@@ -8,12 +8,12 @@ from .limits import level_of_key as level_of_key
 from .limits import level_of_team as level_of_team
 from .limits import spent_by_quota as spent_by_quota
 from .quota import DOLLARS as DOLLARS
-from .quota import BudgetSpent as BudgetSpent
-from .quota import LargerThanLimit as LargerThanLimit
 from .quota import Leases as Leases
-from .quota import LimitReached as LimitReached
 from .quota import OwnShare as OwnShare
 from .quota import Slots as Slots
+from .refusals import BudgetSpent as BudgetSpent
+from .refusals import LargerThanLimit as LargerThanLimit
+from .refusals import LimitReached as LimitReached
 from .shared_leases import USUAL as USUAL
 from .shared_leases import SharedLeases as SharedLeases
 from .shared_leases import Times as Times

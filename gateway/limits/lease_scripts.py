@@ -74,6 +74,9 @@ return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 # available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
 # usage and leases, and the base including all silent processes.
 #
+# ARGV[15]: of dollars, how much of the need may lie beyond what is left. It is granted while anything is left, so to
+# one process at a time: its lease then takes all. What others hold (ARGV[13], within their last lease) they keep.
+#
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
 # the time since when, and ARGV[13], the attempts in flight here. These stay leased. Of the free slots, each process in
 # the set that has waited longer gets one first, unless its lease has expired. While the set is not empty, no process is
@@ -127,8 +130,14 @@ if ARGV[10] == '2' and tonumber(ARGV[9]) > base + all then
   base = tonumber(ARGV[9]) - all
   redis.call('HSET', KEYS[1], 'base', string.format('%.17g', base))
 end
-local left = math.max(0, limit - base - all - leased - used)
+local unleased = limit - base - all - leased - used
+local left = math.max(0, unleased)
 local lease = math.min(need, left)
+if ARGV[11] ~= '1' and lease < need then
+  local kept = (u and e > now) and math.min(tonumber(ARGV[13]), u + l - used) or 0
+  local beyond = unleased > 0 and unleased + tonumber(ARGV[15]) or 0
+  lease = math.min(need, math.max(lease, kept, beyond))
+end
 local turns, mine, fair, short = KEYS[2], tonumber(ARGV[13]), 0, false
 if turns then
   local first = redis.pcall('ZRANGE', turns, 0, 0)

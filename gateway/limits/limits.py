@@ -1,30 +1,30 @@
 """Limits of clients and models. A call holds its probable usage, and is charged its actual usage at its end.
 
 An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
-``PATIENCE_S`` (for a new window ``Times.first_s``). A limit can be exceeded at most by the running calls' usage beyond
-their holds.
+``PATIENCE_S`` (for a new window ``Times.first_s``). Dollars are held at the most that a call may cost, and the last
+call that a limit admits has to fit with its probable cost only: so a limit in dollars is exceeded at most by what one
+call may cost. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import ceil, inf
+from math import inf
 
 import msgspec
-from multidict import istr
 
-from gateway.core.attempts import AttemptRecord
+from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord, Level, Spent
 from gateway.limits.quota import (
     DOLLARS,
+    LARGE,
     MINUTE_S,
     ROUNDING,
     WINDOWS,
-    LargerThanLimit,
     Leases,
     Quota,
     day,
-    limit_reached,
     month,
 )
+from gateway.limits.refusals import NAMES, DollarsHeld, LargerThanLimit, limit_reached, rate_headers
 from providers import Price, cost_usd
 
 # An account: all limits of one client or one model, each with its quota in the current window.
@@ -125,37 +125,13 @@ class Account:
         self.listed = tuple(self._quotas[name] for name in self.limits)
         self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
         self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
-        self.header_quotas = tuple(quota for quota in self.listed if quota.name in _NAMES)
+        self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
         self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
         self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
 
 
 def _is_in(quota: Quota, unix_s: float) -> bool:
     return quota.window.starts_s <= unix_s < quota.window.ends_s
-
-
-# The response headers in which OpenAI's API reports what is left of a minute's limits.
-
-_NAMES = {"rpm": "requests", "tpm": "tokens"}
-_LIMIT = {name: istr(f"x-ratelimit-limit-{unit}") for name, unit in _NAMES.items()}
-_REMAINING = {name: istr(f"x-ratelimit-remaining-{unit}") for name, unit in _NAMES.items()}
-_RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in _NAMES.items()}
-
-
-def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
-    """Return the headers for quotas of requests and of tokens: for each kind, the quota with the least left."""
-    least: dict[str, tuple[float, Quota]] = {}
-    for quota in quotas:
-        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left`` inlined: hot path
-        best = least.get(quota.name)
-        if best is None or left < best[0]:
-            least[quota.name] = left, quota
-    headers: dict[str, str] = {}
-    for name, (left, quota) in least.items():
-        headers[_LIMIT[name]] = f"{quota.limit:.0f}"
-        headers[_REMAINING[name]] = f"{int(max(0.0, left))}"
-        headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
-    return headers
 
 
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
@@ -174,11 +150,25 @@ class Payer(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """A call's probable usage: tokens including its answer, and US dollars of the attempts that start at once."""
+    """A call's probable usage: tokens including its answer, and US dollars of the attempts that start at once.
+
+    ``most_usd``: what it may cost, if that is more.
+    """
 
     prompt_tokens: float = 0.0
     tokens: float = 0.0
     usd: float = 0.0
+    most_usd: float = 0.0
+
+    @property
+    def held_usd(self) -> float:
+        """The US dollars that are held."""
+        return max(self.usd, self.most_usd)
+
+    @property
+    def beyond_usd(self) -> float:
+        """How much of that may lie beyond a limit, of one call at a time."""
+        return max(0.0, self.most_usd - self.usd)
 
 
 class Begun:
@@ -254,6 +244,23 @@ class Limits:
                     raise limit_reached(quota, level.whose, unix_s, of_model=False)
                 account.refused_by = None
 
+    def check_least(self, levels: Iterable[Level], least: Use) -> None:
+        """Refuse a call of which even the ``least`` use is known to be too much, before work is done for it.
+
+        Raises:
+            LimitReached: too little is left.
+            LargerThanLimit: the prompt alone is larger than the ``tpm`` of one of the levels.
+
+        """
+        unix_s = self._unix_clock()
+        for level in levels:
+            if least.prompt_tokens > level.limits.get("tpm", least.prompt_tokens):
+                raise LargerThanLimit(least.prompt_tokens, level.limits["tpm"], level.whose)
+            for quota in self._account(level, unix_s).quotas(unix_s):
+                amount = least.usd if quota.name in DOLLARS else least.prompt_tokens if quota.name == "tpm" else 0.0
+                if amount > quota.left + ROUNDING:
+                    raise limit_reached(quota, level.whose, unix_s, of_model=False)
+
     async def begin(self, levels: Sequence[Level]) -> Begun:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 
@@ -301,8 +308,9 @@ class Limits:
                 header_quotas += account.header_quotas
                 quotas = account.listed if begun is None or level.is_of_body else account.after_body
                 mine.append((account, quotas, level))
-            amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": use.usd, "usd_per_month": use.usd}
-            await self._all(mine, amounts)
+            usd = use.held_usd
+            amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": usd, "usd_per_month": usd}
+            await self._all(mine, amounts, beyond_usd=use.beyond_usd)
             mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
             headers = rate_headers(header_quotas, unix_s)
         hold = _Hold(mine, amounts, begun, {})
@@ -316,13 +324,17 @@ class Limits:
         return headers
 
     async def hold_fallback(self, call_id: str, payer: Payer, use: Use) -> None:
-        """Hold a call's probable usage of the next model it tries.
+        """Hold a call's probable usage of the next model it tries; if that is dearer, its client's limits hold more.
 
         Raises:
-            LimitReached: that model's limit leaves too little.
+            LimitReached: that model's limit leaves too little, or one of the client's.
 
         """
         hold = self._holds.get(call_id) or _Hold((), {}, None, {})
+        if (more_usd := use.held_usd - hold.amounts.get("usd_per_day", inf)) > 0:
+            dollars = [(each[0], [quota for quota in each[1] if quota.name in DOLLARS], each[2]) for each in hold.mine]
+            await self._all(dollars, dict.fromkeys(DOLLARS, more_usd), beyond_usd=min(more_usd, use.beyond_usd))
+            hold.amounts = {**hold.amounts, **dict.fromkeys(DOLLARS, use.held_usd)}
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
@@ -369,6 +381,7 @@ class Limits:
             _settle(hold.mine, hold.amounts, _NOTHING)
             for quota, amount in filter(None, hold.models.values()):
                 quota.settle(amount, 0.0)
+            self._return_large(hold)
 
     def call_finished(self, record: CallRecord) -> None:
         """Replace the call's holds by its actual usage."""
@@ -380,7 +393,11 @@ class Limits:
         costs: dict[str, float] = {}
         for attempt in record.attempts:
             model = attempt.model or record.model
-            costs[model] = costs.get(model, 0.0) + self._cost_usd(attempt, model)
+            usd = self._cost_usd(attempt, model)
+            if attempt.outcome is Outcome.CLIENT_GONE:  # its provider may go on, and bill what nobody saw
+                high_usd = attempt.cost_high_usd
+                usd = max(usd, hold.amounts.get("usd_per_day", 0.0) if high_usd is None else high_usd)
+            costs[model] = costs.get(model, 0.0) + usd
         if hold.mine:
             tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())
             used = {"rpm": 1.0, "tpm": tokens, "max_parallel": 0.0, "usd_per_day": usd, "usd_per_month": usd}
@@ -389,6 +406,7 @@ class Limits:
             if held is not None:
                 quota, amount = held
                 quota.settle(amount, costs.get(model, 0.0))
+        self._return_large(hold)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
         """Count an audited loser that ended after its call, in the current windows."""
@@ -405,6 +423,18 @@ class Limits:
                     quota.settle(0.0, usd)
                     self._leases.keep(quota)
 
+    def _return_large(self, hold: _Hold) -> None:
+        """Return at once what an ended call held of dollars, if it was a large part of a limit: others may need it."""
+        usd = hold.amounts.get("usd_per_day", 0.0)
+        if usd:
+            for _, quotas, _ in hold.mine:
+                for quota in quotas:
+                    if quota.name in DOLLARS and usd > LARGE * quota.limit:
+                        self._leases.give_back(quota)
+        for quota, amount in filter(None, hold.models.values()):
+            if amount > LARGE * quota.limit:
+                self._leases.give_back(quota)
+
     async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use) -> None:
         if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
             del self._payers[next(iter(self._payers))]
@@ -416,16 +446,24 @@ class Limits:
                 account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
             account.use({"usd_per_day": payer.usd_per_day})
             (quota,) = account.quotas(self._unix_clock())
-            held = (quota, use.usd)
+            held = (quota, use.held_usd)
             whose = Level(account.owner, f"the model {payer.owner!r}", {})
-            await self._all([(account, (quota,), whose)], {quota.name: use.usd}, of_model=True)
+            amounts = {quota.name: use.held_usd}
+            await self._all([(account, (quota,), whose)], amounts, beyond_usd=use.beyond_usd, of_model=True)
         hold.models[payer.model] = held
 
-    async def _all(self, wanted: Sequence[_Wanted], amounts: Mapping[str, float], *, of_model: bool = False) -> None:
+    async def _all(
+        self,
+        wanted: Sequence[_Wanted],
+        amounts: Mapping[str, float],
+        *,
+        beyond_usd: float = 0.0,
+        of_model: bool = False,
+    ) -> None:
         """Hold all or nothing; when leases are too small, wait for larger ones.
 
         While one is waited for, other calls may use up another: it is then waited for likewise. It is not asked for
-        again where less was granted than asked for.
+        again where less was granted than asked for. ``beyond_usd``: see ``Use``.
 
         Raises:
             LimitReached: one of the quotas has too little left.
@@ -439,11 +477,15 @@ class Limits:
             short = list(_short(wanted, amounts, now_s))
             refusing = [each for each in short if each[0] in asked and _is_denied(each[0], now_s)]
             if refusing or turn == MOST_WAITS:
-                quota, _, account, level = (refusing or short)[0]
+                if beyond_usd and _held(wanted, amounts, now_s, beyond_usd):
+                    return
+                quota, amount, account, level = (refusing or short)[0]
+                if quota.name in DOLLARS and quota.unspent + ROUNDING >= amount - beyond_usd:
+                    raise DollarsHeld(quota, level.whose, self._unix_clock(), of_model=of_model)
                 account.refused_by = quota
                 raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
             asked.update(quota for quota, *_ in short)
-            await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S)
+            await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S, beyond_usd)
             now_s = self._clock()
 
     def _account(self, level: Level, unix_s: float) -> Account:
@@ -483,12 +525,20 @@ class Limits:
         return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
 
 
-def _held(wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float) -> bool:
-    """Hold all or nothing; return whether it succeeded. ``Quota.has`` is inlined, as this runs for each call."""
+def _held(
+    wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float, beyond_usd: float | None = None
+) -> bool:
+    """Hold all or nothing; return whether it succeeded. ``Quota.has`` is inlined, as this runs for each call.
+
+    ``beyond_usd``: how far shares of dollars may be exceeded; leases have it in them.
+    """
     for _, quotas, _ in wanted:
         for quota in quotas:
             if quota.used + quota.held + amounts[quota.name] > quota.top + ROUNDING or now_s >= quota.valid_until_s:
-                return False
+                if beyond_usd is None or quota.name not in DOLLARS or not quota.lease.is_share:
+                    return False
+                if not quota.has(amounts[quota.name] - beyond_usd, now_s):
+                    return False
     for _, quotas, _ in wanted:
         for quota in quotas:
             quota.latest = amount = amounts[quota.name]

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import ceil, inf
+from math import inf
 from typing import Protocol
 
 import msgspec
-
-from gateway.core.errors import ApiError, InvalidRequest
 
 # Windows: the minute, the UTC day and the UTC month that a limit counts in.
 
@@ -58,6 +56,10 @@ WINDOWS: dict[str, Callable[[float], Window]] = {
 DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
 
 
+# Of a limit in dollars: calls that may cost more than this part of it lease nothing in advance, and what they do not
+# use is returned as they end. Else few such calls would keep other processes from what nobody uses.
+LARGE = 0.02
+
 SHARE_AT_LEAST = {
     "rpm": 1.0,
     "max_parallel": 1.0,
@@ -99,6 +101,7 @@ class Quota:
     """
 
     __slots__ = (
+        "beyond",
         "demand",
         "elsewhere",
         "exhausted_until_s",
@@ -127,6 +130,7 @@ class Quota:
         self.valid_until_s = -inf
         self.exhausted_until_s = -inf  # until then nothing is assumed to be left in any process
         self.waiting = 0.0  # the amount that calls wait for
+        self.beyond = 0.0  # how much of it may be leased beyond the limit: see ``Use.beyond_usd``
         self.reported: Report | None = None  # None: not reported yet
         self.latest = 0.0  # the amount held last
         self.lease = Lease()
@@ -159,6 +163,11 @@ class Quota:
         return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
 
     @property
+    def unspent(self) -> float:
+        """What was not spent of the limit, or of a share, as far as this process knows; running calls may hold it."""
+        return (self.top if self.lease.is_share else self.limit - self.elsewhere.used) - self.used
+
+    @property
     def taken(self) -> float | None:
         """What is used and held in all processes, as far as this one knows; None before the first lease or share."""
         return None if self.valid_until_s == -inf else self.elsewhere.used + self.used + self.held
@@ -182,7 +191,10 @@ class Quota:
     def preference(self, now_s: float, ahead_s: float) -> tuple[float, float]:
         """Return the amount that calls need, and the amount to lease in advance for the next ``ahead_s``."""
         reached = self.used + self.held
-        return self.held + self.waiting, self.demand.expected(reached, self.latest, now_s, ahead_s)
+        ahead = self.demand.expected(reached, self.latest, now_s, ahead_s)
+        if self.latest > LARGE * self.limit and self.name in DOLLARS:
+            ahead = 0.0
+        return self.held + self.waiting, ahead
 
     def reach(self, now_s: float) -> float:
         """Return how much more than now this process may use without another lease."""
@@ -398,14 +410,20 @@ class Leases(Protocol):
     def took_s(self) -> float:
         """Seconds that the last such round took."""
 
-    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
-        """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``."""
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0) -> None:
+        """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``.
+
+        ``beyond_usd``: by how much a lease of dollars may exceed the limit, in one process at a time.
+        """
 
     def keep(self, quota: Quota) -> None:
         """Keep the other processes informed about ``quota`` until its window ends; ``enlarge`` does so too."""
 
     def forget(self, quota: Quota) -> None:
         """Stop keeping ``quota``: nothing of it is held, or used in a window that still lasts."""
+
+    def give_back(self, quota: Quota) -> None:
+        """Return soon what ``quota`` does not need."""
 
     def lend(self, slots: Slots) -> None:
         """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
@@ -445,7 +463,12 @@ class OwnShare:
         """Whether this is the only process."""
         return self._processes == 1
 
-    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:  # noqa: ARG002 - no wait
+    async def enlarge(
+        self,
+        short: Sequence[tuple[Quota, float]],
+        patience_s: float,  # noqa: ARG002 - no wait
+        beyond_usd: float = 0.0,  # noqa: ARG002 - a share has no more
+    ) -> None:
         """Allow each quota its share, which stays the same within a window."""
         for quota, _ in short:
             if quota.key not in self._kept:
@@ -460,6 +483,9 @@ class OwnShare:
     def forget(self, quota: Quota) -> None:
         """Keep it no longer."""
         self._kept.pop(quota.key, None)
+
+    def give_back(self, quota: Quota) -> None:
+        """Do nothing: shares stay the same."""
 
     def lend(self, slots: Slots) -> None:
         """Let ``slots`` go as far as the share, also when their limit has changed."""
@@ -489,85 +515,3 @@ class OwnShare:
         unix_s = self._unix_clock()
         self._kept = {key: quota for key, quota in self._kept.items() if quota.window.ends_s > unix_s}
         self._looked_through_at = max(_FEW_KEPT, 2 * len(self._kept))
-
-
-# The error of a call beyond a limit, in the words of OpenAI's API.
-
-_UNITS = {
-    "rpm": "requests a minute",
-    "tpm": "tokens a minute",
-    "max_parallel": "calls at the same time",
-    "usd_per_day": "US dollars a day",
-    "usd_per_month": "US dollars a month",
-}
-RETRY_PARALLEL_S = 1.0  # another call of the client may have ended by then
-
-
-class LimitReached(ApiError):
-    """A limit of the client, or of the model, leaves nothing for this call."""
-
-    status = 429
-    type = "rate_limit_error"
-    code = "rate_limit_exceeded"
-
-    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
-        retry_s = retry_after_s(quota, unix_s)
-        super().__init__(
-            f"{whose} has reached its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}); "
-            f"try again in {_spoken(retry_s)}",
-            headers={"retry-after": str(ceil(retry_s))},
-        )
-        self.limit = quota.name
-        self.of_model = of_model
-
-
-class BudgetSpent(LimitReached):
-    """A limit in dollars is reached. Type and code are OpenAI's for that."""
-
-    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC). The message says
-    # when it begins again. `x-should-retry: false` keeps OpenAI's SDKs from trying again at once.
-    # Retry: no.
-    # Caller: Wait for the next day or month, or ask the operator for a higher limit.
-    # Operator: Raise `usd_per_day` or `usd_per_month` of the client, or `usd_per_day` of the model. `GET /api/usage`
-    # shows who has spent what ([limits](../limits.md)).
-    type = "insufficient_quota"
-    code = "insufficient_quota"
-
-    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
-        super().__init__(quota, whose, unix_s, of_model=of_model)
-        self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
-
-
-class LargerThanLimit(InvalidRequest):
-    """A prompt that no minute of the client has room for."""
-
-    # Means: The prompt alone has more tokens than this key, its team or its end user may use in a minute (`tpm`).
-    # Retry: no.
-    # Caller: Shorten the prompt, or ask the operator for a higher limit.
-    # Operator: Raise `tpm` of whom the message names ([limits](../limits.md)).
-    code = "tokens_exceed_limit"
-
-    def __init__(self, tokens: float, limit: float, whose: str) -> None:
-        super().__init__(
-            f"the prompt has about {tokens:,.0f} tokens, more than {whose} may use in a minute (tpm: {limit:,.0f}); "
-            "shorten it, or ask the operator for a higher limit"
-        )
-
-
-def limit_reached(quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> LimitReached:
-    """Return the error for a quota with too little left; ``whose`` begins its message."""
-    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
-    return kind(quota, whose, unix_s, of_model=of_model)
-
-
-def retry_after_s(quota: Quota, unix_s: float) -> float:
-    """Return the seconds until there is something left again."""
-    return RETRY_PARALLEL_S if quota.name == "max_parallel" else max(1.0, quota.window.ends_s - unix_s)
-
-
-def _spoken(seconds: float) -> str:
-    hours, rest = divmod(ceil(seconds), 3600)
-    minutes, seconds = divmod(rest, 60)
-    if hours >= 48:  # noqa: PLR2004 - two days
-        return f"{hours // 24} days"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

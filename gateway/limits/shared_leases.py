@@ -133,6 +133,10 @@ class SharedLeases:
         """Exclude ``quota`` from the rounds; its lease expires."""
         self._of(quota).drop(quota)
 
+    def give_back(self, quota: Quota) -> None:
+        """Report ``quota`` at once, so that others may lease what it does not need."""
+        self._of(quota).report(quota)
+
     def lend(self, slots: Slots) -> None:
         """Lease ``slots`` from now on; ``ask`` for more of them wakes the round of their shard."""
         slots.ask = lambda: self._of(slots).ask(slots)
@@ -161,7 +165,7 @@ class SharedLeases:
         await asyncio.gather(*(shard.close() for shard in self._shards.values()))
         await self.nodes.aclose()
 
-    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+    async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0) -> None:
         """Request larger leases and wait for the reply; after ``patience_s`` use a share of the limit."""
         for quota, _ in short:
             self.keep(quota)
@@ -174,6 +178,8 @@ class SharedLeases:
             shard = self._of(quota)
             by_shard.setdefault(shard.name, (shard, []))[1].append((quota, amount))
             quota.waiting += amount
+            if quota.name in DOLLARS:
+                quota.beyond = max(quota.beyond, beyond_usd)
         try:
             if len(by_shard) == 1:  # the usual case: no task needed
                 ((shard, quotas),) = by_shard.values()
@@ -183,6 +189,8 @@ class SharedLeases:
         finally:  # keeps one shard's grant from being returned before all have replied
             for quota, amount in asked:
                 quota.waiting = max(0.0, quota.waiting - amount)
+                if quota.waiting < ROUNDING:
+                    quota.beyond = 0.0
 
     def settle(self) -> None:
         """Move each quota to the shard that serves it now, if the topology has changed."""
@@ -298,6 +306,11 @@ class ShardLeases:
         for quota in self._kept.values():
             if quota.lease.is_share and self._owner.spent(quota) > quota.elsewhere.used:
                 self._share(quota, since_s=self._ahead_s)
+
+    def report(self, quota: Quota) -> None:
+        """Request a round for ``quota`` at once."""
+        self._short[quota.key] = quota
+        self._wake.set()
 
     def ask(self, slots: Slots) -> None:
         """Request a round for ``slots``: at once, or soon if a moment ago none were left."""
@@ -512,6 +525,7 @@ class ShardLeases:
             repr(quota.reach(now_s)),
             repr(quota.held),
             "1" if self._is_last else "0",
+            repr(quota.beyond),
         )
         return used, need, said
 

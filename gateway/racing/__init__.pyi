@@ -11,6 +11,7 @@ from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
+from .costs import most_answer_tokens as most_answer_tokens
 from .costs import settle as settle
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS
@@ -43,6 +44,7 @@ from .timeouts import AttemptClocks as AttemptClocks
 from .timeouts import Pauses as Pauses
 from .timeouts import PausesByDeployment as PausesByDeployment
 from .validation import CUT_SHORT as CUT_SHORT
+from .validation import MOST_ANSWERS as MOST_ANSWERS
 from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked

@@ -82,6 +82,7 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 
 # The exchange of an attempt: how it is opened, and read to its end after the answer.
 
+LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
@@ -250,7 +251,7 @@ class Attempt:
         services = race.open_call.services
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
-            services.pauses.pool(pauses, race.call.model)
+            services.pauses.pool(pauses, self.start.model or race.call.model)
         clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
         try:
             try:
@@ -388,7 +389,8 @@ class Attempt:
             )
             now = clock()
             block = answer.read(data, now, finishing=exchange.finishing)
-            over, data = not data, b""  # a slow client keeps only the data that it has not received in memory
+            over, is_large = not data, len(data) > LARGE_READ_BYTES
+            data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
                 await answer.write(block, self.race.sink, now)
             elif block.error is None:
@@ -401,6 +403,8 @@ class Attempt:
             del block  # later data may bypass this task, which would keep the block in memory for all that time
             if over:
                 break
+            if is_large:  # more of it may wait already, and reading each takes some milliseconds
+                await asyncio.sleep(0)
         clocks.stop()
         return True
 

@@ -163,7 +163,7 @@ class OpenCall:
             deployment=deployment.name,
             launch_offset_ms=self.since_received_ms(now),
             audited=audited,
-            model=call.model,
+            model=call.models.get(deployment.name, call.model) if call.models else call.model,
             in_flight=services.tasks.in_flight(deployment.name),
             asked_tokens=call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
@@ -179,7 +179,7 @@ class OpenCall:
         """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
-        services.recorder.first_token(call.model, call.prompt_class, start, ttft_s, ago_s)
+        services.recorder.first_token(start.model or call.model, call.prompt_class, start, ttft_s, ago_s)
 
     def ended(self, attempt: AttemptRecord, at: float) -> None:
         """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox."""

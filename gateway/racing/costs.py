@@ -169,6 +169,15 @@ def _most_tokens(
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
+def most_answer_tokens(max_tokens: int | None, max_output_tokens: int | None) -> int:
+    """Return how long an answer may be for a request with ``max_tokens``, from a model with ``max_output_tokens``.
+
+    A request that says nothing rarely means the longest answer of today's models, which is a hundred times the usual.
+    """
+    most = ANSWER_TOKENS if max_tokens is None else min(max_tokens, MOST_TOKENS)
+    return min(most, max_output_tokens or most)
+
+
 _BESIDE = frozenset(
     {Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE}
 )  # a call without racing would not have them

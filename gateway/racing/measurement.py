@@ -17,19 +17,18 @@ import msgspec
 from gateway.core.attempts import Outcome, TokensSource, WinOn
 from gateway.steering import BUCKETS, ROUNDING, edge_s
 from providers import Capabilities, Usage, completed
-from providers.dialects import SAME_CALL, WHOLE_CALL, Chunk
+from providers.dialects import SAME_CALL, WHOLE_CALL, Arguments, Chunk, is_json
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 
 MOST_CHARS = 256 * 1024  # of arguments; with more it is unknown whether they parse
 MOST_CALLS = 1024  # with more the number is unknown
-_anything = msgspec.json.Decoder(msgspec.Raw)
 
 
 class ToolCalls(msgspec.Struct):
     """The tool calls received so far. They are released with the attempt."""
 
-    _pieces: dict[int | str, list[str]] = {}  # of arguments, by the call's index in the answer, or its id
+    _calls: dict[int | str, Arguments] = {}  # by the call's index in the answer, or its id
     _latest: dict[int | str, str] = {}  # of several calls with one index, the key of the last
     _chars: int = 0
     _too_many: bool = False
@@ -41,22 +40,22 @@ class ToolCalls(msgspec.Struct):
         Some servers give parallel calls one index. With a name, arguments after complete ones are then another call's.
         """
         for given, piece in pieces:
-            place = next(reversed(self._pieces), 0) if given == SAME_CALL else self._latest.get(given, given)
-            kept = self._pieces.get(place)
+            place = next(reversed(self._calls), 0) if given == SAME_CALL else self._latest.get(given, given)
+            kept = self._calls.get(place)
             is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
-            if kept and names and is_named and _parses("".join(kept)):
-                place = self._latest[given] = f"{given} {len(self._pieces)}"
+            if kept is not None and names and is_named and kept.pieces and kept.is_whole():
+                place = self._latest[given] = f"{given} {len(self._calls)}"
                 kept = None
                 if not piece and self.names[-1:] == [names[-1]]:  # it may only be repeated
                     continue
             if kept is None:
-                if len(self._pieces) == MOST_CALLS:
+                if len(self._calls) == MOST_CALLS:
                     self._too_many = True
                     continue
-                kept = self._pieces[len(self._pieces) if place == WHOLE_CALL else place] = []
+                kept = self._calls[len(self._calls) if place == WHOLE_CALL else place] = Arguments()
             self._chars += len(piece)
             if piece and self._chars <= MOST_CHARS:
-                kept.append(piece)
+                kept.pieces.append(piece)
 
     def named(self, names: Iterable[str]) -> None:
         """Add names of called tools."""
@@ -66,7 +65,7 @@ class ToolCalls(msgspec.Struct):
 
     def number(self) -> int | None:
         """Return the number of calls; None if there are more than ``MOST_CALLS``."""
-        return None if self._too_many else len(self._pieces)
+        return None if self._too_many else len(self._calls)
 
     @property
     def is_too_long(self) -> bool:
@@ -77,20 +76,12 @@ class ToolCalls(msgspec.Struct):
         """Return the arguments of each call, in order; None if not all were kept."""
         if self.is_too_long:
             return None
-        return ["".join(pieces) for pieces in self._pieces.values()]
+        return ["".join(call.pieces) for call in self._calls.values()]
 
     def valid(self) -> bool | None:
         """Whether the arguments of all calls are JSON; None if unknown. Empty arguments are valid."""
         arguments = self.arguments()
-        return None if arguments is None else all(map(_parses, arguments))
-
-
-def _parses(text: str) -> bool:
-    try:
-        _anything.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):  # nested too deep for the parser
-        return False
-    return True
+        return None if arguments is None else all(is_json(text or "{}") for text in arguments)
 
 
 # How long an audited loser is watched, and what is recorded about an overtaken one.

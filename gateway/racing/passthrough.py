@@ -1,7 +1,7 @@
 """The relay, for requests that are not raced: it tries deployments one after the other until one answers."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -127,12 +127,16 @@ class AttemptSeat:
 MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
 
 
+_PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED})
+
+
 class Asking(msgspec.Struct, frozen=True):
     """The request to each deployment, besides the call's fields."""
 
     path: str  # at the provider: audio/speech
     form: Form | None = None  # instead of the fields
     is_priced: bool = True  # its tokens are text, so the price table applies
+    cost_usd: Mapping[str, float] = {}  # of an answer that is not paid for by its tokens, by deployment
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
 
 
@@ -336,6 +340,9 @@ class Relay:
         record = relayed_record(
             open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
         )
+        usd = self._asking.cost_usd.get(record.deployment)
+        if usd is not None and outcome in _PAID:
+            record = msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=usd, cost_high_usd=usd)
         if services.seats.preexisting:
             services.seats.ended(record.id, asyncio.get_running_loop())
         services.outbox.add(open_call.ended, record, now)

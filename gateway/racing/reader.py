@@ -13,14 +13,17 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.timeouts import AttemptClocks, Came, came
 from providers import (
     BACKSLASH,
+    LARGE_BYTES,
     UNREADABLE,
     ErrorKind,
     Event,
     EventSplitter,
     HalfCharacters,
+    Masking,
     UpstreamError,
     as_sent,
     broken_within,
+    check_values,
     complains,
     cut_within_event,
     events,
@@ -91,6 +94,7 @@ class AnswerText:
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
+MOST_COMPLAINTS = 100  # events that add nothing but the text of an error, as far as is known
 LESSONS = 8  # after so many useless patterns, no more are tried
 _END = b"\n\n"
 
@@ -139,6 +143,7 @@ class AnswerReader:
         self._clocks = clocks
         self._secrets: Sequence[str]
         self._sent_secrets: Sequence[bytes]
+        self._masking: Masking
         self._read_event = answers.read_event
         self._with_answer = answers.with_answer
         self._learned = answers.learned
@@ -151,6 +156,7 @@ class AnswerReader:
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
+        self._complaints = 0
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -158,12 +164,15 @@ class AnswerReader:
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask ``secrets`` in the data. To be called before the first read."""
         self._secrets, self._sent_secrets = secrets, as_sent(tuple(secrets))
+        self._masking = Masking(secrets)
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
         if not data:
             return self._read_end(now)
         block = self._splitter.feed(data)
+        if len(block) > LARGE_BYTES:
+            check_values(block)
         # The first look costs a tenth of the second.
         if (BACKSLASH in block and block.find(b"\\u") >= 0) or self._halves.held:
             block = self._halves.mend(block)
@@ -242,13 +251,15 @@ class AnswerReader:
         error: UpstreamError | None = None
         block = self._without_keys(block)
         for sent in events(block):
-            event = sent if sent.is_one_line else masked(sent, self._secrets)
-            dropped = dropped or event is not sent
-            if not event.data:
-                forward.append(event.raw)
-                continue
             try:
+                event = sent if sent.is_one_line else self._masking.masked(sent)
+                dropped = dropped or event is not sent
+                if not event.data:
+                    forward.append(event.raw)
+                    continue
                 chunk = self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
+                if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+                    event, chunk, dropped = *self._complaint(event, chunk), True
             except UpstreamError as broken:
                 error, dropped = broken.without_frames(), True
                 break
@@ -259,9 +270,6 @@ class AnswerReader:
             if error is not None:
                 dropped = True
                 break
-            if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
-                event, dropped = masked(event, self._secrets, is_error=True), True
-                chunk = msgspec.structs.replace(chunk, data=event.data)
             self._measurement.event(chunk, now)
             chunks.append(chunk)
             is_one = self._choices is None
@@ -331,6 +339,20 @@ class AnswerReader:
         if chunk.error is None and (error := named_error(event.raw, event.data, self._secrets)) is not None:
             return msgspec.structs.replace(chunk, error=error)
         return chunk
+
+    def _complaint(self, event: Event, chunk: Chunk) -> tuple[Event, Chunk]:
+        """Return an event that has the text of an error, and nothing else, without keys.
+
+        Raises:
+            UpstreamError: there are more than ``MOST_COMPLAINTS`` (invalid_response).
+
+        """
+        self._complaints += 1
+        if self._complaints > MOST_COMPLAINTS:
+            message = f"more than {MOST_COMPLAINTS} events of the stream have the text of an error, and nothing else"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        event = masked(event, self._secrets, is_error=True)
+        return event, msgspec.structs.replace(chunk, data=event.data)
 
     def _last(self, chunk: Chunk) -> Chunk:
         """Return the last event, with the answer in it where nothing of it came before."""

@@ -22,7 +22,17 @@ from gateway.racing.measurement import SHARE, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, Winner
-from gateway.racing.takeover import CANDIDATES, COMMENT_S, ClientSink, Running, Takeover, again_tokens, in_time
+from gateway.racing.takeover import (
+    CANDIDATES,
+    COMMENT_S,
+    Candidate,
+    ClientSink,
+    Fallbacks,
+    Running,
+    Takeover,
+    again_tokens,
+    in_time,
+)
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Begun
@@ -115,10 +125,12 @@ class Rescue:
         sink: ClientSink,
         *,
         may_launch: Callable[[Launch], bool],
+        fallbacks: Fallbacks | None = None,
     ) -> None:
         """Requires ``sink.delivered``, which keeps what the client was sent.
 
-        ``may_launch`` is asked before another deployment starts beside a stream that stands still.
+        ``may_launch`` is asked before another deployment starts beside a stream that stands still, which may be one of
+        the ``fallbacks``.
         """
         assert sink.delivered is not None
         self._call = call
@@ -128,6 +140,7 @@ class Rescue:
         self._sink = sink
         self._delivered = sink.delivered
         self._may_launch = may_launch
+        self._fallbacks = fallbacks
         self._slow = model.takeover.slow  # None: its speed is not watched, or not any more
         self._stands_still = False  # why another deployment was asked; else it was slow
         self._clock = open_call.services.clock
@@ -306,10 +319,14 @@ class Rescue:
         if broken is None or continuing is None:
             return False
         begun = self._sink.begun(continuing)
-        takeover = Takeover(call, self._model, self._plan, open_call, _Outlet(self, self._sink))
-        able = takeover.candidates(broken, begun, most=len(self._model.deployments))
-        candidates = [each for each in able if self._stands_still or each.name in self._fast][:CANDIDATES]
-        if begun.obstacle is not None or not candidates or not self._is_allowed(candidates[0]):
+        if begun.obstacle is not None:
+            return False
+        fallbacks = self._fallbacks if self._stands_still else None
+        takeover = Takeover(call, self._model, self._plan, open_call, _Outlet(self, self._sink), fallbacks=fallbacks)
+        most = CANDIDATES if self._stands_still else len(self._model.deployments)
+        able = takeover.candidates(broken, begun, most, beside=True)
+        candidates = [each for each in able if self._stands_still or each.deployment.name in self._fast][:CANDIDATES]
+        if not candidates or not self._is_allowed(candidates[0].deployment):
             return False
         self._state, self._started_at = State.HOLDING, self._clock()
         self._started_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
@@ -324,16 +341,19 @@ class Rescue:
         return self._open_call.services.rescues.spend()
 
     async def _continue(
-        self, takeover: Takeover, begun: Begun, candidates: list[Deployment]
+        self, takeover: Takeover, begun: Begun, candidates: list[Candidate]
     ) -> CallRecord | Unanswered | Broken:
         model = self._model
         await self._sink.close()
+        candidates = await takeover.held(candidates)
         if self._state is not State.HOLDING:
             return Unanswered()
-        may_launch: Callable[[Launch], bool] = self._may_launch if self._stands_still else lambda _: True
-        self._continuation = takeover.race(begun, candidates, needs_text=True, may_launch=may_launch)
-        self._sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
-        ending = await in_time(self._continuation, model.takeover.within_s)
+        ending: CallRecord | Unanswered | Broken = Unanswered()
+        if candidates:
+            may_launch: Callable[[Launch], bool] = self._may_launch if self._stands_still else lambda _: True
+            self._continuation = takeover.race(begun, candidates, needs_text=True, may_launch=may_launch)
+            self._sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
+            ending = await in_time(self._continuation, model.takeover.within_s)
         if not self._has_passed:
             self.settle()
             with suppress(ClientGone):

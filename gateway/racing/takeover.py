@@ -375,10 +375,53 @@ def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | N
     return Delivered(open_call, obstacle)
 
 
-class Takeover:
-    """Finishes one call's answer each time it breaks off, by the deployments of ``plan`` in their order."""
+class Planned(Protocol):
+    """A fallback of the model whose answer began, and the call as built and planned for it."""
 
-    def __init__(self, call: Call, model: Model, plan: Plan, open_call: OpenCall, sink: Running) -> None:
+    @property
+    def call(self) -> Call:
+        """The call."""
+
+    @property
+    def model(self) -> Model:
+        """The fallback."""
+
+    @property
+    def plan(self) -> Plan:
+        """The order of its deployments."""
+
+
+class Fallbacks(Protocol):
+    """The fallbacks of the model whose answer began, which may continue it."""
+
+    def to_continue(self, *, beside: bool) -> Iterator[Planned]:
+        """Yield them in their order; ``beside``: without those that are asked only after a failure."""
+
+    async def hold(self, model: str, deployment: str) -> bool:
+        """Hold the expected use of the limits of the fallback ``model``; return whether they allow it."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A deployment that may continue an answer; ``call`` is as built for its model."""
+
+    deployment: Deployment
+    call: Call
+
+
+class Takeover:
+    """Finishes one call's answer each time it breaks off: by the deployments of ``plan``, then those of fallbacks."""
+
+    def __init__(
+        self,
+        call: Call,
+        model: Model,
+        plan: Plan,
+        open_call: OpenCall,
+        sink: Running,
+        *,
+        fallbacks: Fallbacks | None = None,
+    ) -> None:
+        self._fallbacks = fallbacks
         self._call = call
         self._model = model
         self._plan = plan
@@ -392,9 +435,9 @@ class Takeover:
         assert continuing is not None  # otherwise no answer is kept
         begun = sink.begun(continuing)
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
-        candidates = self.candidates(broken, begun)
+        candidates = [] if begun.obstacle is not None else await self.held(self.candidates(broken, begun))
         ending: CallRecord | Unanswered | Broken = Unanswered()
-        if begun.obstacle is not None or not candidates:
+        if not candidates:
             open_call.takeover = begun.obstacle or "nobody"
         else:
             open_call.takeover = FINISHED
@@ -419,27 +462,49 @@ class Takeover:
                 await sink.fail(broken.error)
         return ending
 
-    def candidates(self, broken: Broken, begun: Begun, most: int = CANDIDATES) -> list[Deployment]:
+    def candidates(
+        self, broken: Broken, begun: Begun, most: int = CANDIDATES, *, beside: bool = False
+    ) -> list[Candidate]:
         """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
 
-        They must be known to continue answers, unless nothing is visible yet.
+        They must be known to continue answers, unless nothing is visible yet. If the model has too few, those of its
+        fallbacks follow; ``beside``: while the answer runs.
         """
-        plan, dialect = self._plan, self._call.dialect
-        names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
-        found = []
-        for name in names:
-            deployment = self._model.deployments[name]
-            is_free = name != broken.attempt.deployment and name not in plan.tripped
-            if is_free and (is_blank(begun.text) or deployment.can_continue(dialect)):
-                found.append(deployment)
         failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
         failed |= {each.attempt.deployment for each in self._open_call.broken}
-        return sorted(found, key=lambda each: each.name in failed)[:most]
+        found = self._able(self._call, self._model, self._plan, broken, begun)
+        others = iter(()) if self._fallbacks is None else self._fallbacks.to_continue(beside=beside)
+        while len(found.keys() - failed) < most and (other := next(others, None)) is not None:
+            known = self._able(other.call, other.model, other.plan, broken, begun)
+            found |= {name: each for name, each in known.items() if name not in {*found, *self._model.deployments}}
+        return sorted(found.values(), key=lambda each: each.deployment.name in failed)[:most]
+
+    @staticmethod
+    def _able(call: Call, model: Model, plan: Plan, broken: Broken, begun: Begun) -> dict[str, Candidate]:
+        """Return the deployments of one model that may continue, by name, in the plan's order."""
+        found = {}
+        for name in [*(launch.deployment for launch in plan.launches), *plan.rest]:
+            deployment = model.deployments[name]
+            is_free = name != broken.attempt.deployment and name not in plan.tripped
+            if is_free and (is_blank(begun.text) or deployment.can_continue(call.dialect)):
+                found[name] = Candidate(deployment, call)
+        return found
+
+    async def held(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return the candidates without those of fallbacks whose limits leave too little for them."""
+        fallbacks = self._fallbacks
+        if fallbacks is None:
+            return candidates
+        return [
+            each
+            for each in candidates
+            if each.call is self._call or await fallbacks.hold(each.call.model, each.deployment.name)
+        ]
 
     def race(
         self,
         begun: Begun,
-        candidates: list[Deployment],
+        candidates: list[Candidate],
         *,
         needs_text: bool = False,
         may_launch: Callable[[Launch], bool] = lambda _: True,
@@ -452,19 +517,29 @@ class Takeover:
         most_spent = 0 if is_blank(begun.text) else len(begun.text.encode())
         spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), most_spent)
         prefix, tail = split(begun.text)
-        wordings = {each.name: _wording(each, call, prefix, spent) for each in candidates}
+        deployments = [each.deployment for each in candidates]
+        wordings = {each.deployment.name: _wording(each.deployment, each.call, prefix, spent) for each in candidates}
+        others = {each.deployment.name: each.call for each in candidates if each.call is not call}
+        dropped = {name: its.dropped[name] for name, its in others.items() if name in its.dropped}
         within_s = model.takeover.within_s
         going_on = open_call.call
-        open_call.continue_as(msgspec.structs.replace(going_on, wordings={**call.wordings, **wordings}))
+        open_call.continue_as(
+            msgspec.structs.replace(
+                going_on,
+                wordings={**call.wordings, **wordings},
+                dropped={**going_on.dropped, **dropped},
+                models={name: its.model for name, its in others.items()},
+            )
+        )
         # The first has all of the time; the second starts beside it after half of it, or when the first has failed.
         delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
         launches = (
-            Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
+            Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(deployments, delays_s, strict=True)
         )
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
         stops = continuing.stops(call.fields)
         answers = call.dialect.answers
-        repeating = {each.name for each in candidates if each.way_to_continue(call.dialect) == "repeated_prefix"}
+        repeating = {each.name for each in deployments if each.way_to_continue(call.dialect) == "repeated_prefix"}
 
         def new_seam(deployment: str) -> Seam:
             repeated = begun.text if deployment in repeating else tail
@@ -479,7 +554,7 @@ class Takeover:
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
         ending = ContinuingSink(self._sink, continuing.splice(begun), new_seam, answers, usage, needs_text=needs_text)
-        return Race(open_call, _hurried(model, candidates, within_s), plan, ending, may_launch=may_launch)
+        return Race(open_call, _hurried(model, deployments, within_s), plan, ending, may_launch=may_launch)
 
 
 async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:

@@ -14,6 +14,12 @@ from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Chunk
 
+# A timer that is later than this has waited for the event loop. What the provider sent meanwhile is read first: within
+# ``READ_S``, and within that again while the loop goes on standing still.
+LATE_S = 0.1
+READ_S = 0.05
+MOST_WAITS = 5
+
 FINISH_GRACE_S = 5.0  # time for usage and [DONE] after a finish reason; the answer itself is complete
 
 BUSY_S = 0.5  # a timer that is so late has waited for the event loop: data that arrived may not have been read yet
@@ -177,6 +183,7 @@ class AttemptClocks:
         "_still",
         "_task",
         "_timer",
+        "_waits",
     )
 
     def __init__(
@@ -203,11 +210,14 @@ class AttemptClocks:
         self._still = False  # whether ``silenced`` was told of this silence
         self._silenced = silenced
         self._expired: UpstreamError | None = None
+        self._waits = 0  # for data that came while the event loop stood still, one after the other
         self._due = 0.0  # when the timer fires
         self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S)
 
     def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
+        if self._finishing and not meaningful:
+            return  # the end must come, whatever else does
         if now - self._quiet_since > LONG_S:
             self._resumed(now - self._quiet_since)
         self._quiet_since = now
@@ -295,9 +305,14 @@ class AttemptClocks:
         at, kind, limit_s = self._next()
         now = self._clock()
         if at > now:
+            self._waits = 0
             most_s = self._look(now)
             if self._timer is not None:  # else it was stopped meanwhile
                 self._timer = self._sleep(at, most_s)
+            return
+        if now - self._due > LATE_S and self._waits < MOST_WAITS:
+            self._waits += 1
+            self._timer = self._sleep(now + READ_S, READ_S)
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")

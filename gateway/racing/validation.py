@@ -23,6 +23,7 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
+_MOST_COUNTED = 50_000  # prompts, of which each takes memory while they are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _NAMES = {
     dialect: frozenset((*dialect.requests.json_formats, *dialect.requests.tools)) for dialect in DIALECTS.values()
@@ -58,7 +59,9 @@ def answers_asked(fields: Fields, dialect: Dialect) -> int:
         if requests.choices is not None and requests.choices in fields:
             number = max(1, _whole_number.decode(fields[requests.choices]) or 1)
         if requests.batched and _PROMPTS.match(prompts := fields.get(requests.prompt, b"")) is not None:
-            number *= len(_items.decode(prompts))
+            text = bytes(prompts)
+            is_long = text.count(b'",') + text.count(b"],") > _MOST_COUNTED
+            number *= MOST_ANSWERS if is_long else len(_items.decode(text))
     return number
 
 

@@ -366,6 +366,14 @@ class ConnectionSettings(Section):
     headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
 
 
+class BodyLimits(Section):
+    """The limits of what one request may have built: objects take far more memory and time than their bytes."""
+
+    # JSON values of a body that is translated to another API, or of a field that is read here. Agents of today send
+    # up to 35,000, with 200 tools and 1,000 messages.
+    max_values: Annotated[int, Field(ge=1000)] = 50_000
+
+
 class Settings(Section):
     """The whole configuration. Load it with ``gateway.settings.load``."""
 
@@ -383,6 +391,7 @@ class Settings(Section):
     refusals: RefusalSettings = RefusalSettings()
     alerts: AlertSettings = AlertSettings()
     max_body_mb: Annotated[float, Field(gt=0)] = 64.0  # images and long prompts need tens of MiB
+    limits: BodyLimits = BodyLimits()
     connections: ConnectionSettings = ConnectionSettings()
     overload: OverloadSettings = OverloadSettings()
     # Trusted proxies: their clients are counted by the address in x-forwarded-for.

@@ -14,7 +14,7 @@ from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Role, TargetSettings, When
+from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
 from providers import OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
@@ -325,10 +325,23 @@ def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:
         if model.takeover.when is When.NEVER:
             continue
         enabled = [each for each in model.deployments if each.enabled]
+        if enabled:
+            enabled += _of_fallbacks(settings, model)
         if len(enabled) == 1:
             yield f"model {name!r}: takeover has no other deployment to finish an answer that breaks: add one"
         elif enabled:
             yield from _by_api(name, _Continuers(settings, catalog, enabled))
+
+
+def _of_fallbacks(settings: Settings, model: ModelSettings) -> Iterator[DeploymentSettings]:
+    """Yield the deployments of the fallbacks that may finish a model's answer, but for those it has itself."""
+    own = {each.name for each in model.deployments}
+    for fallback in model.fallbacks:
+        other = settings.models.get(fallback.model)
+        if other is None or Cause.FAILED not in fallback.causes:
+            continue
+        if other.takeover.when is not When.NEVER or "when" not in other.takeover.model_fields_set:
+            yield from (each for each in other.deployments if each.enabled and each.name not in own)
 
 
 class _Continuers:
@@ -429,7 +442,7 @@ def _corrected(text: str) -> str | None:
 # The paths that the gateway adds to a base URL. Not "models": Azure's AI Foundry has its chat API below such a path.
 _PATHS = (*(dialect.path for dialect in DIALECTS.values()), "embeddings")
 _OF_ONE_API = re.compile(rf"/({'|'.join(path.replace('{model}', '[^/]+') for path in _PATHS)})/*$")
-_VERSION = re.compile(r"/v\d+[a-z0-9]*$")
+_VERSION = re.compile(r"/v\d[a-z0-9]*$")
 
 
 def path_of_one_api(base_url: str) -> str | None:

@@ -1,6 +1,6 @@
 """The board in memory: counts of what happened at each model's deployments in the last ten minutes, in 30 s slots."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,6 +23,12 @@ class Board(Protocol):
 
     def slots(self, model: str, unix_s: float) -> Mapping[int, Counts]:
         """Return the plain counts of each slot."""
+
+    def forget(self, model: str) -> None:
+        """Drop the counts of a model in this process."""
+
+    def share(self, is_shared: Callable[[str], bool]) -> None:
+        """Share only the counts of the models for which ``is_shared`` is true."""
 
 
 class Slots:
@@ -168,6 +174,13 @@ class MemoryBoard:
             slots.add_into(kept, slot_of(unix_s))
         return kept
 
+    def forget(self, model: str) -> None:
+        """Drop the counts of a model."""
+        self._models.pop(model, None)
+
+    def share(self, is_shared: Callable[[str], bool]) -> None:
+        """Do nothing: nothing is shared."""
+
     def _advance(self, unix_s: float) -> int:
         """Return the open slot. When a new one begins, drop old slots and models without recent calls."""
         slot = slot_of(unix_s)
@@ -186,6 +199,18 @@ def slot_of(unix_s: float) -> int:
     return int(unix_s // SLOT_S)
 
 
+def key_of(model: str, suffix: object) -> str:
+    """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
+    tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
+    return f"holeshot:{{{tag}}}:{suffix}"
+
+
+def slot_keys(model: str, slot: int) -> tuple[str, str]:
+    """Return the keys of a slot's sums and of its parts."""
+    key = key_of(model, slot)
+    return f"{key}:sums", f"{key}:parts"
+
+
 # Contributions: one model's counts as known to a replica: its own, those of all replicas, and what Redis confirmed.
 
 NEVER_S = float("-inf")
@@ -198,6 +223,12 @@ class Part(msgspec.Struct, frozen=True):
     before: int  # 0: none so far
     number: int  # unique
     counts: Counts
+
+
+def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
+    """Yield the arguments of the script that adds ``parts``, after those common to all."""
+    for part in parts:
+        yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
 
 
 class Contributions:

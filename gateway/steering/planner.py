@@ -1,17 +1,16 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
-from math import inf, log
+from math import inf
 from operator import attrgetter
 from random import Random
 
 import msgspec
 
 from gateway.core.attempts import EXPLORING, Narrowed, Role
-from gateway.core.calls import Objective
+from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
-from gateway.steering.affinity import NOTHING_HELD, Affinity, Held
+from gateway.steering.affinity import NOTHING_HELD, Held
 from gateway.steering.budget import hedge_quantile, hedged_at_s
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
 from gateway.steering.constants import (
@@ -22,11 +21,8 @@ from gateway.steering.constants import (
     EXPLORE_HARM_S,
     EXPLORE_NEW_SHARE,
     EXPLORE_SHARE,
-    HEADROOM_LOW,
     HEDGE_MIN_S,
     HEDGE_SHARE,
-    HOME_LOAD,
-    HOME_SLACK,
     MEETS_QUANTILE,
     TRIAL_HEDGED_S,
     WORTH_HELD,
@@ -95,6 +91,7 @@ class Draft:
         self._now_s, self._kept, self._why = now_s, kept, why
         self._unlimited = unlimited
         self.worth_s: tuple[float, float] | None = None  # of the best, where it does not reach the floor
+        self.withheld_s: float | None = None  # when a hedge is due for which there is nobody
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -222,6 +219,8 @@ class Draft:
         if race is not self.race:
             strategy = STRATEGIES[race.mode]
             self.asked = 0 if strategy.waits_for_the_deadline(race, self.cost_first) else strategy.asks(race, drawn)
+            if race.mode is Mode.HEDGE:
+                self.withheld_s = race.hedge_delay_s or self._late_s(HEDGE_SHARE)
         elif self._unlimited is not None:
             self.asked = strategy.asks(race.model_copy(update={"budget": self._unlimited}), drawn)
 
@@ -238,11 +237,11 @@ class Draft:
         started = 0
         for each in launches:
             started += each.delay_s == 0 and each.role is not Role.PROBE
-        if started >= width_asked:
+        if started >= width_asked and self.withheld_s is None:
             return width_asked, None
         able = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
-        lacks = len(rivals) < width_asked - 1
+        lacks = len(rivals) < max(1, width_asked - 1)
         billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
         holds = {
             Narrowed.STATEFUL: self._terms.stateful,
@@ -285,6 +284,8 @@ class Draft:
             delay_s, why = self._late_s(HEDGE_SHARE), instead
             rival, gain_s = next(self._rivals(late=True)) if instead in _WORTH_LESS else (rival, inf)
         if rival is None:
+            if delay_s > 0 and not self.strategy.decides:
+                self.withheld_s = delay_s
             return
         if gain_s <= 0 and self.strategy.decides:
             self.reasons.append(NOT_HEDGED)
@@ -501,7 +502,9 @@ def plan(
         unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
-    width_asked, narrowed = draft.narrowed(limit, configured) if draft.asked else (1, None)
+    is_asked = draft.asked or draft.withheld_s is not None
+    width_asked, narrowed = draft.narrowed(limit, configured) if is_asked else (1, None)
+    withheld_s = draft.withheld_s if width_asked == 1 and narrowed is not None else None
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     return Plan(
@@ -519,7 +522,9 @@ def plan(
         offer=draft.offer,
         worth_s=draft.worth_s,
         width_asked=width_asked,
-        narrowed=narrowed,
+        narrowed=narrowed if withheld_s is None else None,
+        withheld=None if withheld_s is None else Launch(primary.deployment, withheld_s, Role.HEDGE),
+        withheld_by=None if withheld_s is None else narrowed,
     )
 
 
@@ -549,52 +554,3 @@ def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
 _delay = attrgetter("delay_s")
 
 _NOBODY: frozenset[str] = frozenset()
-
-
-# Rendezvous hashing: the deployment for a prompt that is in no known cache, the same in every replica. So the next
-# turn of a conversation finds its warm cache from any replica, without shared state.
-
-
-def home_of(
-    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
-) -> Candidate | None:
-    """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
-
-    Its cache must save something, and must not just have missed this prefix (it may not be kept at all).
-    None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
-    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
-    the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
-    """
-    near, prefix = lineup.near, terms.prefix
-    if prefix is None or prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
-        return None
-    missing = affinity.misses(model, prefix, now_s)
-    most, home, weight, below = -inf, None, 0.0, 0.0
-    for each, up_to in zip(near, lineup.weights_up_to, strict=True):
-        own, below = up_to - below, up_to
-        name = each.deployment
-        if own <= 0.0:
-            continue  # a weight lost to rounding in the sum
-        if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
-            continue
-        drawn = log(_uniform(prefix.shared, name)) / own
-        if drawn > most:
-            most, home, weight = drawn, each, own
-    return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
-
-
-def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
-    """Whether clearly more than its share is in flight at ``home``.
-
-    That happens if many prompts have the same beginning, or if few of the deployments save anything.
-    """
-    in_flight = home.condition.in_flight
-    if in_flight <= HOME_SLACK:
-        return False
-    return in_flight > HOME_SLACK + HOME_LOAD * share * sum(each.condition.in_flight for each in lineup.near)
-
-
-def _uniform(digest: bytes, deployment: str) -> float:
-    """Return a number in (0, 1) that depends only on both arguments."""
-    drawn = blake2b(deployment.encode(), digest_size=8, salt=digest).digest()
-    return (int.from_bytes(drawn, "big") + 0.5) / 2**64

@@ -168,6 +168,8 @@ class Plan(msgspec.Struct, frozen=True):
     # None: nothing. A hedge that is not yet due is not narrowed.
     width_asked: int = 1
     narrowed: Narrowed | None = None
+    withheld: Launch | None = None  # a hedge that would be due then, had it a deployment
+    withheld_by: Narrowed | None = None  # why it has none
 
     @property
     def is_known(self) -> bool:

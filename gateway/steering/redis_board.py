@@ -20,7 +20,7 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.core.log import OutageCauses
-from gateway.steering.board import NEVER_S, Contributions, Part, slot_of
+from gateway.steering.board import NEVER_S, Contributions, Part, arguments, key_of, slot_keys, slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.constants import (
     FLUSH_S,
@@ -231,7 +231,7 @@ def _number(text: str) -> float:
         return -1.0
 
 
-# The commands sent to Redis and their keys: the script that adds a replica's parts.
+# The commands sent to Redis: the script that adds a replica's parts.
 
 # Adds one replica's parts to slots, each once. KEYS: for each slot its sums and the numbers of its parts. ARGV: the
 # replica's own field, the expiry, and for each slot the number of the previous part, the number of this one, and its
@@ -271,24 +271,6 @@ for slot = 1, #KEYS / 2 do
 end
 return found
 """
-
-
-def key_of(model: str, suffix: object) -> str:
-    """Return the key of a model's ``suffix``: a slot's number, or a day's dollars."""
-    tag = model.replace("{", "%7B").replace("}", "%7D")  # its own braces would move the hash tag
-    return f"holeshot:{{{tag}}}:{suffix}"
-
-
-def slot_keys(model: str, slot: int) -> tuple[str, str]:
-    """Return the keys of a slot's sums and of its parts."""
-    key = key_of(model, slot)
-    return f"{key}:sums", f"{key}:parts"
-
-
-def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
-    """Yield the arguments of ``APPLY`` for ``parts``, after those common to all."""
-    for part in parts:
-        yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
 
 
 def answer(replies: Iterator[Any]) -> Any:
@@ -338,6 +320,8 @@ class RedisBoard:
         self._numbers = count(1)
         self._replicas = 1  # as last read from Redis
         self._models: dict[str, Contributions] = {}
+        self._is_shared: Callable[[str], bool] = lambda _: True
+        self._expired = 0  # the slot in which those that are too old were dropped last
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away = OutageCauses()  # by shard
         self._task: asyncio.Task[None] | None = None
@@ -368,6 +352,14 @@ class RedisBoard:
         for slots in self._of(model).parts():
             slots.add_into(kept, slot_of(unix_s))
         return kept
+
+    def forget(self, model: str) -> None:
+        """Drop the counts of a model in this process; those in Redis expire."""
+        self._models.pop(model, None)
+
+    def share(self, is_shared: Callable[[str], bool]) -> None:
+        """Write and read only the models for which ``is_shared`` is true; the others' counts wait here."""
+        self._is_shared = is_shared
 
     @property
     def ignored(self) -> int:
@@ -452,7 +444,9 @@ class RedisBoard:
 
         Replies are processed in the order of the commands.
         """
-        models = {name: known for name, known in self._models.items() if self._serves(shard, name)}
+        models = {
+            name: known for name, known in self._models.items() if self._is_shared(name) and self._serves(shard, name)
+        }
         again = any(known.resends for known in models.values())
         flushed = self._sealed(models)
         due = self._due(shard, models, unix_s)
@@ -594,6 +588,9 @@ class RedisBoard:
             for shard, until_s in self._restoring_until_s.items()
             if until_s > unix_s
         }
+        slot, self._expired = self._expired, slot_of(unix_s)
+        if slot == self._expired:
+            return
         for model, known in list(self._models.items()):
             known.expire(unix_s)
             if known.used_at_s < unix_s - SLOTS_KEPT * SLOT_S:

@@ -5,8 +5,10 @@ The other rooms use only this object: a race asks it for a plan and for permits,
 seconds.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from math import inf
+from hashlib import blake2b
+from math import inf, log
 from random import Random
 from time import perf_counter
 
@@ -18,18 +20,17 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import NotAsked
 from gateway.settings import RaceSettings
 from gateway.steering import planner
-from gateway.steering.affinity import NOTHING_HELD, Affinity, Prefix
+from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
-from gateway.steering.candidates import Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import LATE_QUANTILE, REFRESH_MOST_S
+from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
+from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
-from gateway.steering.planner import home_of
 from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
@@ -38,6 +39,52 @@ _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
 _NONE_FULL: frozenset[str] = frozenset()
 _FULL = "no extra attempt at {}: rate limits leave no room there"
+
+
+MOST_NAMES, MOST_NAMES_A_CLIENT = 1_000, 100  # of models that clients make up
+
+
+class ClientsNames:
+    """The names of models that clients make up, lists of models and of deployments: the last used stay."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
+        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
+        self._again: set[str] = set()  # those asked for more than once
+
+    def asked(self, name: str, client: str | None) -> list[str]:
+        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
+        mine = self._of.setdefault(client, OrderedDict())
+        if name in self._names:
+            self._again.add(name)
+        clients = self._names.setdefault(name, set())
+        clients.add(client)
+        mine[name] = None
+        mine.move_to_end(name)
+        self._names.move_to_end(name)
+        gone = []
+        if len(mine) > MOST_NAMES_A_CLIENT:
+            oldest, _ = mine.popitem(last=False)
+            self._names[oldest].discard(client)
+            if not self._names[oldest]:
+                gone.append(oldest)
+        if len(self._names) - len(gone) > MOST_NAMES:
+            gone.append(next(iter(self._names)))
+        for each in gone:
+            self._forget(each)
+        return gone
+
+    def is_known(self, name: str) -> bool:
+        """Whether it was asked for more than once, and is one of those kept."""
+        return name in self._again
+
+    def _forget(self, name: str) -> None:
+        self._again.discard(name)
+        for client in self._names.pop(name):
+            names = self._of[client]
+            names.pop(name, None)
+            if not names:
+                del self._of[client]
 
 
 class Steering:
@@ -87,6 +134,8 @@ class Steering:
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
         self._slot = 0
+        self._clients_names = ClientsNames()
+        board.share(self._is_shared)
         self._round = self._refreshed()
 
     def plan(
@@ -99,16 +148,19 @@ class Steering:
         *,
         explain: bool = False,
         payer: str | None = None,
+        client: str | None = None,
     ) -> Plan:
         """Plan a call's launches. Counts the call for the model's budget, or that of ``payer``, if given.
 
-        ``explain`` fills ``Plan.explanation``.
+        ``explain`` fills ``Plan.explanation``. ``client`` made up the model's name, if another one pays.
         """
         self._catch_up()
         if not payer:
             payer = model
         elif payer != model:
             self._payers[model] = payer
+            for name in self._clients_names.asked(model, client):
+                self._drop(name)
         budget = self._budgets.of(payer)
         self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
@@ -133,6 +185,7 @@ class Steering:
         for _ in self._round:
             if perf_counter() > until_s:
                 return
+        self._forget()  # also while nobody calls
         self._round = self._refreshed()
 
     def _refreshed(self) -> Iterator[None]:
@@ -206,10 +259,11 @@ class Steering:
 
     def left_out(self, model: str, plan: Plan) -> None:
         """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
-        if plan.narrowed is not None and self._on_refused is not None:
+        reason = plan.narrowed or plan.withheld_by
+        if reason is not None and self._on_refused is not None:
             begun = sum(launch.delay_s <= 0 and launch.role is not Role.PROBE for launch in plan.launches)
             for _ in range(max(1, plan.width_asked - begun)):
-                self._on_refused(model, plan.narrowed)
+                self._on_refused(model, reason)
 
     def extra_attempts_left(self, model: str) -> float:
         """Return the number of extra attempts that the budget of ``model`` permits now; below 0 it is overdrawn."""
@@ -320,7 +374,7 @@ class Steering:
         held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
-            home = home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
+            home = _home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
         costs, expected = _NOTHING_COSTS, 0.0
         budgeted, limit = race.budget, None  # of several limits the first of ``Narrowed`` is told
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
@@ -412,6 +466,18 @@ class Steering:
         full = self._full(names, self._clock()) or self._learning.limited  # else only all together have no room
         return [name for name in names if name in full]
 
+    def _is_shared(self, model: str) -> bool:
+        """Whether other replicas should know of a model: not of a name that a client made up for one call."""
+        made_up = ("/" in model or "," in model) and model not in self._configured
+        return not made_up or self._clients_names.is_known(model)
+
+    def _drop(self, model: str) -> None:
+        """Forget a model at once."""
+        self._snapshots.drop(model)
+        self._board.forget(model)
+        self._planned.pop(model, None)
+        self._payers.pop(model, None)
+
     def _forget(self) -> None:
         """Once per slot, drop models that are no longer called: clients may list deployments as a model."""
         slot = slot_of(self._unix_clock())
@@ -428,3 +494,52 @@ class Steering:
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)
         self._narrowings.keep({*models, *self._configured})
+
+
+# Rendezvous hashing: the deployment for a prompt that is in no known cache, the same in every replica. So the next
+# turn of a conversation finds its warm cache from any replica, without shared state.
+
+
+def _home_of(
+    model: str, terms: Terms, lineup: Lineup, affinity: Affinity, *, held: Held, now_s: float
+) -> Candidate | None:
+    """Return the deployment, of those near the best, to which every replica sends prompts with this prefix; or None.
+
+    Its cache must save something, and must not just have missed this prefix (it may not be kept at all).
+    None if a cache near the best is known to hold the prompt. Weighted rendezvous hashing: the maximum of
+    ln(u) / weight, with u uniform in (0, 1) by prompt and deployment. Each gets prompts in proportion to its weight in
+    the draw, and if one drops out only its own prompts move. Deployments close to their rate limits are left out.
+    """
+    near, prefix = lineup.near, terms.prefix
+    if prefix is None or prefix.shared is None or len(near) <= 1 or any(each.deployment in held for each in near):
+        return None
+    missing = affinity.misses(model, prefix, now_s)
+    most, home, weight, below = -inf, None, 0.0, 0.0
+    for each, up_to in zip(near, lineup.weights_up_to, strict=True):
+        own, below = up_to - below, up_to
+        name = each.deployment
+        if own <= 0.0:
+            continue  # a weight lost to rounding in the sum
+        if each.condition.headroom < HEADROOM_LOW or name in missing or not affinity.saves(name, terms.prices):
+            continue
+        drawn = log(_uniform(prefix.shared, name)) / own
+        if drawn > most:
+            most, home, weight = drawn, each, own
+    return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
+
+
+def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
+    """Whether clearly more than its share is in flight at ``home``.
+
+    That happens if many prompts have the same beginning, or if few of the deployments save anything.
+    """
+    in_flight = home.condition.in_flight
+    if in_flight <= HOME_SLACK:
+        return False
+    return in_flight > HOME_SLACK + HOME_LOAD * share * sum(each.condition.in_flight for each in lineup.near)
+
+
+def _uniform(digest: bytes, deployment: str) -> float:
+    """Return a number in (0, 1) that depends only on both arguments."""
+    drawn = blake2b(deployment.encode(), digest_size=8, salt=digest).digest()
+    return (int.from_bytes(drawn, "big") + 0.5) / 2**64

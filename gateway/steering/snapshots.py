@@ -71,6 +71,10 @@ class Memory:
         for scale, half_life_s in zip(known.scales, MEMORY_HALF_LIVES_S, strict=True):
             add_weighted(scale, kept, 0.5 ** (age_s / half_life_s))
 
+    def drop(self, model: str) -> None:
+        """Forget a model."""
+        self._models.pop(model, None)
+
     def models(self) -> Iterable[str]:
         """Return the models in memory."""
         return self._models.keys()
@@ -181,6 +185,12 @@ class Snapshots:
     def refreshing(self) -> None:
         """Record that a task refreshes snapshots, so that calls do not."""
         self._refreshed_at_s = self._clock()
+
+    def drop(self, model: str) -> None:
+        """Forget a model at once."""
+        self._models.pop(model, None)
+        self._sizings.pop(model, None)
+        self._memory.drop(model)
 
     def forget(self) -> set[str]:
         """Drop snapshots that were not used for as long as a board keeps samples; return the remaining models."""

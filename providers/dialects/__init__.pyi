@@ -24,10 +24,12 @@ from .dialect import Translation as Translation
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL
+from .events import Arguments as Arguments
 from .events import Chunk as Chunk
 from .events import Gathering as Gathering
 from .events import Pattern as Pattern
 from .events import Run as Run
+from .events import is_json as is_json
 from .events import learned as learned
 from .gemini.dialect import GEMINI as GEMINI
 from .gemini.fields import camel as camel

@@ -1,9 +1,9 @@
 """One event of a stream as all dialects read it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from operator import itemgetter
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,24 @@ DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
 # In place of a tool call's place:
 WHOLE_CALL = -1  # this is a call of its own
 SAME_CALL = -2  # this belongs to the same call as the piece before it
+
+
+MOST_OF_ANSWER = 2048  # choices of an answer, tool calls of one, parts of an event; as many prompts fit in a batch
+
+
+_Items = TypeVar("_Items", bound=Sized)
+
+
+def few(items: _Items, what: str) -> _Items:
+    """Return ``items`` if there are at most ``MOST_OF_ANSWER``: each takes the event loop some time.
+
+    Raises:
+        UpstreamError: there are more (invalid_response).
+
+    """
+    if len(items) > MOST_OF_ANSWER:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"the answer has more than {MOST_OF_ANSWER} {what}")
+    return items
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -39,6 +57,67 @@ class Chunk(msgspec.Struct, frozen=True):
     idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
+
+
+_STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+_JSON_ENDS = '}]"'
+_SHORT = 16  # characters: null, true and most numbers
+_anything = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Arguments(msgspec.Struct):
+    """The arguments of one tool call in pieces, and whether they are whole JSON.
+
+    Each character is looked at once, however often that is asked.
+    """
+
+    pieces: list[str] = []
+    _looked: int = 0  # pieces
+    _chars: int = 0
+    _carried: str = ""  # half an escape
+    _depth: int = 0
+    _in_text: bool = False
+    _is_closed: bool = False  # an object, an array or a text has ended
+    _is_over: bool = False  # and more came behind it, or it was no JSON: it never will be
+    _is_whole: bool = False
+
+    def is_whole(self) -> bool:
+        """Whether they are JSON: an object, an array, a text, or a value of a few characters."""
+        if self._looked < len(self.pieces):
+            came = "".join(self.pieces[self._looked :])
+            self._looked = len(self.pieces)
+            if came.strip():
+                self._look(self._carried + came)
+        return self._is_whole
+
+    def _look(self, came: str) -> None:
+        self._is_over = self._is_over or self._is_closed
+        self._chars += len(came)
+        marks = _STRUCTURE.findall(came)
+        for mark in marks:
+            if self._in_text:
+                self._in_text = mark != '"'
+            elif mark == '"':
+                self._in_text = True
+            elif mark in "{[":
+                self._depth += 1
+            elif mark in "}]":
+                self._depth -= 1
+        self._carried = "\\" if marks and marks[-1] == "\\" else ""
+        is_outside = not (self._in_text or self._depth)
+        self._is_closed = is_outside and came.rstrip()[-1] in _JSON_ENDS
+        may_be_whole = not self._is_over and (self._is_closed or (is_outside and self._chars <= _SHORT))
+        self._is_whole = may_be_whole and is_json("".join(self.pieces))
+        self._is_over = self._is_over or (self._is_closed and not self._is_whole)
+
+
+def is_json(text: str) -> bool:
+    """Whether ``text`` is JSON."""
+    try:
+        _anything.decode(text)
+    except (msgspec.DecodeError, RecursionError):  # nested too deep for the parser
+        return False
+    return True
 
 
 def no_json_object() -> UpstreamError:

@@ -77,12 +77,11 @@ def outcome(evidence: Evidence, number: int, first: str) -> Outcome:
 
 
 BREAKS = ("cut at word 40", "an event that is not JSON", "silence from word 20 on")
-TAKES_OVER = "race of two, `takeover`"
 
 
 def wanted(fault: str, setup: str) -> str:
-    """Return the verdict that a fault should have: another deployment of the model continues, where it does so."""
-    if fault.endswith("refuses a begun answer") or (fault in BREAKS and setup != TAKES_OVER):
+    """Return the verdict that a fault should have: the model's other deployment, or its fallback's, continues."""
+    if fault.endswith("refuses a begun answer") or (fault in BREAKS and not SETUPS[setup].takeover):
         return "safe"
     return "pass"
 

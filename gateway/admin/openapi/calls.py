@@ -139,7 +139,7 @@ OWN_FIELDS: Mapping[str, Made] = {
 # The raced APIs.
 
 
-_NAMED = re.compile(r"\{(\w+)[^}]*\}")  # a part of a route, with its pattern
+_NAMED = re.compile(r"\{(\w++)[^{}]*\}")  # a part of a route, with its pattern
 _IN_THE_ADDRESS = in_path("model", "A model's name; slashes need no escape.")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import CallNumbers
-from providers.dialects.events import Chunk, Gathering, Pattern, Run
+from providers.dialects.events import Chunk, Gathering, Pattern, Run, few
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
@@ -42,7 +42,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """
     answer = read_answer(body, secrets)
     try:
-        choices = _lists.decode(answer.pop("choices", _EMPTY_OBJECT))
+        choices = few(_lists.decode(answer.pop("choices", _EMPTY_OBJECT)), "choices")
         deltas = [_with_delta(choice) for choice in choices]
     except msgspec.ValidationError:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a chat completion") from None
@@ -64,7 +64,9 @@ def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
     rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
     message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
     if (calls := message.get("tool_calls", _NULL)) != _NULL:
-        numbered = [{"index": msgspec.Raw(b"%d" % i), **call} for i, call in enumerate(_lists.decode(calls))]
+        numbered = [
+            {"index": msgspec.Raw(b"%d" % i), **call} for i, call in enumerate(few(_lists.decode(calls), "tool calls"))
+        ]
         message["tool_calls"] = msgspec.Raw(msgspec.json.encode(numbered))
     delta = msgspec.Raw(msgspec.json.encode(message))
     return {"index": msgspec.Raw(b"0"), **rest, "delta": delta, "finish_reason": _NULL}
@@ -177,7 +179,8 @@ class ChatGathering(Gathering):
             choice.setdefault("finish_reason", None)
             choices.append(choice)
         self._answer.pop("choices", None)
-        return msgspec.json.encode({**self._answer, "object": "chat.completion", "choices": choices})
+        answer = {**self._answer, "object": "chat.completion", "choices": choices}
+        return msgspec.json.encode(answer, enc_hook=_joined)
 
     def _add_plain(self, data: bytes) -> bool:
         """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
@@ -197,6 +200,7 @@ class ChatGathering(Gathering):
             if not isinstance(index, int):
                 index = 0
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
+            few(self._choices, "choices")
             for key, value in piece.items():
                 if key == "delta":
                     self._merge_delta(index, choice["message"], value or {})
@@ -217,6 +221,7 @@ class ChatGathering(Gathering):
                 numbers = self._calls.setdefault(index, CallNumbers())
                 for call in value:
                     _merge_tool_call(calls, call, numbers.of(call))
+                few(calls, "tool calls")
             else:
                 _extend(message, key, value)
 
@@ -236,16 +241,33 @@ def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any], number:
         _extend(calls[number], key, value)
 
 
+class _Pieces:
+    """A text in pieces, joined at the end: joining each with those before it would take ever longer."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+
+
+def _joined(pieces: Any) -> str:
+    if not isinstance(pieces, _Pieces):
+        raise TypeError
+    return "".join(pieces.texts)
+
+
 def _extend(target: dict[str, Any], key: str, value: Any) -> None:
     """Add one piece of a streamed value to the pieces before it."""
     old = target.get(key)
     if old is None or key in _ONCE:
         if value or not old:
             target[key] = value
+    elif isinstance(old, _Pieces) and isinstance(value, str):
+        old.texts.append(value)
     elif isinstance(old, str) and isinstance(value, str):
-        target[key] = old + value
+        target[key] = _Pieces([old, value])
     elif isinstance(old, list) and isinstance(value, list):
-        target[key] = [*old, *value]
+        old += value
     elif isinstance(old, dict) and isinstance(value, dict):
         for inner, piece in value.items():
             _extend(old, inner, piece)

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.events import Arguments
 from providers.errors import UNREADABLE
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_anything = msgspec.json.Decoder(msgspec.Raw)
-_JSON_ENDS = '}]"'
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:
@@ -37,7 +36,7 @@ class _Call:
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
-        self._arguments: list[str] = []
+        self._arguments = Arguments()
         self._is_custom = False
 
     def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> None:
@@ -45,21 +44,14 @@ class _Call:
         self.name = self.name or name
         self._is_custom = is_custom
         if arguments.strip():
-            self._arguments.append(arguments)
+            self._arguments.pieces.append(arguments)
 
     def is_whole(self) -> bool:
         """Whether the arguments are complete JSON; a custom tool's text may be so at any time.
 
         A call without any arguments may still get some.
         """
-        if self._is_custom or not self._arguments or self._arguments[-1].rstrip()[-1] not in _JSON_ENDS:
-            return self._is_custom
-        self._arguments = ["".join(self._arguments)]
-        try:
-            _anything.decode(self._arguments[0])
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        return True
+        return self._is_custom or self._arguments.is_whole()
 
 
 class CallNumbers:

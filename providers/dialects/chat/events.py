@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.chat.deltas import with_deltas
-from providers.dialects.events import DONE, SAME_CALL, WHOLE_CALL, Chunk, no_json_object
+from providers.dialects.events import DONE, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind
 from providers.usage import usage_of
@@ -116,7 +116,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if said == DONE:
         return Chunk(data, done=True)
     if not said:
-        return Chunk(data)
+        return Chunk(data, idle=True)
     try:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
@@ -158,7 +158,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     names: Sequence[str] = ()
     refused = False
     answer_chars = reasoning_chars = 0
-    for choice in event.choices or ():
+    for choice in few(event.choices or (), "choices"):
         if choice.finish_reason:
             finish_reason = choice.finish_reason
         if choice.error or choice.finish_reason == "error":
@@ -175,6 +175,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             reasoning_chars += sum(_thinking_chars(part) for part in content)
         if thought := delta.reasoning or delta.reasoning_content:  # some send the same text under both names
             reasoning_chars += len(thought)
+        few(delta.tool_calls or (), "tool calls")
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
             chars = _other_chars(delta)
             tools = (*tools, *_tool_pieces(delta, (choice.index or 0) * EACH_CHOICE))

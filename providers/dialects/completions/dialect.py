@@ -10,7 +10,7 @@ from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_com
 from providers.dialects.chat.events import choices
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
-from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
+from providers.dialects.events import DONE, Chunk, Gathering, few, no_json_object
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -62,7 +62,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """
     answer = read_answer(body, secrets)
     try:
-        choices = _choices.decode(answer.pop("choices", _NULL))
+        choices = few(_choices.decode(answer.pop("choices", _NULL)), "choices")
     except msgspec.ValidationError:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a completion") from None
     usage = answer.pop("usage", _NULL)
@@ -94,7 +94,7 @@ class CompletionGathering(Gathering):
         """
         try:
             said = _chunks.decode(chunk.data)
-            for piece in said.pop("choices", None) or ():
+            for piece in few(said.pop("choices", None) or (), "choices"):
                 self._add(piece)
         except (*UNREADABLE, AttributeError, TypeError) as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
@@ -114,12 +114,13 @@ class CompletionGathering(Gathering):
         if not isinstance(index, int):
             raise TypeError("an index is not a number")
         choice = self._choices.setdefault(index, {"logprobs": None, "finish_reason": None})
-        texts = self._texts.setdefault(index, [])
+        texts = few(self._texts, "choices").setdefault(index, [])
         for name, value in piece.items():
             if name == "text":
                 texts.append(_string(value))
             elif name == "logprobs" and isinstance(value, dict):
-                choice["logprobs"] = _extended(choice["logprobs"] or {}, value)
+                choice["logprobs"] = choice["logprobs"] or {}
+                _extend(choice["logprobs"], value)
             elif value is not None and name != "index":
                 choice[name] = value
 
@@ -130,13 +131,14 @@ def _string(value: Any) -> str:
     return value or ""
 
 
-def _extended(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
-    """Return log probabilities, which are lists with a value for each token, with those of the next piece."""
-    whole = dict(logprobs)
+def _extend(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> None:
+    """Add those of the next piece to log probabilities, which are lists with a value for each token."""
     for name, values in piece.items():
-        old = whole.get(name)
-        whole[name] = [*old, *values] if isinstance(old, list) and isinstance(values, list) else values or old
-    return whole
+        old = logprobs.get(name)
+        if isinstance(old, list) and isinstance(values, list):
+            old += values
+        else:
+            logprobs[name] = values or old
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
@@ -187,14 +189,14 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     if said == DONE:
         return Chunk(data, done=True)
     if not said:
-        return Chunk(data)
+        return Chunk(data, idle=True)
     try:
         event = _events_events.decode(data)
     except msgspec.ValidationError:
         event = _read_untyped(data)
     except UNREADABLE:
         raise no_json_object() from None
-    choices = event.choices or ()
+    choices = few(event.choices or (), "choices")
     chars = sum(len(choice.text or "") for choice in choices)
     is_error = event.error or event.object == "error"
     if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):

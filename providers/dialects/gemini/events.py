@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import DONE, WHOLE_CALL, Chunk, Gathering, no_json_object
+from providers.dialects.events import DONE, WHOLE_CALL, Chunk, Gathering, few, no_json_object
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -130,7 +130,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
     """
     if (end := data.strip()) in {b"", DONE}:
-        return Chunk(data, done=end == DONE)
+        return Chunk(data, done=end == DONE, idle=True)
     try:
         said = _decoder.decode(data)
     except msgspec.ValidationError:
@@ -183,7 +183,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
     finish_reason: str | None = None
     tools: list[tuple[int, str]] = []
     names: list[str] = []
-    for candidate in said.candidates or ():
+    for candidate in few(said.candidates or (), "candidates"):
         finish_reason = candidate.finish_reason or finish_reason
         for part in _parts(candidate):
             if part.text and part.thought:
@@ -222,7 +222,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
 
 
 def _parts(candidate: _Candidate) -> Sequence[_Part]:
-    return (candidate.content and candidate.content.parts) or ()
+    return few((candidate.content and candidate.content.parts) or (), "parts")
 
 
 def _fitted(data: bytes) -> _Event:

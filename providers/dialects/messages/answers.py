@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import Chunk, Gathering
+from providers.dialects.events import Chunk, Gathering, few
 from providers.dialects.messages.events import error_of_event, type_of_kind
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -69,7 +69,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
             raise error_of_event(body, secrets, otherwise=ErrorKind.SERVER_ERROR) from None
         raise
     try:
-        blocks = [_objects.decode(block) for block in _lists.decode(message["content"])]
+        blocks = [_objects.decode(block) for block in few(_lists.decode(message["content"]), "blocks")]
         stream = [event("message_start", {"message": _unfinished(message)})]
         for index, block in enumerate(blocks):
             stream += _block(index, block)

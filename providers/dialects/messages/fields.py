@@ -133,7 +133,7 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
 
 _LONGEST_IN_CHAT = 64  # characters
 _LONGEST_IN_MESSAGES = 256
-_TELLS_WHO = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|\+?[\d\s().-]{7,}")  # an e-mail address or a telephone number
+_TELLS_WHO = re.compile(r"[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+|\+?[\d\s().-]{7,}")  # an e-mail address or a telephone number
 
 
 def name_in_chat(name: str, losses: Losses) -> str:

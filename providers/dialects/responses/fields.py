@@ -22,10 +22,12 @@ class Losses:
 
     def __init__(self) -> None:
         self._found: list[Loss] = []
+        self._reasons: set[str] = set()
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:
         """Add the loss of ``field``, a path in the client's request."""
-        if not (hint and any(loss.reason == reason for loss in self._found)):
+        if not (hint and reason in self._reasons):
+            self._reasons.add(reason)
             self._found.append(Loss(field, reason, hint))
 
     def all(self) -> tuple[Loss, ...]:

@@ -210,6 +210,10 @@ _ECHOED: Mapping[str, Any] = {
 }
 
 
+# Longer fields are not repeated: each of three events would be copied, and read again, with all of it.
+LONGEST_ECHO_BYTES = 256 * 1024
+
+
 class Echo:
     """One response, as its events repeat it."""
 
@@ -230,11 +234,13 @@ class Echo:
 
 
 def _or(raw: msgspec.Raw | None, otherwise: Any) -> Any:
-    return otherwise if raw is None or raw == _NULL else raw
+    return otherwise if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES or raw == _NULL else raw
 
 
 def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     """Return the tools with all fields that the API echoes."""
+    if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
+        return []
     tools: list[Object] = decoded(raw, list[Object], "tools") or []
     return [{"parameters": None, "strict": None, **tool} if _is_function(tool) else tool for tool in tools]
 
@@ -262,7 +268,7 @@ def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     if _MARK not in bytes(fields.get("input", b"")):
         return Wording(fields)
     items = decoded(fields["input"], list[dict[str, msgspec.Raw]], "input")
-    kept = [item for item in items if not bytes(item.get("id", b"")).startswith(_MARK)]
+    kept = [item for item in items if not _is_translated(item)]
     losses = tuple(
         Loss(
             f"input[{number}]",
@@ -270,9 +276,13 @@ def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
             hint=True,
         )
         for number, item in enumerate(items)
-        if item not in kept
+        if _is_translated(item)
     )
     return Wording({**fields, "input": raw_json(kept)}, losses) if losses else Wording(fields)
+
+
+def _is_translated(item: Mapping[str, msgspec.Raw]) -> bool:
+    return bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK
 
 
 # The items of an output as they arrive: one follows the other; only calls stay open together until the end.

@@ -175,9 +175,13 @@ async def test_a_client_with_a_running_request_is_not_idle(serve: Serve) -> None
             head = MODELS.replace(b"GET /v1/models", b"POST /v1/chat/completions").removesuffix(b"\r\n")
             busy.say(head + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
             await running["alpha"].requested.wait()
-            async with calling(running) as [refused]:
-                assert await refused.rest() == b""
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rpartition(":")[2]))
+            writer.write(LIVE)  # waits in the kernel's queue, and is not reset
+            running.connections.exhausted()
             assert running["alpha"].counts.disconnects == 0
+            running.connections.most = 2
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
 
 
 async def test_who_says_nothing_is_cut_without_a_word(serve: Serve) -> None:

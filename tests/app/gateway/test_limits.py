@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Headers, answer
+from providers.simulator.script import Gate, Hang, Headers, RoleOnly, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.app.gateway.test_objectives import KEY, client, keyed
+from tests.patience import PATIENCE_S
 
 PRICED = {
     "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}]}}
@@ -183,3 +184,49 @@ async def test_a_reload_changes_limits_of_those_who_are_calling(serve: Serve) ->
         assert await statuses(running, 3) == [200, 200, 429]
         running.gateway.reload(read({**running.config, **client(rpm=3)}, running.folder))
         assert await statuses(running, 2) == [200, 429]
+
+
+DEAR = {
+    "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 10.0}}]}}
+}
+
+
+async def test_calls_that_ask_for_long_answers_hold_what_these_may_cost_whatever_was_usual(serve: Serve) -> None:
+    go = asyncio.Event()
+    async with serve(alpha=None, config={**DEAR, **client(usd_per_day=4.5)}, key=KEY) as running:
+        assert await statuses(running, 60, max_tokens=100_000) == [200] * 60  # short ones, one after the other
+
+        running["alpha"].script = [*answer("a")[:2], Gate(go), *answer("b")[1:]]
+
+        async def call() -> None:
+            async with running.chat(keyed(), stream=True, max_tokens=100_000) as response:
+                if response.status == 429:
+                    refused.append((await response.json())["error"])
+                    if len(refused) == 35:
+                        go.set()
+                await response.read()
+            statuses_found.append(response.status)
+
+        refused, statuses_found = list[dict[str, Any]](), list[int]()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(call() for _ in range(40)))
+        assert sorted(statuses_found) == [200] * 5 + [429] * 35  # each may cost a dollar, and one goes beyond
+        assert {each["code"] for each in refused} == {"rate_limit_exceeded"}
+        assert await statuses(running, 5, max_tokens=100_000) == [200] * 5  # they were short again
+
+
+async def test_calls_whose_clients_left_count_at_what_they_may_cost(serve: Serve) -> None:
+    async with serve(alpha=[RoleOnly(), Hang()], config={**DEAR, **client(usd_per_day=2.5)}, key=KEY) as running:
+        for number in range(3):
+            body = chat_body(stream=True, max_tokens=100_000)
+            response = asyncio.ensure_future(
+                running.http.post(f"{running.url}/v1/chat/completions", json=body, headers=keyed())
+            )
+            await running["alpha"].reach(requests=number + 1)
+            response.cancel()
+            await running["alpha"].reach(disconnects=number + 1)
+        running["alpha"].script = answer("a")
+        while (await statuses(running, 1)) == [200]:  # until the last one is recorded
+            pass
+        async with running.chat(keyed()) as refused:
+            assert (await refused.json())["error"]["code"] == "insufficient_quota"

@@ -15,6 +15,7 @@ from gateway.core.attempts import Narrowed
 from providers.simulator.script import Gate, Hang, Status, Step, answer
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.patience import PATIENCE_S
 
 LIVE = f"/api/live?model={MODEL}"
 
@@ -125,6 +126,11 @@ async def test_each_surface_says_the_same_word(
         assert (span.attributes["holeshot.narrowed"], span.attributes["holeshot.width_asked"]) == (reason, 2)
 
 
+async def _metrics(running: RunningGateway) -> str:
+    async with running.get("/metrics") as metrics:
+        return str(await metrics.text())
+
+
 async def _done(live: Any, call_id: str) -> dict[str, Any]:
     """Return the live event with which the call ends."""
     kind = b""
@@ -182,6 +188,37 @@ async def test_what_nothing_stood_in_the_way_of_is_not_narrowed(
         call = await running.call()
         assert "x-holeshot-narrowed" not in response.headers
         assert (call["narrowed"], call["width_asked"]) == (None, width_asked)
+
+
+@pytest.mark.parametrize(
+    ("models", "fields", "reason"),
+    [
+        (of_model(mode="hedge", hedge_delay_s=0.02), {"store": True}, "stateful"),
+        (of_model(mode="hedge", hedge_delay_s=0.02), {"provider": {"only": ["fast"]}}, "unfit"),
+        (of_model(mode="hedge", hedge_delay_s=0.02), {}, "cooling"),
+        (of_model(mode="hedge", hedge_delay_s=30.0), {"store": True}, None),
+    ],
+    ids=["stateful", "left out by the request", "paused", "not due"],
+)
+async def test_a_hedge_that_is_due_and_has_no_deployment_is_told(
+    serve: Serve, models: dict[str, Any], fields: dict[str, Any], reason: str | None
+) -> None:
+    go, slow = asyncio.Event(), [Status(429, headers={"retry-after": "60"})]
+    async with serve(fast=[Gate(go), *answer("Hello")], slow=slow, config=models) as running:
+        running.prefer("fast", "slow")
+        if reason == "cooling":
+            await refuse_once(running)
+        call = asyncio.ensure_future(running.chat(**fields))
+        await running["fast"].requested.wait()
+        told = "" if reason is None else f'holeshot_refused_launches_total{{limit="{reason}",model="{MODEL}"}} 1.0'
+        async with asyncio.timeout(PATIENCE_S):
+            while told not in await _metrics(running):
+                pass
+        go.set()
+        async with await call as response:
+            await response.read()
+        row = (await running.rows("select narrowed, width_asked, launched from calls order by started_at"))[-1]
+        assert (response.headers.get("x-holeshot-narrowed"), *row.values()) == (reason, reason, 1, 1)
 
 
 async def test_a_call_that_failed_over_is_not_narrowed(serve: Serve) -> None:

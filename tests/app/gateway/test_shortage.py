@@ -5,7 +5,8 @@ import resource
 import signal
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from gateway.steering import STRIKES
 from providers.simulator.script import ScriptedProvider, answer
-from tests.app.gateway.process import started
+from tests.app.gateway.process import COMMAND, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single
 
 pytestmark = pytest.mark.skipif(
@@ -25,6 +26,12 @@ IN_ORDER = {"provider": {"order": ["alpha", "beta"]}}
 
 def descriptors(pid: int) -> set[int]:
     return {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+
+
+def peak_kib(pid: int) -> int:
+    """Return the most memory that a process has used."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 async def settled(pid: int) -> None:
@@ -108,22 +115,67 @@ async def test_who_has_a_connection_already_answers(folder: Path, path: str, bod
         assert ledger.execute(errors).fetchone() == (0,)
 
 
-async def test_without_descriptors_new_connections_are_closed_with_a_hint_and_taken_again_when_there_are_some(
-    folder: Path,
-) -> None:
+async def test_without_descriptors_new_connections_wait_and_are_answered_when_there_are_some(folder: Path) -> None:
     async with ScriptedProvider(answer("Hello")) as provider:
         config = configuration(folder, {"alpha": provider.base_url}, **single())
         async with started(config, folder) as gateway:
             await settled(gateway.pid)
             before = out_of_descriptors(gateway.pid)
             async with aiohttp.ClientSession() as http:
-                with pytest.raises(aiohttp.ClientError):
-                    await http.get(f"{gateway.url}/health/live")
-                cut = await gateway.event("connections.cut")
-                assert (cut["descriptors"], "ulimit -n" in cut["hint"]) == (1, True)
+                waits = asyncio.create_task(http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()))
+                told = await gateway.event("connections.waiting")
+                assert "ulimit -n" in told["hint"]
+                assert not waits.done()
                 resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, before)
-                async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                async with await waits as response:
                     assert response.status == 200
+
+
+async def test_with_few_descriptors_nobody_is_reset(folder: Path) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        command = ("bash", "-c", 'ulimit -n 64; exec "$0" "$@"', *COMMAND)
+        async with started(config, folder, command=command) as gateway:
+
+            async def one() -> int:
+                async with (
+                    aiohttp.ClientSession() as http,
+                    http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response,
+                ):
+                    await response.read()
+                    return response.status
+
+            statuses = await asyncio.gather(*(one() for _ in range(80)))
+            assert set(statuses) <= {200, 503}
+            assert statuses.count(200) > 0
+
+
+async def test_many_connections_with_endless_trailers_take_no_memory_and_no_time_of_others(folder: Path) -> None:
+    async with ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(folder, {"alpha": provider.base_url}, **single())
+        key = sha256(b"hs-mine").hexdigest()
+        config.update(clients={"me": {"key_sha256": key}}, connections={"max_per_address": 1_000})
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
+        attack = head + b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 43_000
+        async with started(config, folder) as gateway, aiohttp.ClientSession() as http:
+            host, _, port = gateway.url.removeprefix("http://").rpartition(":")
+
+            async def one() -> None:
+                with suppress(ConnectionError):
+                    reader, writer = await asyncio.open_connection(host, int(port))
+                    writer.write(attack)
+                    await reader.read()
+                    writer.close()
+
+            attacks = asyncio.gather(*(one() for _ in range(400)))
+            headers = {"authorization": "Bearer hs-mine"}
+            while not attacks.done():
+                async with http.post(
+                    f"{gateway.url}/v1/chat/completions", json=chat_body(), headers=headers
+                ) as answered:
+                    assert answered.status == 200
+            await attacks
+            assert peak_kib(gateway.pid) < 300 * 1024
 
 
 async def test_a_gateway_whose_disk_is_full_answers_says_so_and_has_all_rows_when_there_is_room(folder: Path) -> None:

@@ -144,3 +144,49 @@ async def test_a_whole_answer_of_nothing_but_pings_is_given_by_another(serve: Se
     pings = [step for _ in range(50) for step in (Raw(b": ping\n\n"), Raw(b"event: ping\ndata: {}\n\n"))]
     async with serve(alpha=[begun(), *pings, Hang()], beta=[Delta(ALL), Finish(), Done()], config=plain()) as running:
         assert await whole(running) == ALL
+
+
+OTHER = "other"
+
+
+def falling_back(usd: float = 1.0, **model: Any) -> dict[str, Any]:
+    """Return a configuration in which MODEL has one deployment and the fallback OTHER, at ``beta``."""
+    config = standing()
+    [own, other] = config["models"][MODEL]["deployments"]
+    own["price_per_mtok"], other["price_per_mtok"] = {"input": 1.0, "output": 1.0}, {"input": usd, "output": usd}
+    race = {"mode": "single", "budget": 0, "usd_per_day": 0}
+    config["models"][MODEL] |= {"deployments": [own], "fallbacks": [OTHER], "race": race, **model}
+    config["models"][OTHER] = {"deployments": [other]}
+    return config
+
+
+async def test_a_fallback_goes_on_beside_a_silent_stream(serve: Serve) -> None:
+    async with serve(alpha=[begun(), Hang()], beta=rest(), config=falling_back()) as running:
+        answer = await asked(running)
+        assert (answer.text, answer.is_whole) == (WHOLE, True)
+        assert await attempts(running) == STALLED
+        call = await running.call()
+        assert (call["answered_model"], call["takeover"], call["error_kind"]) == (None, "finished", None)
+        assert [row["model"] for row in await running.rows("select * from attempts order by number")] == [MODEL, OTHER]
+
+
+async def test_a_silent_stream_that_goes_on_first_has_the_fallback_cut(serve: Serve) -> None:
+    async with serve(alpha=None, beta=[Hang()], config=falling_back()) as running:
+        asked_other = Gate(running["beta"].requested)
+        running["alpha"].script = [begun(), asked_other, Delta("wn"), Delta(" hat"), Finish(), Done()]
+        assert (await asked(running)).text == "The quick brown hat"
+        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
+        assert (await running.call())["takeover"] is None
+
+
+@pytest.mark.parametrize("model", [{"fallback_after": "failure"}, {"usd": 11.0}], ids=["failure", "dear"])
+async def test_a_fallback_that_needs_a_failure_continues_only_once_the_silent_stream_has_ended(
+    serve: Serve, model: dict[str, Any]
+) -> None:
+    config = falling_back(**model, timeouts={"stall_timeout_s": 1.0})
+    async with serve(alpha=[begun(), Hang()], beta=rest(), config=config) as running:
+        assert (await asked(running)).text == WHOLE
+        assert await attempts(running) == [("alpha", "primary", "stalled"), ("beta", "takeover", "won")]
+        first, second = await running.rows("select * from attempts order by number")
+        assert first["error_message"] == "no further event within 1 s"
+        assert second["launch_offset_ms"] > 1_000, "not beside it"

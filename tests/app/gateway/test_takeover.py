@@ -448,3 +448,135 @@ async def test_the_first_who_is_asked_to_go_on_keeps_all_of_the_time(serve: Serv
             ("beta", "won"),
             ("gamma", "lost"),
         ]
+
+
+# A fallback finishes it.
+
+REST = " brown fox jumps over the lazy dog."
+OTHER, THIRD = "other", "third"
+
+
+def falling_back(*, other: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
+    """Return a configuration in which MODEL, at ``alpha``, has the fallbacks OTHER, at ``beta``, and THIRD."""
+    single = {"race": {"mode": "single", "budget": 0}}
+    models: dict[str, dict[str, Any]] = {
+        name: {"deployments": [{"deployment": f"{provider}/m", "continues": "prefix"}], **single}
+        for name, provider in ((MODEL, "alpha"), (OTHER, "beta"), (THIRD, "gamma"))
+    }
+    models[MODEL] |= {"takeover": True, "fallbacks": [OTHER, THIRD], **model}
+    models[OTHER] |= other or {}
+    return {"models": models}
+
+
+async def models_asked(running: RunningGateway) -> list[tuple[str, str, str]]:
+    rows = await running.rows("select model, role, outcome from attempts order by number")
+    return [(row["model"], row["role"], row["outcome"]) for row in rows]
+
+
+BROKE = (MODEL, "primary", "failed")
+
+
+async def test_a_fallback_finishes_the_answer_of_a_model_with_one_deployment(serve: Serve) -> None:
+    config = falling_back(other={"maximums": {"max_tokens": 50}})
+    async with serve(alpha=half(Drop()), beta=whole(REST), gamma=None, config=config) as running:
+        text, events, is_whole = await told(running, max_tokens=200)
+        assert (text, is_whole) == (WHOLE, True)
+        assert len({(event["id"], event["model"]) for event in events}) == 1
+        sent = running["beta"].received[-1].body
+        assert sent["messages"][-1] == {"role": "assistant", "content": "The quick", "prefix": True}
+        assert sent["max_tokens"] < 50
+        assert await models_asked(running) == [BROKE, (OTHER, "takeover", "won")]
+        call = await running.call()
+        assert (call["model"], call["answered_model"], call["takeover"]) == (MODEL, None, "finished")
+        assert (call["error_kind"], call["takeovers"]) == (None, 1)
+
+
+async def test_before_anything_was_to_be_seen_a_fallback_gives_the_whole_answer(serve: Serve) -> None:
+    begun: list[Step] = [RoleOnly(), Delta("\n"), Drop()]
+    async with serve(alpha=begun, beta=whole("\n" + WHOLE), gamma=None, config=falling_back()) as running:
+        SEEN.event.set()
+        async with running.chat(stream=True) as response:
+            assert b"[DONE]" in await response.read()
+        assert await models_asked(running) == [BROKE, (OTHER, "takeover", "won")]
+
+
+async def test_the_models_own_deployments_are_asked_before_those_of_fallbacks(serve: Serve) -> None:
+    own = [{"deployment": f"{name}/m", "continues": "prefix"} for name in ("alpha", "gamma")]
+    config = falling_back(deployments=own, fallbacks=[OTHER])
+    async with serve(alpha=half(Drop()), gamma=[Status(500)], beta=whole(REST), config=config) as running:
+        running.prefer("alpha", "gamma")
+        assert (await told(running))[0] == WHOLE
+        asked = [BROKE, (MODEL, "takeover", "failed"), (OTHER, "takeover", "won")]
+        assert await models_asked(running) == asked
+
+
+async def test_each_fallback_is_asked_until_one_continues(serve: Serve) -> None:
+    async with serve(alpha=half(Drop()), beta=answer("Sure"), gamma=whole(REST), config=falling_back()) as running:
+        assert (await told(running))[0] == WHOLE
+        asked = [BROKE, (OTHER, "takeover", "failed"), (THIRD, "takeover", "won")]
+        assert await models_asked(running) == asked
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        falling_back(other={"takeover": False}),
+        falling_back(other={"takeover": "asked"}),
+        falling_back(fallbacks=[{"model": OTHER, "causes": ["context"]}, THIRD]),
+        falling_back(other={"deployments": [{"deployment": "beta/m", "continues": "no"}]}),
+        falling_back(
+            other={
+                "deployments": [{"deployment": "beta/m", "capabilities": {"context_tokens": 10}, "continues": "prefix"}]
+            }
+        ),
+        falling_back(
+            other={
+                "deployments": [
+                    {
+                        "deployment": "beta/m",
+                        "continues": "prefix",
+                        "price_per_mtok": {"input": 1e6, "output": 1e6},
+                    }
+                ],
+                "usd_per_day": 1e-9,
+            }
+        ),
+    ],
+    ids=["never", "not asked", "cause", "does not continue", "does not fit", "no money"],
+)
+async def test_a_fallback_that_may_not_finish_it_is_passed_over(serve: Serve, config: dict[str, Any]) -> None:
+    async with serve(alpha=half(Drop()), beta=whole(REST), gamma=whole(REST), config=config) as running:
+        messages = [{"role": "user", "content": "word " * 100}]
+        assert (await told(running, messages=messages))[0] == WHOLE
+        assert await models_asked(running) == [BROKE, (THIRD, "takeover", "won")]
+
+
+async def test_a_request_that_declines_takeover_has_no_fallback_finish_it(serve: Serve) -> None:
+    async with serve(alpha=half(Drop()), beta=whole(REST), gamma=None, config=falling_back()) as running:
+        assert (await told(running, race={"takeover": False}))[0] == BROKEN
+        assert await models_asked(running) == [BROKE]
+
+
+async def test_a_fallback_that_breaks_as_well_is_continued_by_the_next(serve: Serve) -> None:
+    more: list[Step] = [RoleOnly(), *pieces(" brown fox jum"), Drop()]
+    last = whole(" jumps over the lazy dog.")
+    async with serve(alpha=half(Drop()), beta=more, gamma=last, config=falling_back()) as running:
+        text, _, is_whole = await told(running)
+        assert (text, is_whole) == (WHOLE, True)
+        asked = [BROKE, (OTHER, "takeover", "failed"), (THIRD, "takeover", "won")]
+        assert await models_asked(running) == asked
+        assert running.gateway.context.limits._holds == {}
+
+
+async def test_one_that_was_asked_beside_it_in_vain_may_finish_it(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None, gamma=None, config=falling_back(fallback_after=0.05)) as running:
+        lost = asyncio.Event()
+        running["beta"].script = [Hang()]
+        running["alpha"].script = [Gate(running["beta"].requested), *half(Gate(lost), Drop())]
+        asking = asyncio.create_task(told(running))
+        await running["beta"].disconnected.wait()
+        running["beta"].script = whole(REST)
+        lost.set()
+        assert (await asking)[0] == WHOLE
+        asked = [BROKE, (OTHER, "fallback", "lost"), (OTHER, "takeover", "won")]
+        assert await models_asked(running) == asked

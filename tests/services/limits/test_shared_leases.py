@@ -18,7 +18,8 @@ from gateway.core.calls import Spent
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
 from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
-from gateway.limits.quota import LimitReached, Quota
+from gateway.limits.quota import Quota
+from gateway.limits.refusals import DollarsHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
@@ -598,3 +599,48 @@ async def test_what_the_ledger_says_is_not_counted_again_where_redis_knows_it(pr
     one = await process()
     one.leases.recollect(of_the_ledger(4.0))
     assert await spend(one, limits, usd=0.5, cost=0.5) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("most_usd", [0.01, 0.3, 1.0, 7.0])
+async def test_however_long_the_answers_three_replicas_exceed_a_limit_in_dollars_by_one_call(
+    process: NewProcess, most_usd: float
+) -> None:
+    limits, processes = {"usd_per_day": 1.0}, [await process(STEADY) for _ in range(3)]
+    for _ in range(60):  # teach that answers are short
+        for each in processes:
+            with suppress(LimitReached):
+                each.end(await each.begin(limits, usd=0.0001, most_usd=most_usd), 0.0001)
+
+    async def attack(one: Process) -> float:
+        spent, refused = 0.0, 0
+        while refused < 30:
+            calls = [one.begin(limits, usd=0.0001, most_usd=most_usd) for _ in range(40)]
+            begun = [each for each in await asyncio.gather(*calls, return_exceptions=True) if isinstance(each, str)]
+            await asyncio.sleep(0.02)
+            for call in begun:
+                one.end(call, most_usd)
+            spent, refused = spent + most_usd * len(begun), 0 if begun else refused + 1
+        return spent
+
+    assert 0.9 <= sum(await asyncio.gather(*map(attack, processes))) <= 1.0 + most_usd
+
+
+@pytest.mark.parametrize("most_usd", [0.02, 0.3, 7.0])
+async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_dollars(
+    process: NewProcess, most_usd: float
+) -> None:
+    limits, processes = {"usd_per_day": 1.0}, [await process(STEADY) for _ in range(3)]
+
+    async def begun(one: Process) -> str | None:
+        with suppress(DollarsHeld):  # it may be tried again
+            return await one.begin(limits, usd=0.01, most_usd=most_usd)
+        return None
+
+    first_refused = 100
+    for number in range(100):
+        one = processes[number % 3]
+        while (call := await begun(one)) is None:
+            first_refused = min(number, first_refused)
+            await asyncio.sleep(0.02)
+        one.end(call, 0.01)
+    assert first_refused >= 95

@@ -18,6 +18,7 @@ from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering import redis_board
+from gateway.steering.board import slot_keys
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import RedisBoard
@@ -87,7 +88,7 @@ async def test_what_a_reader_gets_does_not_grow_with_the_number_of_replicas(
     replica: NewBoard, redis: Redis, clock: Clock
 ) -> None:
     async def asked(known: str = "") -> list[str]:
-        sums, parts = redis_board.slot_keys(MODEL, int(START_S // 30))
+        sums, parts = slot_keys(MODEL, int(START_S // 30))
         limits = ("20000", "100000", known, "@nobody")
         found = await redis.execute_command("EVAL", redis_board.READ_SLOT, 2, sums, parts, *limits)  # type: ignore[no-untyped-call]
         assert isinstance(found, list)
@@ -323,11 +324,34 @@ async def test_a_board_ends_though_its_client_loses_the_cancellation(clock: Cloc
     assert await ends(board.close())
 
 
+async def test_a_model_that_a_client_made_up_is_in_redis_once_it_was_asked_for_twice(
+    redis: Redis, replica: NewBoard, clock: Clock
+) -> None:
+    board = replica()
+    steering = Steering(board, clock=clock, unix_clock=clock, random=Random(1))
+
+    def call(model: str) -> None:
+        terms, asked = Terms(Objective.FIRST_TOKEN, 1), answer_class(0)
+        steering.plan(model, (model,), RaceSettings(), terms, asked, payer="direct", client="app")
+        steering.first_token(model, asked, start(model), 0.2)
+
+    for number in range(300):
+        call(f"alpha/{number}")
+    await board.sync()
+    assert await redis.keys("holeshot:{alpha*") == []
+    call("alpha/299")
+    await board.sync()
+    steering.first_token("alpha/7", answer_class(0), start("alpha/7"), 0.2)  # late: its name is forgotten
+    await board.sync()
+    assert len(await redis.keys("holeshot:{alpha*")) == len(await redis.keys("holeshot:{alpha/299}*")) == 2
+
+
 async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Clock) -> None:
     teacher, pupil = replica(), replica()
     learning = Steering(teacher, clock=clock, unix_clock=clock, random=Random(1))
     acting = Steering(pupil, clock=clock, unix_clock=clock, random=Random(2))
-    acting.reset({MODEL: ("a", "b")})
+    for each in (learning, acting):
+        each.reset({MODEL: ("a", "b")})
     for _ in range(50):
         learning.first_token(MODEL, answer_class(0), start("a"), 2.0)
         learning.first_token(MODEL, answer_class(0), start("b"), 0.2)

@@ -15,10 +15,10 @@ from gateway.api.context import StoredResponses
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
-from gateway.steering.board import slot_of
+from gateway.steering.board import slot_keys, slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard, slot_keys
+from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard
 from gateway.steering.router import Steering
 from gateway.topology.nodes import connect
 

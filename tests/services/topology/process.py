@@ -11,7 +11,8 @@ from typing import Self
 import msgspec
 
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
-from gateway.limits.quota import LimitReached, Quota
+from gateway.limits.quota import Quota
+from gateway.limits.refusals import LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering.redis_board import RedisBoard
 from gateway.topology.nodes import connect

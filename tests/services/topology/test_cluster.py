@@ -11,7 +11,7 @@ from gateway.api.context import StoredResponses
 from gateway.limits.lease_scripts import key_of, keys_of
 from gateway.limits.quota import day
 from gateway.racing.slots import Seats
-from gateway.steering.redis_board import key_of as key_of_model
+from gateway.steering.board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError
 from tests.patience import PATIENCE_S

@@ -7,11 +7,11 @@ from itertools import accumulate
 import msgspec
 import pytest
 
-from gateway.api import bodies
-from gateway.api.bodies import check_depth, contents_steps, read_contents, values_outside_strings
+from gateway.api import bodies, json_body
+from gateway.api.bodies import check_depth, contents_steps, read_contents
 from gateway.api.context import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
-from gateway.api.json_body import MOST_FIELDS, Contents, decoded, finished, read_fields
+from gateway.api.json_body import MOST_FIELDS, Contents, decoded, finished, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
 
@@ -95,18 +95,18 @@ async def test_too_many_values_are_refused_before_they_are_decoded(monkeypatch: 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
 def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
+    monkeypatch.setattr(json_body, "STRUCTURE_BYTES", size)
     chance = random.Random(size)
     pieces = ["[", "]", "{", "}", ",", ":", " ", "1", r'"a[,"', r'"\\"', r'"\",["', r'"\\\",{"', '""', r'"\u005b[\n,"']
     for _ in range(500):
         chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
         expected = sum(piece in {"[", "{", ","} for piece in chosen)
-        assert finished(values_outside_strings("".join(chosen).encode())) == expected, chosen
+        assert finished(values_outside_strings("".join(chosen).encode(), 100)) == expected, chosen
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
 def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "STRUCTURE_BYTES", size)
+    monkeypatch.setattr(json_body, "STRUCTURE_BYTES", size)
     monkeypatch.setattr(bodies, "MOST_DEPTH", 4)
     chance = random.Random(size)
     pieces = [

@@ -14,7 +14,8 @@ from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
 from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
-from gateway.limits.quota import LimitReached, OwnShare, Quota, Window
+from gateway.limits.quota import OwnShare, Quota, Window
+from gateway.limits.refusals import LimitReached
 from providers import Price
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
@@ -141,7 +142,7 @@ async def test_a_call_that_is_refused_by_one_limit_uses_nothing_of_the_others() 
     await process.begin(limits)
 
 
-async def test_parallel_calls_end_one_for_one() -> None:
+async def test_parallel_beginningend_one_for_one() -> None:
     process = Process()
     running = [await process.begin({"max_parallel": 2.0}) for _ in range(2)]
     for _ in range(10):
@@ -170,7 +171,7 @@ async def test_what_is_held_is_what_is_expected_and_what_counts_is_what_was_used
     await process.begin(limits, usd=0.1)
 
 
-async def test_the_overshoot_is_what_running_calls_cost_beyond_what_they_held() -> None:
+async def test_the_overshoot_is_what_running_beginningcost_beyond_what_they_held() -> None:
     process = Process()
     calls = [await process.begin({"usd_per_day": 1.0}, usd=0.25) for _ in range(4)]
     for call in calls:
@@ -246,7 +247,7 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
 async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float, _: float) -> None:
         if any(quota.key.startswith("model:") for quota, _ in short):
             asks.set()
             await asyncio.Event().wait()
@@ -267,7 +268,7 @@ async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing
 async def test_a_call_waits_for_a_lease_that_others_use_up_while_it_waits_for_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float) -> None:
+    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float, _: float) -> None:
         for quota, amount in short:
             if quota.name == "max_parallel":
                 asks.set()
@@ -515,3 +516,69 @@ async def test_the_headers_tell_of_the_level_with_least_left() -> None:
     headers = await process.limits.hold("c", levels, MODEL, Use(10.0, 100.0, 0.0))
     assert headers["x-ratelimit-remaining-requests"] == "3"
     assert headers["x-ratelimit-limit-tokens"] == "500"
+
+
+async def begun_at_once(
+    process: Process, calls: int, limits: Mapping[str, float], *, usd: float, most_usd: float
+) -> list[str]:
+    """Begin so many calls at once; return those that were admitted."""
+    begun = await asyncio.gather(
+        *(process.begin(limits, usd=usd, most_usd=most_usd) for _ in range(calls)), return_exceptions=True
+    )
+    return [each for each in begun if isinstance(each, str)]
+
+
+@pytest.mark.parametrize("most_usd", [0.01, 0.3, 1.0, 7.0])
+async def test_however_long_the_answers_a_limit_in_dollars_is_exceeded_by_one_call_and_short_ones_use_all_of_it(
+    most_usd: float,
+) -> None:
+    attacked, fair = Process(), Process()
+    limits = {"usd_per_day": 1.0, "usd_per_month": 20.0}
+    for _ in range(200):  # teach that answers are short
+        attacked.end(await attacked.begin(limits, usd=0.0001, most_usd=most_usd), attempt(0.0001))
+    spent = 0.02
+    while begun := await begun_at_once(attacked, 400, limits, usd=0.0001, most_usd=most_usd):
+        for call in begun:
+            attacked.end(call, attempt(most_usd))
+            spent += most_usd
+    assert spent <= 1.0 + most_usd
+
+    for _ in range(100):
+        fair.end(await fair.begin(limits, usd=0.01, most_usd=most_usd), attempt(0.01))
+    with pytest.raises(LimitReached) as refused:
+        await fair.begin(limits, usd=0.01, most_usd=most_usd)
+    assert refused.value.code == "insufficient_quota"
+
+
+async def test_dollars_that_running_beginningmay_still_use_are_free_again_when_they_end() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    begun = await begun_at_once(process, 10, limits, usd=0.01, most_usd=0.3)
+    assert len(begun) == 4  # the last one may go beyond
+    with pytest.raises(LimitReached) as refused:
+        await process.begin(limits, usd=0.01, most_usd=0.3)
+    assert (refused.value.code, refused.value.headers) == ("rate_limit_exceeded", {"retry-after": "1"})
+    assert "held for running calls" in refused.value.message
+    process.limits.check([level_of_key("team", limits)])  # the next request is read all the same
+    process.end(begun[0], attempt(0.01))
+    await process.begin(limits, usd=0.01, most_usd=0.3)
+
+
+async def test_a_dearer_fallback_holds_what_it_may_cost_on_the_clients_limits_too() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    call = await process.begin(limits, usd=0.001, most_usd=0.01)
+    await process.limits.hold_fallback(call, Payer("opus", "opus"), Use(usd=0.1, most_usd=0.9))
+    begun = await begun_at_once(process, 10, limits, usd=0.001, most_usd=0.05)
+    assert len(begun) == 2
+    for each in (call, *begun):
+        process.end(each, attempt(0.1))
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [pytest.approx(0.3)]
+
+
+async def test_a_call_that_its_client_left_counts_at_what_it_may_still_cost() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    gone = attempt(0.0001, outcome=Outcome.CLIENT_GONE, cost_low_usd=0.0, cost_high_usd=0.9)
+    process.end(await process.begin(limits, usd=0.001, most_usd=1.0), gone)
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [0.9]
+    no_price = attempt(None, outcome=Outcome.CLIENT_GONE)
+    process.end(await process.begin(limits, usd=0.001, most_usd=0.05), no_price)
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [pytest.approx(0.95)]

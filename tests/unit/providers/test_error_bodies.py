@@ -7,6 +7,7 @@ import pytest
 
 from providers.error_bodies import error_in, error_of_response
 from providers.errors import ErrorKind, UpstreamError
+from providers.redaction import redact_json
 
 SECRET = "own-secret-key"
 
@@ -51,6 +52,29 @@ def test_secrets_are_gone_before_a_message_is_shortened() -> None:
     error = refused(500, b"x" * 495 + b" " + SECRET.encode())
     assert "own-" not in error.message
     assert len(refused(500, b"word " * 1000).message) == 500
+
+
+def test_no_part_of_a_secret_is_left_where_a_long_text_was_cut() -> None:
+    for spaces in range(4070, 4100):
+        error = refused(400, b"{" + b'"message":"a' + b" " * spaces + SECRET.encode() + b'"}')
+        assert "own" not in error.message
+        assert b"own" not in (error.body or b"")
+
+
+def test_of_a_large_error_the_client_gets_its_beginning_and_its_code() -> None:
+    said = {"message": "m" * 9000, "type": "t", "code": "c" * 9000, "more": ["x"] * 9000}
+    shown = client_error(refused(400, msgspec.json.encode({"error": said})))
+    assert shown.keys() == {"type", "param", "code", "message"}
+    assert (shown["type"], len(shown["code"]), len(shown["message"])) == ("t", 500, 500)
+
+
+def test_of_an_error_beyond_64_kb_only_its_own_fields_are_read() -> None:
+    data = msgspec.json.encode({"error": {"message": "busy", "code": 503}, "rest": [0] * 50_000})
+    assert error_in(data, [SECRET], otherwise=ErrorKind.STREAM_ERROR).status == 503
+
+
+def test_a_character_with_thousands_of_digits_breaks_nothing() -> None:
+    assert redact_json(["&#" + "9" * 5000 + ";"], [SECRET]) == ["&#" + "9" * 5000 + ";"]
 
 
 @pytest.mark.parametrize(

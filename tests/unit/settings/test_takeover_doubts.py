@@ -51,6 +51,30 @@ def test_a_model_with_one_deployment_has_nobody_else(loaded: Load) -> None:
     assert note == "model 'm': takeover has no other deployment to finish an answer that breaks: add one"
 
 
+@pytest.mark.parametrize(
+    ("fallback", "other", "continues"),
+    [
+        ("spare", "", True),
+        ("spare", "takeover: always", True),
+        ("spare", "takeover: never", False),
+        ("{ model: spare, causes: [context] }", "", False),
+    ],
+)
+def test_a_fallback_finishes_the_answers_of_a_model_with_one_deployment(
+    loaded: Load, fallback: str, other: str, continues: bool
+) -> None:
+    models = (
+        f"models:\n  m:\n    takeover: always\n    fallbacks: [{fallback}]\n    deployments:\n"
+        f"      - {{ deployment: ollama/x, {CHAT}, continues: prefix }}\n"
+        f"  spare:\n    {other}\n    deployments:\n"
+        f"      - {{ deployment: ollama/y, {CHAT}, continues: prefix }}\n"
+    )
+    noted = [note for note in doubtful_takeovers(loaded(models), CATALOG) if note.startswith("model 'm'")]
+    assert noted == (
+        [] if continues else ["model 'm': takeover has no other deployment to finish an answer that breaks: add one"]
+    )
+
+
 def test_two_that_continue_are_not_noted(loaded: Load) -> None:
     able = [f"deployment: ollama/{name}, {BOTH}, continues: final_message" for name in "xy"]
 

@@ -152,3 +152,14 @@ async def test_without_a_model_and_with_several_it_is_to_be_named(opened: Open) 
         assert (response.status, error["param"]) == (400, "model")
         assert "llama, other" in error["message"]
         assert upstreams["alpha"].received == []
+
+
+async def test_a_large_answer_is_sent_in_pieces_and_its_usage_is_read_without_its_vectors(opened: Open) -> None:
+    vectors = [{"object": "embedding", "index": n, "embedding": [0.123456789] * 1000} for n in range(128)]
+    answer = {"object": "list", "data": vectors, "model": "m", "usage": {"prompt_tokens": 128, "total_tokens": 128}}
+    async with opened(alpha=[says(answer)]) as (running, _):
+        async with running.post({"model": MODEL, "input": ["one"] * 128}, path="/v1/embeddings") as response:
+            assert (response.status, await response.json()) == (200, answer)
+            assert int(response.headers["content-length"]) > 2**20
+        call = await running.call()
+    assert (call["prompt_tokens"], call["status_code"]) == (128, 200)

@@ -10,6 +10,7 @@ from tests.app.gateway.fake_upstream import Script, hangs, plays, says
 from tests.app.gateway.relayed.samples import PICTURE_USAGE, Open, form, in_order
 from tests.app.gateway.running_gateway import MODEL
 from tests.app.gateway.test_client_disconnects import socket_with
+from tests.app.gateway.test_objectives import KEY, client, keyed
 
 
 async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:
@@ -58,6 +59,37 @@ async def test_speech_in_events_reports_its_tokens(opened: Open) -> None:
             assert await response.read() == b"".join(events)
         call = await running.call()
     assert (call["streamed"], call["prompt_tokens"], call["completion_tokens"]) == (1, 14, 101)
+
+
+async def test_speech_is_paid_for_by_its_characters(opened: Open) -> None:
+    price = {"input": 15.0, "output": 0.0}
+    models = {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": price}]}}
+    config = {"models": models, **client(usd_per_day=0.05)}
+    body = {"model": MODEL, "input": "é" * 1_000, "voice": "alloy"}
+    async with opened(alpha=[says(b"ID3", kind="audio/mpeg")] * 4, config=config, key=KEY) as (running, _):
+        found = []
+        for _ in range(4):
+            async with running.post(body, path="/v1/audio/speech", headers=keyed()) as response:
+                await response.read()
+                found.append(response.status)
+        rows = await running.rows("select cost_usd from calls")
+    assert found == [200, 200, 200, 429]
+    assert [row["cost_usd"] for row in rows] == [pytest.approx(0.015)] * 3
+
+
+@pytest.mark.parametrize(("limits", "status"), [({"usd_per_day": 1.0}, 400), ({"rpm": 100}, 200)])
+async def test_speech_without_a_known_price_is_refused_where_dollars_are_limited(
+    opened: Open, limits: dict[str, float], status: int
+) -> None:
+    body = {"model": MODEL, "input": "x", "voice": "alloy"}
+    config = client(**limits)
+    async with (
+        opened(alpha=[says(b"ID3", kind="audio/mpeg")], config=config, key=KEY) as (running, _),
+        running.post(body, path="/v1/audio/speech", headers=keyed()) as response,
+    ):
+        said = await response.read()
+        assert response.status == status
+        assert (b"price_per_mtok" in said) == (status != 200)
 
 
 async def test_pictures_come_in_parts(opened: Open) -> None:

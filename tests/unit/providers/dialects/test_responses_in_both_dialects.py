@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from providers.dialects.responses.events import read_event
-from providers.dialects.responses.stream_from_chat import FromChat
+from providers.dialects.responses.stream_from_chat import LONGEST_ECHO_BYTES, FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.errors import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.responses_streams import (
@@ -156,3 +156,11 @@ def test_it_does_not_matter_how_events_are_put_into_blocks(make: Callable[..., A
     cut = data.draw(st.integers(0, len(told)))
     in_two = pieces.feed(sse(*told[:cut])) + pieces.feed(sse(*told[cut:])) + pieces.end()
     assert in_two == once.feed(sse(*told)) + once.end()
+
+
+def test_a_very_long_field_of_the_request_is_not_repeated_in_every_event() -> None:
+    asked = {"model": "m", "input": "hi", "instructions": "x" * (LONGEST_ECHO_BYTES + 1)}
+    told = from_chat(chunk(content="Hello"), chunk("stop"), asked=asked)
+    assert [event["response"]["instructions"] for event in told if "response" in event] == [None] * 3
+    told = from_chat(chunk(content="Hello"), chunk("stop"), asked={**asked, "instructions": "x" * 10_000})
+    assert {event["response"]["instructions"] for event in told if "response" in event} == {"x" * 10_000}

@@ -1,0 +1,129 @@
+"""What clients are told of their limits: headers about what is left, and the errors of calls beyond them."""
+
+from collections.abc import Iterable
+from math import ceil
+
+from multidict import istr
+
+from gateway.core.errors import ApiError, InvalidRequest
+from gateway.limits.quota import DOLLARS, Quota
+
+# The response headers in which OpenAI's API reports what is left of a minute's limits.
+
+NAMES = {"rpm": "requests", "tpm": "tokens"}
+_LIMIT = {name: istr(f"x-ratelimit-limit-{unit}") for name, unit in NAMES.items()}
+_REMAINING = {name: istr(f"x-ratelimit-remaining-{unit}") for name, unit in NAMES.items()}
+_RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in NAMES.items()}
+
+
+def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
+    """Return the headers for quotas of requests and of tokens: for each kind, the quota with the least left."""
+    least: dict[str, tuple[float, Quota]] = {}
+    for quota in quotas:
+        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left`` inlined: hot path
+        best = least.get(quota.name)
+        if best is None or left < best[0]:
+            least[quota.name] = left, quota
+    headers: dict[str, str] = {}
+    for name, (left, quota) in least.items():
+        headers[_LIMIT[name]] = f"{quota.limit:.0f}"
+        headers[_REMAINING[name]] = f"{int(max(0.0, left))}"
+        headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
+    return headers
+
+
+# The error of a call beyond a limit, in the words of OpenAI's API.
+
+_UNITS = {
+    "rpm": "requests a minute",
+    "tpm": "tokens a minute",
+    "max_parallel": "calls at the same time",
+    "usd_per_day": "US dollars a day",
+    "usd_per_month": "US dollars a month",
+}
+RETRY_PARALLEL_S = RETRY_HELD_S = 1.0  # another call of the client may have ended by then
+
+
+class LimitReached(ApiError):
+    """A limit of the client, or of the model, leaves nothing for this call."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, message: str | None = None) -> None:
+        retry_s = retry_after_s(quota, unix_s)
+        super().__init__(
+            message
+            or f"{whose} has reached its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}); "
+            f"try again in {_spoken(retry_s)}",
+            headers={"retry-after": str(ceil(retry_s))},
+        )
+        self.limit = quota.name
+        self.of_model = of_model
+
+
+class BudgetSpent(LimitReached):
+    """A limit in dollars is reached. Type and code are OpenAI's for that."""
+
+    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC). The message says
+    # when it begins again. `x-should-retry: false` keeps OpenAI's SDKs from trying again at once.
+    # Retry: no.
+    # Caller: Wait for the next day or month, or ask the operator for a higher limit.
+    # Operator: Raise `usd_per_day` or `usd_per_month` of the client, or `usd_per_day` of the model. `GET /api/usage`
+    # shows who has spent what ([limits](../limits.md)).
+    type = "insufficient_quota"
+    code = "insufficient_quota"
+
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
+        super().__init__(quota, whose, unix_s, of_model=of_model)
+        self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
+
+
+class DollarsHeld(LimitReached):
+    """What is left of a limit in dollars is held by running calls."""
+
+    # What they do not use is free again when they end: so the code is that of a limit that has room again soon.
+
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
+        message = (
+            f"what is left of the limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}) of {whose} is held for"
+            " running calls, which may cost as much; try again in a second, or ask for fewer tokens (max_tokens)"
+        )
+        super().__init__(quota, whose, unix_s, of_model=of_model, message=message)
+        self.headers["retry-after"] = str(ceil(RETRY_HELD_S))
+
+
+class LargerThanLimit(InvalidRequest):
+    """A prompt that no minute of the client has room for."""
+
+    # Means: The prompt alone has more tokens than this key, its team or its end user may use in a minute (`tpm`).
+    # Retry: no.
+    # Caller: Shorten the prompt, or ask the operator for a higher limit.
+    # Operator: Raise `tpm` of whom the message names ([limits](../limits.md)).
+    code = "tokens_exceed_limit"
+
+    def __init__(self, tokens: float, limit: float, whose: str) -> None:
+        super().__init__(
+            f"the prompt has about {tokens:,.0f} tokens, more than {whose} may use in a minute (tpm: {limit:,.0f}); "
+            "shorten it, or ask the operator for a higher limit"
+        )
+
+
+def limit_reached(quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> LimitReached:
+    """Return the error for a quota with too little left; ``whose`` begins its message."""
+    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
+    return kind(quota, whose, unix_s, of_model=of_model)
+
+
+def retry_after_s(quota: Quota, unix_s: float) -> float:
+    """Return the seconds until there is something left again."""
+    return RETRY_PARALLEL_S if quota.name == "max_parallel" else max(1.0, quota.window.ends_s - unix_s)
+
+
+def _spoken(seconds: float) -> str:
+    hours, rest = divmod(ceil(seconds), 3600)
+    minutes, seconds = divmod(rest, 60)
+    if hours >= 48:  # noqa: PLR2004 - two days
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,0 +1,87 @@
+"""What an answer may consist of is bounded, and gathering its pieces takes as long as they are."""
+
+import msgspec
+import pytest
+
+from providers.dialects import DIALECTS, Arguments, is_json
+from providers.dialects.events import MOST_OF_ANSWER
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import MOST_VALUES, check_values
+
+
+def chat(*choices: object) -> bytes:
+    return msgspec.json.encode({"choices": choices})
+
+
+def calls(number: int) -> object:
+    said = [{"index": n, "id": f"c{n}", "function": {"name": "f", "arguments": "{}"}} for n in range(number)]
+    return {"index": 0, "delta": {"tool_calls": said}}
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" + b"0," * MOST_VALUES + b"0]", b"[" * MOST_VALUES * 2, b'{"a":{},' * MOST_VALUES]
+)
+def test_an_event_has_a_hundred_thousand_values_at_most(data: bytes) -> None:
+    with pytest.raises(UpstreamError, match="more than 100000 values") as told:
+        check_values(data)
+    assert told.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+def test_values_in_texts_are_none() -> None:
+    text = msgspec.json.encode({"content": 'a, [b] {"c"} \\ ' * MOST_VALUES})
+    check_values(text)
+    check_values(b"[" + b"0," * (MOST_VALUES - 1) + b"0]")
+    check_values(msgspec.json.encode({"picture": "A" * 40_000_000}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        chat(calls(MOST_OF_ANSWER + 1)),
+        chat(*({"index": n, "delta": {"content": "a"}} for n in range(MOST_OF_ANSWER + 1))),
+    ],
+)
+def test_a_chunk_has_two_thousand_choices_and_calls_at_most(data: bytes) -> None:
+    read_event = DIALECTS["chat"].answers.read_event
+    with pytest.raises(UpstreamError, match="the answer has more than 2048"):
+        read_event(data, ())
+    assert read_event(chat(calls(MOST_OF_ANSWER)), ()).names
+
+
+def test_calls_that_come_one_by_one_are_bounded_as_well() -> None:
+    answers = DIALECTS["chat"].answers
+    gathering = answers.gathering()
+
+    def take(number: int) -> None:
+        call = {"index": number, "id": f"c{number}", "function": {"name": "f", "arguments": "{}"}}
+        gathering.take(answers.read_event(chat({"index": 0, "delta": {"tool_calls": [call]}}), ()))
+
+    for number in range(MOST_OF_ANSWER):
+        take(number)
+    with pytest.raises(UpstreamError, match="more than 2048 tool calls"):
+        take(MOST_OF_ANSWER)
+
+
+def test_pieces_of_every_field_are_joined_in_their_order() -> None:
+    answers = DIALECTS["chat"].answers
+    gathering = answers.gathering()
+    for n in range(100):
+        function = {"arguments": str(n % 10)}
+        delta = {"reasoning": f"{n} ", "tool_calls": [{"index": 0, "function": function}], "images": [n]}
+        gathering.take(answers.read_event(chat({"index": 0, "delta": delta}), ()))
+    message = msgspec.json.decode(gathering.body())["choices"][0]["message"]
+    assert message["reasoning"] == "".join(f"{n} " for n in range(100))
+    assert message["tool_calls"][0]["function"]["arguments"] == "0123456789" * 10
+    assert message["images"] == list(range(100))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": "}\\"{", "b": [1, {"c": []}]}', '"a\\\\"', "null", "-1.5e3", "[]", '{"a":1}{"b":2}', "{}}", '{"a"}', "{"],
+)
+def test_arguments_are_whole_where_they_are_json_however_they_are_cut(text: str) -> None:
+    for size in range(1, len(text) + 1):
+        arguments = Arguments()
+        for at in range(0, len(text), size):
+            arguments.pieces.append(text[at : at + size])
+            assert arguments.is_whole() == is_json("".join(arguments.pieces))

@@ -1,0 +1,71 @@
+"""An answer ends with its API's last event, whether or not its connection ends."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import pytest
+
+from providers import TranslatedExchange, events
+from providers.dialects import DIALECTS, Chunk, translations
+
+_LAST = {
+    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\ndata: [DONE]\n\n',
+    "messages": b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{}}}\n\n'
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n'
+    b'data: {"type":"content_block_stop","index":0}\n\n'
+    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
+    b'data: {"type":"message_stop"}\n\n',
+}
+
+
+class Open:
+    """An exchange with one read, whose connection stays open after it."""
+
+    status = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+    connect_ms: float | None = None
+    secrets: Sequence[str] = ()
+    ended = False
+    finishing = False
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def read(self) -> bytes:
+        data, self._data = self._data, b""
+        if not data:
+            await asyncio.Event().wait()
+        return data
+
+    def conclude(self) -> bytes:
+        return b""
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        del listener
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("source", ["chat", "messages"])
+@pytest.mark.parametrize("target", ["chat", "messages", "responses", "gemini"])
+def test_a_translated_answer_does_not_wait_for_the_end_of_its_connection(source: str, target: str) -> None:
+    if source == target:
+        return
+    given, asked = DIALECTS[source], DIALECTS[target]
+
+    async def read() -> list[Chunk]:
+        exchange = TranslatedExchange(Open(_LAST[source]), translations(given, asked, {}, ()))
+        async with asyncio.timeout(10):
+            chunks: list[Chunk] = []
+            while not (chunks and chunks[-1].done) and (block := await exchange.read()):
+                chunks += [asked.answers.read_event(event.data, ()) for event in events(block)]
+        return chunks
+
+    chunks = asyncio.run(read())
+    assert any(chunk.finished for chunk in chunks)
+    assert any(chunk.usage for chunk in chunks)

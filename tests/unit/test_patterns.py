@@ -1,0 +1,77 @@
+"""No regular expression of the product takes longer than its input is long."""
+
+import re
+from time import thread_time
+from typing import Any
+
+import pytest
+
+from tests.unit.patterns import Found, patterns, worst_inputs
+
+_SHORTEST = 22  # characters: an exponential pattern takes some ten milliseconds
+_SCREENED = 1_000  # long enough for a quadratic pattern to be fifty times as slow as a linear one
+_LONGEST = 32_000
+_WORST = 3  # inputs that are tried at full length
+_NOTICED_S = 0.002  # what takes less at full length is of no consequence
+
+
+def _took_s(pattern: re.Pattern[Any], method: str, text: str | bytes) -> float:
+    began = thread_time()
+    match method:
+        case "sub":
+            pattern.sub(lambda _: text[:0], text)
+        case "finditer":
+            for _ in pattern.finditer(text):
+                pass
+        case _:
+            getattr(pattern, method)(text)
+    return thread_time() - began
+
+
+def _text(found: Found, parts: tuple[str, str, str], size: int) -> str | bytes:
+    beginning, pump, end = parts
+    text = beginning + pump * (size // len(pump)) + end
+    return text.encode("latin-1", "replace") if found.is_bytes else text
+
+
+def slowest(found: Found) -> str | None:
+    """Return an input with which twice the length takes more than three times as long; None if there is none."""
+    pattern = found.compiled()
+    for method in found.methods:
+        took = []
+        for parts in worst_inputs(found):
+            if min(_took_s(pattern, method, _text(found, parts, _SHORTEST)) for _ in range(2)) > _NOTICED_S:
+                return f"{method} {parts} at {_SHORTEST} characters"
+            took.append((_took_s(pattern, method, _text(found, parts, _SCREENED)), parts))
+        took.sort(reverse=True)
+        for _, parts in took[:_WORST]:
+            size = _SCREENED * 2
+            while size <= _LONGEST:
+                times = [
+                    min(_took_s(pattern, method, _text(found, parts, length)) for _ in range(3))
+                    for length in (size // 4, size)
+                ]
+                if times[1] > _NOTICED_S and times[1] > 9 * times[0]:
+                    return (
+                        f"{method} {parts}: {times[0] * 1000:.2f} ms for {size // 4}, {times[1] * 1000:.2f} for {size}"
+                    )
+                size *= 2
+    return None
+
+
+@pytest.mark.parametrize(
+    "text", [r"<[^>]*>", r"<h1[^>]*>(.*?)</h1>", r"\s*x", r"(a+)+b", r"a\s*(b|)\s*$", r"[^@\s]+@[^@\s]+\.[^@\s]+;"]
+)
+def test_patterns_that_are_not_linear_are_found(text: str) -> None:
+    assert slowest(Found("here:1", text, 0, is_bytes=False, methods=("search",))) is not None
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Found]:
+    return patterns()
+
+
+def test_every_pattern_is_linear(found: list[Found]) -> None:
+    assert len(found) > 150
+    slow = {each.where: told for each in found if (told := slowest(each)) is not None}
+    assert not slow, "\n".join(f"{where}: {told}" for where, told in slow.items())
