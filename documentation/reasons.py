@@ -86,6 +86,15 @@ REASONS: Mapping[str, Reasons] = {
         "response_ids_ttl_s": (
             "How long the gateway remembers which provider has a stored response, so that it can be continued: 30 days."
         ),
+        "provider_state": (
+            "What clients may name that a provider stores under your key: files, conversations, prompts, containers,"
+            " items. `own`: what answers to the same client gave it, known for `response_ids_ttl_s`; `any`: also what"
+            " you or other clients have there; `none`: nothing. While there are no clients, `own` checks responses only."
+        ),
+        "mcp_hosts": (
+            "MCP servers that a provider may call for clients, by host (`mcp.example.com`, `*.example.com`, `*`), and"
+            " connectors, by their id (`connector_gmail`). By default none; while there are no clients, all."
+        ),
         "keys": (
             "Where clients' keys are. `database`: also in the ledger's database, where `holeshot keys` and"
             " `/admin/keys` make, change and revoke them at run time. Every call needs a key then. On equal names the"

@@ -4,9 +4,10 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from enum import Enum, auto
+from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -90,10 +91,13 @@ MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
+_AT_ONCE = 50  # ids that Redis is told together
 
 
 class StoredResponses:
     """Response ids with their client and the deployment that made them, kept for ``ttl_s`` seconds.
+
+    So are the ids of all else that an answer named and its provider stores: items, containers, files, …
 
     A reload may change ``ttl_s``, for the responses that are kept from then on.
 
@@ -112,9 +116,11 @@ class StoredResponses:
     async def keep(self, client: str | None, answer: bytes, deployment: str) -> None:
         """Store which deployment made the response of ``client`` whose JSON or events begin with ``answer``."""
         found = _ID.search(answer)
-        if found is None:
-            return
-        name = found[1].decode(errors="replace")
+        if found is not None:
+            await self.keep_id(client, found[1].decode(errors="replace"), deployment)
+
+    async def keep_id(self, client: str | None, name: str, deployment: str) -> None:
+        """Store that an answer of ``deployment`` to ``client`` named ``name``, which its provider stores."""
         self._made[client, name] = (deployment, self._clock() + self.ttl_s)
         self._made.move_to_end((client, name))
         while len(self._made) > MOST_KEPT:
@@ -128,6 +134,13 @@ class StoredResponses:
                 # or this one could not ask.
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+
+    async def keep_all(self, client: str | None, names: Iterable[str], deployment: str) -> None:
+        """Store the ``names`` that an answer of ``deployment`` gave to ``client``."""
+        left = [*names]
+        while left:
+            await asyncio.gather(*(self.keep_id(client, name, deployment) for name in left[:_AT_ONCE]))
+            left = left[_AT_ONCE:]
 
     async def find(self, client: str | None, response_id: str) -> str | None:
         """Return the deployment that made a response of ``client``; None if it is unknown or expired."""
@@ -150,7 +163,12 @@ class StoredResponses:
 
 
 def _key(client: str | None, response_id: str) -> str:
-    """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different."""
+    """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different.
+
+    Only a response's id is legible there: whoever knows the others could use them.
+    """
+    if not response_id.startswith("resp"):
+        response_id = sha256(response_id.encode(errors="replace")).hexdigest()
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
 
 

@@ -281,6 +281,7 @@ RESPONSES_MEDIA = Media.of(
     text="message|(input_|output_|summary_|reasoning_)?text|refusal|reasoning|(custom_tool|function)_call(_output)?",
 )
 STORE_HEADER = "x-holeshot-store"
+_ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
 
 # Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated.
 _RESPONSES_CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace"})
@@ -360,6 +361,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
         converses=is_set(fields.get("conversation")),
+        has_ids=_ITEM_ID.search(prompt) is not None,
         stores=stores,
         cache_key=found("prompt_cache_key"),
         response_headers=response_headers,

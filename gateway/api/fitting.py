@@ -7,9 +7,10 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.json_body import finished, too_many_values, values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
-from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, ResponseNotFound
+from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings
@@ -256,20 +257,15 @@ class ResolvedModel:
         chosen = self._chosen
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
-    def restrict_to(self, name: str) -> None:
-        """Keep only the deployment that stores the response that the request continues.
+    def restrict_to(self, stored: StoredAt) -> None:
+        """Keep only the deployments that have what the request names.
 
         Raises:
-            ResponseNotFound: it no longer serves this model or this client.
+            ResponseNotFound, NothingStored: as of ``having``.
 
         """
         self._is_kept = True
-        self._deployments = [deployment for deployment in self._deployments if deployment.name == name]
-        if not self._deployments:
-            raise ResponseNotFound(
-                f"the previous response is stored at {name}, which no longer serves this model for this key",
-                param="previous_response_id",
-            )
+        self._deployments = having(self._deployments, stored)
 
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
@@ -333,10 +329,11 @@ class ResolvedModel:
                 raise
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
         fitting.excluded.update(excluded)
-        if self._asked.converses and len(fitting.deployments) > 1:
+        if self._asked.converses and not self._is_kept and len(fitting.deployments) > 1:
+            field = "conversation" if self._asked.continues is None else "previous_response_id"
             raise InvalidRequest(
-                "'conversation' is stored at one provider: use a model with one deployment, or previous_response_id",
-                param="conversation",
+                f"{field!r} is stored at one provider: use a model with one deployment, or a response made here",
+                param=field,
             )
         return fitting
 
@@ -366,6 +363,29 @@ class ResolvedModel:
         most, asked = parameters.most_tokens, self.needs.max_tokens
         if most is not None and (asked is None or asked > most):
             self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
+
+
+def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployment]:
+    """Return those of ``deployments`` that have what a request names.
+
+    Raises:
+        ResponseNotFound, NothingStored: none of them; the provider does not serve this model, or not this client.
+
+    """
+    name = stored.deployment
+    provider = name.partition("/")[0]
+    if stored.is_exact:
+        if found := [each for each in deployments if each.name == name]:
+            return found
+        raise ResponseNotFound(
+            f"the previous response is stored at {name}, which no longer serves this model for this key",
+            param=stored.field,
+        )
+    if found := [each for each in deployments if each.provider == provider]:
+        return found
+    raise NothingStored(
+        f"'{stored.field}' is stored at {provider}, which does not serve this model for this key", param=stored.field
+    )
 
 
 def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:

@@ -22,6 +22,7 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
+from gateway.api.provider_state import Given, StoredAt, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord
@@ -114,6 +115,7 @@ class StreamingSink(ClientSink):
 
     streams = True
     understands = False
+    given: Given | None = None  # gathers what the answer names
     content_type = "text/event-stream; charset=utf-8"
 
     def __init__(
@@ -153,12 +155,13 @@ class StreamingSink(ClientSink):
             await self._prepare(headers.for_client(winner))
         if winner.is_last and self.delivered is None:
             self._forget(winner.call)
-        return self._forward if self._request.version >= HttpVersion11 else None
+        return self._forward if self._request.version >= HttpVersion11 and self.given is None else None
 
     async def write(self, block: Block) -> None:
         """Forward ``block`` unchanged."""
-        if self._keep is not None and not self._beginning:
-            self._beginning = block.forward
+        if self._keep is not None:
+            self._beginning = self._beginning or block.forward
+            self._gather(block.forward)
         await self._send(block.forward)
         self._latest = block.forward or self._latest
         if self.delivered is not None:
@@ -167,6 +170,7 @@ class StreamingSink(ClientSink):
     async def end(self, last: Block) -> None:
         """Send the last events and the end of the response in one write."""
         if self._keep is not None:
+            self._gather(last.forward)
             await self._keep(self._beginning or last.forward, self._deployment)
         await self._finish(last.forward)
 
@@ -199,6 +203,11 @@ class StreamingSink(ClientSink):
         """Abort the connection of a response that has begun and cannot be completed."""
         if self.response is not None and self._transport is not None:
             self._transport.abort()
+
+    def _gather(self, block: bytes) -> None:
+        if self.given is not None:
+            for event in events(block):
+                self.given.add(event.data)
 
     async def _comment(self, every_s: float) -> None:
         comment = self._call.dialect.answers.keep_alive
@@ -312,41 +321,59 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
             asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
             if asked.preferences is not NO_PREFERENCES:  # they override the race settings
                 asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
-        made_by = None if asked.continues is None else await _stored_by(context, asked.continues, origin.client)
+        made_by: StoredAt | None = None
+        if asked.continues is not None:
+            made_by = await _stored_by(context, asked.continues, origin.client)
+            if made_by is None:
+                asked = msgspec.structs.replace(asked, converses=True)
+        if asked.may_name_stored:
+            named = await check_names(context, client, asked.dialect.name, asked.fields, before=made_by)
+            made_by = made_by or named
         with context.fleet:
             return await _Answer(context, request, asked, origin, made_by).give()
 
     return admitted_call(answer, admit=admit)
 
 
-async def _stored_by(context: Context, response_id: str, client: Client) -> str:
-    """Return the deployment that stores the response that a request continues.
+async def _stored_by(context: Context, response_id: str, client: Client) -> StoredAt | None:
+    """Return the deployment that stores the response that a request continues; None if any response may be named.
 
     Raises:
         ResponseNotFound: the response was not made here, is too old, or belongs to another client.
 
     """
-    made_by = await context.responses.find(client.name, response_id)
+    allowed = context.settings.provider_state
+    made_by = None if allowed == "none" else await context.responses.find(client.name, response_id)
+    if made_by is None and allowed == "any":
+        return None
     if made_by is None:
-        days = context.settings.response_ids_ttl_s / 86_400
+        why = f"was not stored for this key in the last {context.settings.response_ids_ttl_s / 86_400:g} days"
+        if allowed == "none":
+            why = "cannot be continued here (provider_state: none)"
         raise ResponseNotFound(
-            f"the response {response_id!r} was not stored for this key in the last {days:g} days: send"
+            f"the response {response_id!r} {why}: send"
             " the conversation so far as 'input', or the first request again with 'store': true",
             param="previous_response_id",
         )
-    return made_by
+    return StoredAt(made_by, "previous_response_id", is_exact=True)
 
 
 class _Answer:
     """Answers one call, streamed or as one JSON body."""
 
     def __init__(
-        self, context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: str | None
+        self,
+        context: Context,
+        request: web.Request,
+        asked: ParsedRequest,
+        origin: ClientContext,
+        made_by: StoredAt | None,
     ) -> None:
         self._context = context
         self._request = request
         self._asked = asked
         self._origin = origin
+        self._given = Given(asked.dialect.name) if gives(asked) else None
         self._journey = CallRunner(
             context,
             asked.model,
@@ -364,9 +391,10 @@ class _Answer:
         await journey.begin()
         if not self._asked.stream:
             return await self._whole()
-        keep = self._keep if self._asked.stores else None
+        keep = self._keep if self._given is not None else None
         make = ArraySink if self._asked.is_array else StreamingSink
         sink = make(self._request, journey.call, journey.response_headers, keep, self._forget)
+        sink.given = self._given
         every_s = journey.entry.model.keepalive_s
         if every_s is None and journey.call.win_on is WinOn.VALID:
             every_s = COMMENT_S  # the first token may be the last
@@ -402,7 +430,8 @@ class _Answer:
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
         body = sink.body()
-        if self._asked.stores:
+        if self._given is not None:
+            self._given.add(body)
             await self._keep(body, sink.winner.deployment)
         if not _is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
@@ -428,7 +457,11 @@ class _Answer:
             self._origin.received.shrink(kept)
 
     async def _keep(self, answer: bytes, deployment: str) -> None:
-        """Record which deployment made the response in ``answer``. Translated ones are not stored."""
+        """Record who made the response in ``answer``, and what it names. Translated ones are not stored."""
         if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
             return
-        await self._context.responses.keep(self._origin.client.name, answer, deployment)
+        responses, client = self._context.responses, self._origin.client.name
+        if self._asked.stores:
+            await responses.keep(client, answer, deployment)
+        if self._given is not None and client is not None:
+            await responses.keep_all(client, self._given.names, deployment)

@@ -18,7 +18,7 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import IGNORED, in_order, policy_violation
+from gateway.api.fitting import IGNORED, having, in_order, policy_violation
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, finished, is_set, size_class
 from gateway.api.overrides import HEADER, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
@@ -32,6 +32,7 @@ from gateway.api.passthrough_requests import (
 )
 from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.provider_state import StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, NoDeploymentFits, ResponseNotFound
@@ -43,7 +44,7 @@ from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Terms
 from providers import ErrorKind, UpstreamError
-from providers.dialects import TokenCounting, raw_json
+from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
@@ -57,11 +58,12 @@ def plan_relay(
     name: str,
     fleet: Fleet,
     instead_of: Call | None = None,
+    made_by: StoredAt | None = None,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one the call has leased; ``instead_of`` is the same call as built for the model that could not
-    answer.
+    answer; ``made_by`` has what the request names.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -80,6 +82,8 @@ def plan_relay(
         if chosen.unsupported:
             response_headers[IGNORED] = ", ".join(chosen.unsupported)
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
+    if made_by is not None:
+        deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     able = []
     must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
@@ -231,8 +235,9 @@ def relaying(api: RelayedApi) -> Handler:
     async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
         asked, origin = await receive(request, client, received, api, waited_s=waited_s)
+        made_by = await check_names(context, client, api.path, asked.fields)
         with context.fleet:
-            return await answered(context, request, api, asked, origin)
+            return await answered(context, request, api, asked, origin, made_by=made_by)
 
     return admitted_call(relay, api.takes)
 
@@ -280,11 +285,12 @@ async def answered(
     asked: RelayedRequest,
     origin: ClientContext,
     *,
+    made_by: StoredAt | None = None,
     answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
 ) -> web.StreamResponse:
     """Return the answer of the first model that gives one; ``answer_here`` may answer if none does.
 
-    The caller must hold a lease of the context's fleet.
+    ``made_by`` has what the request names. The caller must hold a lease of the context's fleet.
 
     Raises:
         ApiError: no model answered.
@@ -294,12 +300,13 @@ async def answered(
     answer: Relayed | None = None
 
     async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-        return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of)
+        return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by)
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
         asking = Asking(
             api.path,
+            DIALECTS.get(api.api, PIVOT),
             asked.form,
             is_priced=api.is_text,
             cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
@@ -316,6 +323,7 @@ async def answered(
             asked.model,
             asked.preferences,
             entered,
+            may_fall_back=made_by is None,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
             answer_here=answer_here,
@@ -379,6 +387,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
     async def count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
         asked, origin = await receive(request, client, received, api, waited_s=waited_s, prompt=prompt, media=media)
+        made_by = await check_names(context, client, api.api, asked.fields)
         has_whole = counts.whole is not None and is_set(asked.fields.get(counts.whole))
         turns = asked.fields[counts.whole or prompt] if has_whole else required_turns(asked.fields, prompt)
 
@@ -395,7 +404,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             )
 
         with context.fleet:
-            return await answered(context, request, api, asked, origin, answer_here=estimate)
+            return await answered(context, request, api, asked, origin, made_by=made_by, answer_here=estimate)
 
     return admitted_call(count)
 

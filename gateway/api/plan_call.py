@@ -9,6 +9,7 @@ from gateway.api.call_context import CallContext, ClientContext, new_call
 from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
+from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
@@ -50,13 +51,13 @@ async def plan_call(
     instead_of: Call | None,
     *,
     fleet: Fleet,
-    made_by: str | None = None,
+    made_by: StoredAt | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
     """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
 
-    ``fleet`` is the one that the call has leased. ``made_by`` is the only deployment that can continue the stored
-    response. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
+    ``fleet`` is the one that the call has leased. ``made_by`` has what the request names or
+    continues. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
     model's cost limits.
 
     Raises:

@@ -21,7 +21,7 @@ from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import PromptClass, answer_class
-from providers.dialects import DIALECTS, Dialect
+from providers.dialects import DIALECTS, NAMES_STORED, Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
@@ -80,6 +80,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
     converses: bool = False  # it continues a conversation that one provider stores
+    has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed
@@ -88,6 +89,11 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     def prompt_class(self) -> PromptClass:
         """The prompt class of a request of this size."""
         return answer_class(size_class(self.size))
+
+    @property
+    def may_name_stored(self) -> bool:
+        """Whether it may name what a provider stores: if not, its body need not be searched for that."""
+        return not self.needs.inline or self.stateful or self.has_ids or not NAMES_STORED.isdisjoint(self.fields)
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if it is all the provider reads; None if it may read or do more.

@@ -14,6 +14,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── NotFound                    404  no such path
 ├── ModelNotFound               404  with the nearest names
 ├── ResponseNotFound            404  the stored response to continue is not known here
+├── NothingStored               404  a file, conversation, … that no answer to this key named
 ├── NoDeploymentFits            400  none of the model's deployments can answer this request; with the reason of each
 ├── ClientNotFound              404  no client has this name
 ├── MethodNotAllowed            405
@@ -206,6 +207,20 @@ class ResponseNotFound(ApiError):
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
+
+
+class NothingStored(ApiError):
+    """No such file, conversation or other thing at a provider."""
+
+    # Means: The request names something that a provider stores (a file, conversation, prompt, container, item, …), and
+    # no answer to this key has named it; or its provider does not serve this model. The message names the field.
+    # Retry: no.
+    # Caller: Send the content itself instead of its id.
+    # Operator: `provider_state: any` lets every client name whatever your account has there. Several replicas know each
+    # other's ids only with `redis_url`.
+    status = 404
+    type = "invalid_request_error"
+    code = "not_stored_for_this_key"
 
 
 class NoDeploymentFits(ApiError):

@@ -99,11 +99,12 @@ async def open_exchange(
 
     """
     spoken = deployment.spoken_to(call.dialect)
+    headers = spoken.headers_of(call.headers)
     request = Request(
         model=deployment.model,
         fields=call.wordings.get(deployment.name, call.fields),
         dialect=spoken,
-        headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt_id),
+        headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
         upstream_stream=deployment.upstream_stream,

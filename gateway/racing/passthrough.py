@@ -17,6 +17,7 @@ from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
 from gateway.steering import Plan
 from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
+from providers.dialects import PIVOT, Dialect
 
 # The receiver of an answer that is not raced: the answer is forwarded as it arrives.
 
@@ -134,6 +135,7 @@ class Asking(msgspec.Struct, frozen=True):
     """The request to each deployment, besides the call's fields."""
 
     path: str  # at the provider: audio/speech
+    dialect: Dialect = PIVOT  # whose vendor's headers are sent
     form: Form | None = None  # instead of the fields
     is_priced: bool = True  # its tokens are text, so the price table applies
     cost_usd: Mapping[str, float] = {}  # of an answer that is not paid for by its tokens, by deployment
@@ -199,10 +201,11 @@ class Relay:
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
         call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
+        headers = asking.dialect.headers_of(call.headers)
         request = Request(
             model=deployment.model,
             fields=call.fields,
-            headers=call.headers if call.trace is None else call.trace.sent_with(call.headers, attempt.start.id),
+            headers=headers if call.trace is None else call.trace.sent_with(headers, attempt.start.id),
             own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body if asking.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,

@@ -412,6 +412,11 @@ class Settings(Section):
     # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
     responses_store: bool = False
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
+    # What clients may name that a provider stores under the operator's key (files, conversations, items, …).
+    provider_state: Literal["own", "any", "none"] = "own"
+    # MCP servers that a provider may call for clients, by host, and connectors, by id. Default: all while there are no
+    # clients, else none.
+    mcp_hosts: tuple[str, ...] | None = None
     providers: dict[str, ProviderSettings] = {}
     models: dict[str, ModelSettings] = {}
     # Where clients' keys are: only below, or also in the database, where they can be made and revoked at run time. With

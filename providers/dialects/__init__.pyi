@@ -38,6 +38,13 @@ from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
+from .stored import NAMES_STORED as NAMES_STORED
+from .stored import Named as Named
+from .stored import StoredField as StoredField
+from .stored import StoredKind as StoredKind
+from .stored import asked_fields as asked_fields
+from .stored import named_in_answer as named_in_answer
+from .stored import plain as plain
 from .translation import rendered as rendered
 from .translation import translations as translations
 from .wording import Fields as Fields

@@ -257,6 +257,9 @@ class TokenCounting(msgspec.Struct, frozen=True):
     whole: str | None = None  # the field that may have a whole request in place of the prompt
 
 
+VENDORS_HEADERS = ("anthropic-", "openai-", "x-goog-")  # how the names of headers begin that one vendor's API defines
+
+
 class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One dialect. There is one instance of each, so they are compared by identity."""
 
@@ -271,8 +274,21 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
     untranslated: str | None = None  # why it cannot be translated
     counting: TokenCounting | None = None  # None: its API does not count
+    headers: str = "openai-"  # how the names of its vendor's headers begin
     # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.
     error_body: Callable[[int, str, str, str | None], bytes] | None = None
 
     def __repr__(self) -> str:
         return f"Dialect({self.name!r})"
+
+    def headers_of(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the client's ``headers``, in lower case, without those that other vendors' APIs define."""
+        for name in headers:
+            if name.startswith(VENDORS_HEADERS) and not name.startswith(self.headers):
+                own = self.headers
+                return {
+                    name: value
+                    for name, value in headers.items()
+                    if name.startswith(own) or not name.startswith(VENDORS_HEADERS)
+                }
+        return headers

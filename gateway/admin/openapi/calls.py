@@ -106,6 +106,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     LargerThanLimit,
     errors.NoDeploymentFits,
     errors.ModelNotFound,
+    errors.NothingStored,
     errors.BodyTimeout,
     errors.BodyTooLarge,
     errors.UnsupportedMediaType,

@@ -523,6 +523,7 @@ GEMINI = Dialect(
     path="models/{model}:streamGenerateContent",
     query={"alt": "sse"},  # without it, the events are the elements of an array
     endpoint="generate_content",
+    headers="x-goog-",
     error_body=error_body,
     counting=TokenCounting("models/{model}:countTokens", "totalTokens", "generateContentRequest"),
     requests=RequestFormat(

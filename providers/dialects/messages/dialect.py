@@ -170,6 +170,7 @@ MESSAGES = Dialect(
     name="messages",
     path="messages",
     endpoint="messages",
+    headers="anthropic-",
     counting=TokenCounting("messages/count_tokens", "input_tokens"),
     error_body=error_body,
     requests=RequestFormat(

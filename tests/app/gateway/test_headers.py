@@ -1,10 +1,13 @@
 """Which headers cross the gateway: by a list, in both directions."""
 
+from typing import Any
+
 import pytest
 from multidict import CIMultiDict
 
-from providers.simulator.script import Headers, answer
+from providers.simulator.script import Headers, Raw, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import MESSAGE_BYTES
 
 SENT = {
     "authorization": "Bearer the-clients-own",
@@ -21,7 +24,8 @@ SENT = {
     "anthropic-beta": "tools",
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 }
-PASSED = {name: SENT[name] for name in ("openai-beta", "anthropic-version", "anthropic-beta", "traceparent")}
+PASSED = {name: SENT[name] for name in ("openai-beta", "traceparent")}  # to OpenAI's APIs
+ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 OURS = {"host", "accept", "authorization", "content-type", "content-length", "accept-encoding", "user-agent"}
 
 
@@ -41,12 +45,36 @@ async def test_the_upstream_sees_its_own_key_and_the_headers_on_the_list(serve: 
 
 
 async def test_what_a_client_says_in_several_lines_of_a_header_is_said_in_one(serve: Serve) -> None:
-    lines = (("anthropic-beta", "tools"), ("anthropic-beta", "context"), ("openai-beta", "one"))
+    lines = (("openai-beta", "one"), ("openai-beta", "two"))
     async with serve() as running:
         async with running.chat(CIMultiDict(lines)) as response:
             assert response.status == 200
         [received] = running["alpha"].received
-    assert (received.headers["anthropic-beta"], received.headers["openai-beta"]) == ("tools, context", "one")
+    assert received.headers["openai-beta"] == "one, two"
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "body"),
+    [
+        ("messages", "/v1/messages", ASKED),
+        ("messages", "/v1/chat/completions", {"messages": ASKED["messages"]}),
+        ("chat", "/v1/messages", ASKED),
+        ("chat", "/v1/chat/completions", {"messages": ASKED["messages"]}),
+        ("responses", "/v1/responses", {"input": "Hi"}),
+        ("embeddings", "/v1/embeddings", {"input": "Hi"}),
+    ],
+)
+async def test_a_vendors_headers_go_to_that_vendors_api_alone(
+    serve: Serve, api: str, path: str, body: dict[str, Any]
+) -> None:
+    config = {"providers": {"alpha": {"apis": [api]}}}
+    sent = {"openai-beta": "theirs", "anthropic-beta": "theirs", "x-goog-user-project": "theirs"}
+    async with serve(alpha=[Raw(MESSAGE_BYTES)] if api == "messages" else None, config=config) as running:
+        async with running.post({**body, "model": MODEL}, path=path, headers=sent) as response:
+            await response.read()
+        [received] = running["alpha"].received
+    own = "anthropic-beta" if api == "messages" else "openai-beta"
+    assert sent.keys() & received.headers.keys() == {own}
 
 
 async def test_embeddings_send_no_more_than_that(serve: Serve) -> None:

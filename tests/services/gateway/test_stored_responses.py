@@ -55,3 +55,14 @@ async def test_without_redis_the_replica_that_answered_still_knows() -> None:
     assert await replica.find("ann", "resp_1") == "openai/gpt"
     assert await replica.find("ann", "resp_2") is None
     await away.aclose()
+
+
+async def test_other_ids_are_known_to_every_replica_and_only_their_hashes_are_in_redis(
+    nodes: Nodes, redis: Redis
+) -> None:
+    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
+    names = [f"msg_{number}" for number in range(120)]
+    await one.keep_all("ann", names, "openai/gpt")
+    assert {await other.find("ann", name) for name in names} == {"openai/gpt"}
+    assert await other.find("bob", "msg_1") is None
+    assert not any(b"msg_" in key for key in await redis.keys())

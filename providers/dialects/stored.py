@@ -1,0 +1,322 @@
+"""The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+
+class StoredKind(StrEnum):
+    """What is named."""
+
+    RESPONSE = "response"
+    ITEM = "item of a response"
+    CONVERSATION = "conversation"
+    PROMPT = "prompt"
+    FILE = "file"
+    STORE = "store of documents"
+    CONTAINER = "container"
+    SKILL = "skill"
+    AUDIO = "spoken answer"
+    VOICE = "voice"
+    CACHE = "cached prompt"
+    SOURCE = "source of data"
+    SERVER = "MCP server"  # named by its URL; not stored, but the provider calls it
+    CONNECTOR = "connector"  # likewise, named by its id
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A name in a request or answer."""
+
+    field: str  # input[0].content[1].file_id
+    kind: StoredKind
+    value: str
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where names are.
+
+    ``path``: field names with dots between them. ``name[]`` are the elements of a list (or the value itself, where it
+    is none), ``*`` is every field, and ``**`` an object and all objects within it, except those that ``OPAQUE`` lists.
+    Fields are equal without regard to case and underscores, as Google's and Go's JSON readers are lenient.
+    """
+
+    path: str
+    kind: StoredKind
+    when: Callable[[Mapping[str, Any]], bool] | None = None  # of the object with the name; None: always
+
+
+def _is_reference(item: Mapping[str, Any]) -> bool:
+    """Whether an item of the Responses API stands for a stored one. Without a type it does if it has nothing else."""
+    kind = item.get("type")
+    if kind == "image_generation_call":  # a further edit of the picture
+        return not item.get("result")
+    return kind == "item_reference" or (kind is None and "role" not in item)
+
+
+_K = StoredKind
+_OPENAIS_TOOLS = (
+    Place("tools[].vector_store_ids[]", _K.STORE),
+    Place("tools[].container", _K.CONTAINER),
+    Place("tools[].container.file_ids[]", _K.FILE),
+    Place("tools[].container.skills[].skill_id", _K.SKILL),
+    Place("tools[].environment.container_id", _K.CONTAINER),
+    Place("tools[].environment.file_ids[]", _K.FILE),
+    Place("tools[].environment.skills[].skill_id", _K.SKILL),
+    Place("tools[].file_ids[]", _K.FILE),
+    Place("tools[].input_image_mask.file_id", _K.FILE),
+    Place("tools[].server_url", _K.SERVER),
+    Place("tools[].connector_id", _K.CONNECTOR),
+    Place("tools[].tunnel_id", _K.CONNECTOR),
+)
+_OPENAIS_STATE = (
+    Place("conversation", _K.CONVERSATION),
+    Place("conversation.id", _K.CONVERSATION),
+    Place("prompt.id", _K.PROMPT),
+)
+_GOOGLES = (
+    Place("cachedContent", _K.CACHE),
+    Place("contents[].**.fileUri", _K.FILE),
+    Place("systemInstruction.**.fileUri", _K.FILE),
+    Place("tools[].fileSearch.fileSearchStoreNames[]", _K.STORE),
+    Place("tools[].retrieval.vertexAiSearch.datastore", _K.STORE),
+    Place("tools[].retrieval.vertexAiSearch.engine", _K.STORE),
+    Place("tools[].retrieval.vertexAiSearch.dataStoreSpecs[].dataStore", _K.STORE),
+    Place("tools[].retrieval.vertexRagStore.ragCorpora[]", _K.STORE),
+    Place("tools[].retrieval.vertexRagStore.ragResources[].ragCorpus", _K.STORE),
+    Place("tools[].retrieval.externalApi.endpoint", _K.SERVER),
+    Place("tools[].mcpServers[].streamableHttpTransport.url", _K.SERVER),
+)
+
+# By API (of the relayed ones, their path at the provider): what a request may name.
+ASKED: Mapping[str, tuple[Place, ...]] = {
+    "chat": (
+        *_OPENAIS_TOOLS,
+        *_OPENAIS_STATE,
+        Place("previous_response_id", _K.RESPONSE),
+        Place("messages[].**.file_id", _K.FILE),
+        Place("messages[].**.url", _K.FILE),
+        Place("messages[].audio.id", _K.AUDIO),
+        Place("data_sources[].type", _K.SOURCE),  # Azure reads them under the operator's identity
+    ),
+    "responses": (
+        *_OPENAIS_TOOLS,
+        *_OPENAIS_STATE,
+        Place("prompt.variables.*.file_id", _K.FILE),
+        Place("input[].id", _K.ITEM, _is_reference),
+        Place("input[].approval_request_id", _K.ITEM),
+        Place("input[].**.file_id", _K.FILE),
+        Place("input[].**.image_url", _K.FILE),
+        Place("input[].**.file_url", _K.FILE),
+        Place("input[].**.container_id", _K.CONTAINER),
+    ),
+    "messages": (
+        Place("messages[].**.file_id", _K.FILE),
+        Place("messages[].**.url", _K.FILE),
+        Place("container", _K.CONTAINER),
+        Place("container.id", _K.CONTAINER),
+        Place("container.skills[].skill_id", _K.SKILL),
+        Place("mcp_servers[].url", _K.SERVER),
+    ),
+    "gemini": (
+        *_GOOGLES,
+        *(
+            Place(f"generateContentRequest.{place.path}", place.kind) for place in _GOOGLES
+        ),  # of which tokens are counted
+    ),
+    "images/edits": (
+        Place("image[].file_id", _K.FILE),
+        Place("images[].file_id", _K.FILE),
+        Place("mask.file_id", _K.FILE),
+    ),
+    "audio/speech": (Place("voice.id", _K.VOICE),),
+}
+
+# Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
+NAMES_STORED = frozenset(
+    {"cachedContent", "container", "conversation", "data_sources", "mcp_servers", "previous_response_id"}
+    | {"systemInstruction"}
+)
+
+# By API: what an answer, or an event of its stream, gives a client to name.
+_RESPONSE = (
+    ("id", _K.RESPONSE),
+    ("conversation.id", _K.CONVERSATION),
+    *((f"output[].{path}", kind) for path, kind in (("id", _K.ITEM), ("container_id", _K.CONTAINER))),
+    ("output[].environment.container_id", _K.CONTAINER),
+    ("output[].content[].annotations[].file_id", _K.FILE),
+    ("output[].content[].annotations[].container_id", _K.CONTAINER),
+    ("output[].results[].file_id", _K.FILE),
+)
+ANSWERED: Mapping[str, tuple[Place, ...]] = {
+    "chat": (Place("choices[].message.audio.id", _K.AUDIO), Place("choices[].delta.audio.id", _K.AUDIO)),
+    "responses": (
+        *(Place(path, kind, lambda answer: "type" not in answer) for path, kind in _RESPONSE[:1]),  # events have one
+        *(Place(path, kind) for path, kind in _RESPONSE[1:]),
+        *(Place(f"response.{path}", kind) for path, kind in _RESPONSE),
+        *(Place(path.replace("output[]", "item"), kind) for path, kind in _RESPONSE if path.startswith("output[]")),
+    ),
+    "messages": tuple(
+        Place(f"{before}{path}", kind)
+        for before, path, kind in (
+            *((before, "container.id", _K.CONTAINER) for before in ("", "message.", "delta.")),
+            *((before, "content[].file_id", _K.FILE) for before in ("content[].content.", "content_block.content.")),
+        )
+    ),
+}
+
+# Fields whose values are the client's own data, whatever it is called: arguments of calls, schemas, labels.
+OPAQUE = frozenset(
+    {"args", "arguments", "attributes", "input", "inputschema", "metadata", "parameters", "response", "schema"}
+)
+# Files by URL: those that a provider reads with the operator's rights, not as anybody could.
+_PRIVATE_URL = re.compile(
+    r"\s*(?:files/|(?!https?:|data:)[a-z][a-z0-9+.-]*:"
+    r"|https?:[/\\]*[^/\\?#]*\b(?:generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com)",
+    re.IGNORECASE,
+)
+_URLS = frozenset({"fileuri", "fileurl", "imageurl", "url"})
+_OWN_SKILL = "skill_"  # how the ids of uploaded skills begin; vendors' own are everybody's
+_ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    place: Place
+    steps: tuple[tuple[str, bool], ...]  # the plain name, and whether its elements follow
+
+
+class StoredField(msgspec.Struct, frozen=True):
+    """What one field at the top level of a body, or of an event, may name."""
+
+    rules: tuple[_Rule, ...]
+    hint: re.Pattern[bytes]  # is found in its JSON wherever there may be a name
+
+    def named_in(self, field: str, raw: msgspec.Raw) -> Iterator[Named | None]:
+        """Yield what the value of ``field`` names, and None after each of its decoded elements.
+
+        Only elements in which the hint is found are decoded.
+        """
+        if not self.hint.search(raw):
+            return
+        if not _ARRAY.match(raw):
+            yield from self._named(field, msgspec.json.decode(raw), is_element=False)
+            return
+        for index, element in enumerate(_elements.decode(raw)):
+            if self.hint.search(element):
+                yield from self._named(f"{field}[{index}]", msgspec.json.decode(element), is_element=True)
+                yield None
+
+    def _named(self, path: str, value: object, *, is_element: bool) -> Iterator[Named]:
+        for rule in self.rules:
+            (_, each), *rest = rule.steps
+            if is_element and not each:
+                continue
+            for field, found, holder in _found(value, rest, path, {}):
+                named = _name(rule, field, found)
+                if named is not None and (rule.place.when is None or rule.place.when(holder)):
+                    yield named
+
+
+def asked_fields(api: str) -> Mapping[str, StoredField]:
+    """Return what requests of ``api`` may name, by the plain name of the field at the top level."""
+    return _ASKED.get(api, {})
+
+
+def named_in_answer(api: str, answer: bytes) -> Iterator[Named]:
+    """Yield what an answer, or the data of one of its events, gives a client to name. None in what is not an object."""
+    table = _ANSWERED.get(api)
+    if not table or not any(field.hint.search(answer) for field in table.values()):
+        return
+    try:
+        said = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for field in table.values():
+        for rule in field.rules:
+            for path, found, holder in _found(said, rule.steps, "", {}):
+                named = _name(rule, path, found)
+                if named is not None and (rule.place.when is None or rule.place.when(holder)):
+                    yield named
+
+
+_Steps = Sequence[tuple[str, bool]]
+_Object = Mapping[str, Any]
+_ARRAY = re.compile(rb"\s*\[")
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@lru_cache(maxsize=4096)
+def plain(name: str) -> str:
+    """Return a field's name without case and underscores."""
+    return name.replace("_", "").lower()
+
+
+def _found(value: object, steps: _Steps, path: str, holder: _Object) -> Iterator[tuple[str, object, _Object]]:
+    """Yield where ``steps`` lead: the path, the value, and the object that has it."""
+    if not steps:
+        yield path, value, holder
+        return
+    (name, each), *rest = steps
+    if name == "**":
+        for inner, at in _objects(value, path):
+            yield from _found(inner, rest, at, inner)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if name not in ("*", plain(key)):
+                continue
+            at = f"{path}.{key}" if path else key
+            if each and isinstance(inner, list):
+                for index, element in enumerate(inner):
+                    yield from _found(element, rest, f"{at}[{index}]", value)
+            else:
+                yield from _found(inner, rest, at, value)
+
+
+def _objects(value: object, path: str) -> Iterator[tuple[_Object, str]]:
+    left = [(value, path)]
+    while left:
+        inner, at = left.pop()
+        if isinstance(inner, dict):
+            yield inner, at
+            left += [
+                (each, f"{at}.{key}")
+                for key, each in inner.items()
+                if isinstance(each, dict | list) and plain(key) not in OPAQUE
+            ]
+        elif isinstance(inner, list):
+            left += [(each, f"{at}[{n}]") for n, each in enumerate(inner) if isinstance(each, dict | list)]
+
+
+def _name(rule: _Rule, field: str, value: object) -> Named | None:
+    """Return what ``value`` names; None if it is another form of the field, or what anybody may use."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        return None
+    place, name = rule.place, str(value)
+    if rule.steps[-1][0] in _URLS and place.kind is StoredKind.FILE and not _PRIVATE_URL.match(name):
+        return None
+    if place.kind is StoredKind.SKILL and not name.startswith(_OWN_SKILL):
+        return None
+    return Named(field, place.kind, name)
+
+
+def _fields(places: Iterable[Place]) -> dict[str, StoredField]:
+    rules: dict[str, list[_Rule]] = {}
+    for place in places:
+        steps = tuple((plain(part.removesuffix("[]")), part.endswith("[]")) for part in place.path.split("."))
+        rules.setdefault(steps[0][0], []).append(_Rule(place, steps))
+    return {name: StoredField(tuple(each), _hint(each)) for name, each in rules.items()}
+
+
+def _hint(rules: Iterable[_Rule]) -> re.Pattern[bytes]:
+    """Return a pattern that JSON with one of the last names has; all JSON has it if the field is a name itself."""
+    if any(len(rule.steps) == 1 for rule in rules):
+        return re.compile(b"")
+    names = "|".join(sorted({"_?".join(rule.steps[-1][0]) for rule in rules}))
+    return re.compile(f'"(?:{names})"|{_ESCAPED}'.encode(), re.IGNORECASE)
+
+
+_ASKED = {api: _fields(places) for api, places in ASKED.items()}
+_ANSWERED = {api: _fields(places) for api, places in ANSWERED.items()}

@@ -1,0 +1,366 @@
+"""Who may name what a provider stores: what one client's answers named, another client cannot use."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Raw
+from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_admission import clients, key_of
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, event, speaking
+
+FILE = {"type": "input_file", "file_id": "file-theirs"}
+ITEMS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "gemini": f"/v1beta/models/{MODEL}:generateContent",
+    "images": "/v1/images/edits",
+    "audio": "/v1/audio/speech",
+}
+USER = {"role": "user", "content": "Hi"}
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"file_id": {}}}}
+
+
+def body_of(api: str, fields: dict[str, Any]) -> dict[str, Any]:
+    model = {} if api == "gemini" else {"model": MODEL}
+    plain: dict[str, Any] = {
+        "chat": {"messages": [USER]},
+        "responses": {"input": "Hi"},
+        "messages": {"messages": [USER], "max_tokens": 9},
+        "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+        "images": {"prompt": "a cat", "image": "x"},
+        "audio": {"input": "Hi", "voice": "alloy"},
+    }[api]
+    return {**model, **plain, **fields}
+
+
+def parts(*content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": list(content)}]
+
+
+NAMED: list[tuple[str, dict[str, Any], str]] = [
+    ("responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].id"),
+    ("responses", {"input": [USER, {"id": "msg_1"}]}, "input[1].id"),
+    ("responses", {"input": [{"type": None, "id": "msg_1"}]}, "input[0].id"),
+    ("responses", {"input": [{"type": "image_generation_call", "id": "ig_1"}]}, "input[0].id"),
+    ("responses", {"input": parts(FILE)}, "input[0].content[0].file_id"),
+    ("responses", {"input": parts({"type": "input_image", "file_id": "f"})}, "input[0].content[0].file_id"),
+    (
+        "responses",
+        {"input": [{"type": "function_call_output", "call_id": "c", "output": [FILE]}]},
+        "input[0].output[0].file_id",
+    ),
+    (
+        "responses",
+        {"input": [{"type": "computer_call_output", "call_id": "c", "output": {"file_id": "f"}}]},
+        "input[0].output.file_id",
+    ),
+    ("responses", {"conversation": "conv_1"}, "conversation"),
+    ("responses", {"conversation": {"id": "conv_1"}}, "conversation.id"),
+    ("responses", {"prompt": {"id": "pmpt_1"}}, "prompt.id"),
+    ("responses", {"prompt": {"variables": {"parameters": FILE}}}, "prompt.variables.parameters.file_id"),
+    ("responses", {"tools": [{"type": "file_search", "vector_store_ids": ["vs"]}]}, "tools[0].vector_store_ids[0]"),
+    ("responses", {"tools": [{"type": "code_interpreter", "container": "cntr_1"}]}, "tools[0].container"),
+    (
+        "responses",
+        {"tools": [TOOL, {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f"]}}]},
+        "tools[1].container.file_ids[0]",
+    ),
+    (
+        "responses",
+        {"tools": [{"type": "shell", "environment": {"type": "container_reference", "container_id": "c"}}]},
+        "tools[0].environment.container_id",
+    ),
+    ("chat", {"messages": parts({"type": "file", "file": {"file_id": "f"}})}, "messages[0].content[0].file.file_id"),
+    ("chat", {"messages": [USER, {"role": "assistant", "audio": {"id": "audio_1"}}]}, "messages[1].audio.id"),
+    (
+        "chat",
+        {"messages": parts({"type": "image_url", "image_url": {"url": "gs://bucket/cat.png"}})},
+        "messages[0].content[0].image_url.url",
+    ),
+    ("chat", {"previous_response_id": "resp_1"}, "previous_response_id"),
+    (
+        "messages",
+        {"messages": parts({"type": "document", "source": {"type": "file", "file_id": "f"}})},
+        "messages[0].content[0].source.file_id",
+    ),
+    ("messages", {"messages": parts({"type": "container_upload", "file_id": "f"})}, "messages[0].content[0].file_id"),
+    ("messages", {"container": "container_1"}, "container"),
+    ("messages", {"container": {"id": "container_1"}}, "container.id"),
+    (
+        "messages",
+        {"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}, {"skill_id": "skill_01"}]}},
+        "container.skills[1].skill_id",
+    ),
+    ("gemini", {"cachedContent": "cachedContents/1"}, "cachedContent"),
+    ("gemini", {"cached_content": "cachedContents/1"}, "cachedContent"),
+    (
+        "gemini",
+        {
+            "contents": [
+                {"parts": [{"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/1"}}]}
+            ]
+        },
+        "contents[0].parts[0].fileData.fileUri",
+    ),
+    (
+        "gemini",
+        {"contents": {"parts": [{"file_data": {"file_uri": "gs://bucket/x"}}]}},
+        "contents.parts[0].file_data.file_uri",
+    ),
+    (
+        "gemini",
+        {"tools": [{"fileSearch": {"fileSearchStoreNames": ["fileSearchStores/1"]}}]},
+        "tools[0].fileSearch.fileSearchStoreNames[0]",
+    ),
+    ("images", {"images": [{"file_id": "f"}]}, "images[0].file_id"),
+    ("audio", {"voice": {"id": "voice_1"}}, "voice.id"),
+]
+
+
+@pytest.mark.parametrize(("api", "fields", "named"), NAMED)
+async def test_what_no_answer_gave_a_client_is_not_found(
+    serve: Serve, api: str, fields: dict[str, Any], named: str
+) -> None:
+    config = {"providers": {"alpha": speaking(api)}, **clients(guest={})}
+    async with serve(alpha=None, config=config) as running:
+        async with running.post(body_of(api, fields), path=PATHS[api], headers=key_of("guest")) as response:
+            said = await response.json()
+        assert (response.status, running.requests) == (404, 0), said
+    assert f"'{named}'" in said["error"]["message"]
+    if api == "messages":
+        assert said["error"]["type"] == "not_found_error"
+    elif api == "gemini":
+        assert said["error"]["status"] == "NOT_FOUND"
+    else:
+        assert (said["error"]["param"], said["error"]["code"]) == (named, "not_stored_for_this_key")
+
+
+@pytest.mark.parametrize("setting", [{"provider_state": "any"}, {}])
+async def test_the_operator_may_let_clients_name_anything_and_without_clients_it_is_so(
+    serve: Serve, setting: dict[str, Any]
+) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, **setting, **(clients(guest={}) if setting else {})}
+    headers = key_of("guest") if setting else {}
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        for fields in (
+            {"input": [{"type": "item_reference", "id": "msg_1"}]},
+            {"conversation": "conv_1"},
+            {"input": parts(FILE)},
+        ):
+            async with running.post(body_of("responses", fields), path=PATHS["responses"], headers=headers) as response:
+                assert response.status == 200, await response.text()
+
+
+async def test_with_any_an_unknown_response_is_continued_where_only_one_deployment_can_have_it(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, "provider_state": "any", **clients(guest={})}
+    body = body_of("responses", {"previous_response_id": "resp_of_the_operator"})
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        for _ in range(2):
+            async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+                assert response.status == 200
+    both = {"alpha": speaking("responses"), "beta": speaking("responses")}
+    async with serve(alpha=None, beta=None, config={**config, "providers": both}) as running:
+        async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+            said = (await response.json())["error"]
+        assert (response.status, said["param"]) == (400, "previous_response_id")
+
+
+async def test_none_lets_nobody_name_what_is_stored(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, "provider_state": "none", **clients(guest={})}
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        stored = body_of("responses", {"store": True})
+        async with running.post(stored, path=PATHS["responses"], headers=key_of("guest")) as response:
+            assert response.status == 200
+        for fields in (
+            {"previous_response_id": "resp_abc"},
+            {"input": [{"type": "item_reference", "id": "msg_mine"}]},
+        ):
+            body = body_of("responses", fields)
+            async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+                assert response.status == 404
+        assert running.requests == 1
+
+
+OUTPUT = [
+    {"type": "message", "id": "msg_mine", "role": "assistant", "content": [
+        {"type": "output_text", "text": "Hi", "annotations": [
+            {"type": "container_file_citation", "container_id": "cntr_mine", "file_id": "cfile_mine"}]}]},
+    {"type": "code_interpreter_call", "id": "ci_mine", "container_id": "cntr_mine", "status": "completed"},
+]  # fmt: skip
+
+
+def answer_of(echoed: dict[str, Any], output: Any = OUTPUT) -> bytes:
+    made = {"id": "resp_abc", "object": "response", "status": "completed", "model": "m", "output": output, **echoed}
+    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
+    delta = {"item_id": "msg_mine", "output_index": 0, "content_index": 0, "delta": "Hello"}
+    return b"".join(
+        [
+            event("response.created", sequence_number=0, response={**made, "output": [], "status": "in_progress"}),
+            event("response.output_text.delta", sequence_number=1, **delta),
+            event("response.completed", sequence_number=2, response={**made, "usage": usage}),
+        ]
+    )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_an_answer_named_its_client_may_name_at_that_provider(serve: Serve, stream: bool) -> None:
+    config = {
+        "providers": {"alpha": speaking("responses"), "beta": speaking("responses")},
+        **clients(plain={}, guest={}),
+    }
+    script = [Raw(answer_of({}))]
+    further = (
+        {"input": [{"type": "item_reference", "id": "msg_mine"}]},
+        {"input": [{"id": "ci_mine"}]},
+        {"input": parts({"type": "input_file", "file_id": "cfile_mine"})},
+        {"tools": [{"type": "code_interpreter", "container": "cntr_mine"}]},
+        {"previous_response_id": "resp_abc", "input": [{"type": "item_reference", "id": "msg_mine"}]},
+    )
+    async with serve(alpha=script, beta=script, config=config) as running:
+        first = body_of("responses", {"store": True, "stream": stream})
+        async with running.post(first, path=PATHS["responses"], headers=key_of("plain")) as response:
+            await response.read()
+            made_by = response.headers["x-holeshot-provider"]
+        for fields in further:
+            body = body_of("responses", fields)
+            async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+                assert response.status == 404
+            for _ in range(3):
+                async with running.post(body, path=PATHS["responses"], headers=key_of("plain")) as response:
+                    assert (response.status, response.headers["x-holeshot-provider"]) == (200, made_by)
+
+
+async def test_a_request_cannot_have_its_answer_name_what_is_anothers(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, **clients(guest={})}
+    echoed = {
+        "metadata": {"id": "msg_theirs", "file_id": "msg_theirs"},
+        "instructions": '"output":[{"id":"msg_theirs"}]',
+        "tools": [{"type": "function", "name": "f", "parameters": {"output": [{"id": "msg_theirs"}]}}],
+    }
+    async with serve(alpha=[Raw(answer_of(echoed))], config=config) as running:
+        stored = body_of("responses", {"store": True})
+        async with running.post(stored, path=PATHS["responses"], headers=key_of("guest")) as response:
+            assert response.status == 200
+        body = body_of("responses", {"input": [{"type": "item_reference", "id": "msg_theirs"}]})
+        async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+            assert response.status == 404
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_container_of_messages_is_its_own_clients(serve: Serve, stream: bool) -> None:
+    started = MESSAGE_BYTES.replace(
+        b'"stop_sequence": null', b'"stop_sequence": null, "container": {"id": "c_mine"}', 1
+    )
+    config = {"providers": {"alpha": speaking("messages")}, **clients(plain={}, guest={})}
+    tools = [{"type": "code_execution_20250825", "name": "code_execution"}]
+    async with serve(alpha=[Raw(started)], config=config) as running:
+        first = body_of("messages", {"tools": tools, "stream": stream})
+        async with running.post(first, path=PATHS["messages"], headers=key_of("plain")) as response:
+            await response.read()
+            assert response.status == 200
+        for owner, status in (("plain", 200), ("guest", 404)):
+            body = body_of("messages", {"container": "c_mine"})
+            async with running.post(body, path=PATHS["messages"], headers=key_of(owner)) as response:
+                assert response.status == status, await response.text()
+
+
+HARMLESS: list[tuple[str, dict[str, Any]]] = [
+    ("chat", {"messages": [{"role": "user", "content": 'read "file_id": "f"'}]}),
+    ("chat", {"tools": [{"type": "function", "function": {"name": "f", "parameters": TOOL["parameters"]}}]}),
+    ("chat", {"messages": parts({"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}})}),
+    ("chat", {"messages": parts({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})}),
+    ("responses", {"input": [{"type": "message", "id": "msg_1", "role": "assistant", "content": []}, USER]}),
+    (
+        "responses",
+        {"input": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}, USER]},
+    ),
+    (
+        "messages",
+        {
+            "messages": [
+                USER,
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "their own"}}],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]},
+            ]
+        },
+    ),
+    ("messages", {"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}]}}),
+]
+
+
+@pytest.mark.parametrize(("api", "fields"), HARMLESS)
+async def test_what_only_looks_like_a_name_is_passed_on(serve: Serve, api: str, fields: dict[str, Any]) -> None:
+    scripts = {"chat": None, "responses": [Raw(answer_of({}))], "messages": [Raw(MESSAGE_BYTES)]}
+    config = {"providers": {"alpha": speaking(api)}, **clients(guest={})}
+    async with serve(alpha=scripts[api], config=config) as running:
+        async with running.post(body_of(api, fields), path=PATHS[api], headers=key_of("guest")) as response:
+            assert response.status == 200, await response.text()
+        assert running.requests == 1
+
+
+async def test_names_written_with_escapes_are_found(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, **clients(guest={})}
+    plain = json.dumps(body_of("responses", {"input": parts(FILE)}))
+    async with serve(alpha=None, config=config) as running:
+        for written in ('"file\\u005fid"', '"\\u0066ile_id"', '"File_ID"', '"fileId"'):
+            data = plain.replace('"file_id"', written).encode()
+            async with running.post(data, path=PATHS["responses"], headers=key_of("guest")) as response:
+                assert response.status == 404
+        assert running.requests == 0
+
+
+SERVERS: list[tuple[str, dict[str, Any], str]] = [
+    ("responses", {"tools": [{"type": "mcp", "server_url": "https://mcp.example.com/sse"}]}, "tools[0].server_url"),
+    ("responses", {"tools": [{"type": "mcp", "connector_id": "connector_gmail"}]}, "tools[0].connector_id"),
+    (
+        "messages",
+        {"mcp_servers": [{"type": "url", "url": "https://mcp.example.com", "name": "x"}]},
+        "mcp_servers[0].url",
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "fields", "named"), SERVERS)
+async def test_a_provider_calls_only_servers_that_the_operator_lists(
+    serve: Serve, api: str, fields: dict[str, Any], named: str
+) -> None:
+    scripts = {"responses": [Raw(answer_of({}))], "messages": [Raw(MESSAGE_BYTES)]}
+    config = {"providers": {"alpha": speaking(api)}, **clients(guest={})}
+    async with serve(alpha=scripts[api], config=config) as running:
+        async with running.post(body_of(api, fields), path=PATHS[api], headers=key_of("guest")) as response:
+            message = (await response.json())["error"]["message"]
+        assert (response.status, running.requests) == (403, 0)
+        assert f"'{named}'" in message
+        assert "mcp_hosts" in message
+    config["mcp_hosts"] = ["*.example.com", "connector_gmail"]
+    async with serve(alpha=scripts[api], config=config) as running:
+        async with running.post(body_of(api, fields), path=PATHS[api], headers=key_of("guest")) as response:
+            assert response.status == 200, await response.text()
+        assert running.requests == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com.evil.test/",
+        "https://allowed.example.com@evil.test/",
+        "https://evil.test/allowed.example.com",
+        "https://evil.test\\.example.com",
+        "https://evil.test#.example.com",
+        "//allowed.example.com",
+        "https://example.com/",
+    ],
+)
+async def test_a_url_that_only_looks_like_a_listed_host_is_refused(serve: Serve, url: str) -> None:
+    config = {"providers": {"alpha": speaking("responses")}, "mcp_hosts": ["*.example.com"], **clients(guest={})}
+    async with serve(alpha=None, config=config) as running:
+        body = body_of("responses", {"tools": [{"type": "mcp", "server_label": "x", "server_url": url}]})
+        async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+            assert (response.status, running.requests) == (403, 0)
