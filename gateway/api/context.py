@@ -19,7 +19,7 @@ from gateway.api.call_context import CallContext
 from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
-from gateway.core.errors import ApiError, ClientDisconnected, LedgerUnavailable, ShuttingDown
+from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
@@ -170,6 +170,19 @@ def _key(client: str | None, response_id: str) -> str:
     if not response_id.startswith("resp"):
         response_id = sha256(response_id.encode(errors="replace")).hexdigest()
     return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
+
+
+class LedgerUnavailable(ApiError):
+    """The call could not be recorded anywhere, and such calls are not wanted."""
+
+    # Means: Neither the database nor the disk takes rows, and `ledger.required` is set: no call without its row.
+    # Retry: after `retry-after`.
+    # Caller: Wait as long as `retry-after` says, or ask another replica.
+    # Operator: Make the database reachable, or free space in `spool_dir`: see `spool` and `database` in
+    # `/health/ready`.
+    status = 503
+    type = "service_unavailable"
+    code = "ledger_unavailable"
 
 
 _RETRY_S = "5"  # the disk is tried again each second

@@ -512,11 +512,13 @@ class Peers:
         now_s = self._clock()
         return [pid for pid, at_s in self._stopped_at_s.items() if now_s - at_s < LATELY_S]
 
-    def start(self, take: Callable[[socket.socket, str], None], on_exhausted: Callable[[], None]) -> None:
-        """Begin to beat, and to accept for others; ``take`` and ``on_exhausted`` are those of ``Acceptor``."""
+    def start(self, connections: Connections) -> None:
+        """Begin to beat, and to accept for others; ``connections`` serve what is accepted."""
         if len(self._sockets) > 1:
             self._acceptors = {
-                place: Acceptor(sock, take, on_exhausted=on_exhausted)
+                place: Acceptor(
+                    sock, connections.take, on_exhausted=connections.exhausted, has_room=connections.has_room
+                )
                 for place, sock in enumerate(self._sockets)
                 if place != self._place
             }

@@ -38,7 +38,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
-├── LedgerUnavailable           503  nothing can record the call, and ledger.required is set
+├── LedgerUnavailable           503  nothing can record the call (in api/context.py)
 ├── Overloaded                  503  no room for one more call; with retry-after
 ├── TooManyViewers              503  no room for one more live stream
 ├── NothingEnabled              503  every deployment of the model is disabled
@@ -411,19 +411,6 @@ class ShuttingDown(ApiError):
     status = 503
     type = "service_unavailable"
     code = "shutting_down"
-
-
-class LedgerUnavailable(ApiError):
-    """The call could not be recorded anywhere, and such calls are not wanted."""
-
-    # Means: Neither the database nor the disk takes rows, and `ledger.required` is set: no call without its row.
-    # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says, or ask another replica.
-    # Operator: Make the database reachable, or free space in `spool_dir`: see `spool` and `database` in
-    # `/health/ready`.
-    status = 503
-    type = "service_unavailable"
-    code = "ledger_unavailable"
 
 
 class Overloaded(ApiError):

@@ -422,7 +422,7 @@ async def _open(
     context = None if certificate is None else certificate.context
     connections = await stack.enter_async_context(listening(gateway, sock, settings.shutdown_grace_s, context))
     if peers is not None:
-        peers.start(connections.take, connections.exhausted)
+        peers.start(connections)
         stack.callback(peers.stop_accepting)
 
     def use(context: ssl.SSLContext) -> None:

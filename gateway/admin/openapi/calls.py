@@ -24,6 +24,7 @@ from gateway.admin.openapi.schemas import OBJECT, TEXT, Made, either, nullable, 
 from gateway.api import overrides
 from gateway.api import passthrough_requests as relayed
 from gateway.api.call_runner import FALLBACK
+from gateway.api.context import LedgerUnavailable
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED, LOWERED
@@ -115,7 +116,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     errors.TooManyBodies,
     errors.Overloaded,
     errors.ShuttingDown,
-    errors.LedgerUnavailable,
+    LedgerUnavailable,
     errors.NothingEnabled,
     race_failures.AtCapacity,
     *OF_UPSTREAM,
