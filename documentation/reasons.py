@@ -89,7 +89,7 @@ REASONS: Mapping[str, Reasons] = {
         "provider_state": (
             "What clients may name that a provider stores under your key: files, conversations, prompts, containers,"
             " items. `own`: what answers to the same client gave it, known for `response_ids_ttl_s`; `any`: also what"
-            " you or other clients have there; `none`: nothing. While there are no clients, `own` checks responses only."
+            " you or other clients have there; `none`: nothing. Without clients, `own` checks responses only."
         ),
         "mcp_hosts": (
             "MCP servers that a provider may call for clients, by host (`mcp.example.com`, `*.example.com`, `*`), and"

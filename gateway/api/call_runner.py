@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import NARROWED, PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, limits_dollars, permits, prepared_race
+from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, payer_of, permits, prepared_race, use_of
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
@@ -19,9 +19,8 @@ from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoD
 from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import Begun, LimitReached, Payer, Use
+from gateway.limits import Begun, LimitReached
 from gateway.racing import (
-    MOST_ANSWERS,
     Broken,
     Kept,
     OpenCall,
@@ -30,9 +29,7 @@ from gateway.racing import (
     Sink,
     Takeover,
     Unanswered,
-    answers_asked,
     delivered_of,
-    most_answer_tokens,
 )
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Launch, Plan
@@ -216,7 +213,7 @@ class FallbackChain:
 
 
 def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
-    """Return the planned call; None for a request so long that it is translated in a thread: nobody waits for that."""
+    """Return the planned call; None for a request that is translated in a thread, as it is so long."""
     try:
         planning.send(None)
     except StopIteration as planned:
@@ -233,51 +230,6 @@ def _takes_over(fallback: Model) -> bool:
 def _alone(entry: PlannedCall, launch: Launch) -> PlannedCall:
     """Return a fallback's call with nothing but this launch, which continues another model's answer."""
     return msgspec.structs.replace(entry, plan=msgspec.structs.replace(entry.plan, launches=(launch,)))
-
-
-# The expected use of limits by a planned call, and the model that pays for it.
-
-
-def payer_of(entry: PlannedCall) -> Payer:
-    """Return the model of ``entry`` as limits see it."""
-    model = entry.model
-    return Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
-
-
-def use_of(entry: PlannedCall) -> Use:
-    """Return the expected use, and the most that the call may cost."""
-    plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
-    usd, costs = 0.0, plan.cost_usd
-    if costs:
-        for launch in plan.launches:
-            if launch.delay_s == 0:
-                usd += costs.get(launch.deployment, 0.0)
-    most_usd = _most_usd(entry) if usd and limits_dollars(entry.call.levels, entry.model) else 0.0
-    return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
-
-
-def _most_usd(entry: PlannedCall) -> float:
-    """Return what the call may cost: an answer as long as it allows, of the dearest of its deployments.
-
-    The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
-    """
-    call, plan, deployments, dearest = entry.call, entry.plan, entry.model.deployments, entry.model.dearest
-    max_tokens = None if call.kind is None else call.kind.max_tokens
-    answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
-    launched = [launch.deployment for launch in plan.launches]
-    most_usd = beside_usd = 0.0
-    for place, name in enumerate([*launched, *plan.rest]):
-        deployment = deployments[name]
-        if (price := deployment.price or dearest) is None:
-            continue
-        limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
-        tokens = max(limit * answers, plan.answer_tokens)
-        prompt_usd = call.prompt_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
-        answer_usd = tokens * max(price.output_usd, price.reasoning_usd or 0.0)
-        most_usd = max(most_usd, prompt_usd + answer_usd)
-        if 0 < place < len(launched):
-            beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)
-    return most_usd + beside_usd
 
 
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat

@@ -165,7 +165,7 @@ class StoredResponses:
 def _key(client: str | None, response_id: str) -> str:
     """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different.
 
-    Only a response's id is legible there: whoever knows the others could use them.
+    Only a response's id is legible there, as the others could be used by those who read them.
     """
     if not response_id.startswith("resp"):
         response_id = sha256(response_id.encode(errors="replace")).hexdigest()

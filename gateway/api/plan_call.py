@@ -15,8 +15,8 @@ from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
 from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import DOLLARS
-from gateway.racing import OpenCall, Race, Sink, answer_kind, answers_asked
+from gateway.limits import DOLLARS, Payer, Use
+from gateway.racing import MOST_ANSWERS, OpenCall, Race, Sink, answer_kind, answers_asked, most_answer_tokens
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
 
@@ -275,3 +275,48 @@ def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest) -> Prefix |
         return None
     order = asked.dialect.requests.reading_order
     return prefix_of([fields[part] for part in order if part in fields], asked.cache_key)
+
+
+# The expected use of limits by a planned call, and the model that pays for it.
+
+
+def payer_of(entry: PlannedCall) -> Payer:
+    """Return the model of ``entry`` as limits see it."""
+    model = entry.model
+    return Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
+
+
+def use_of(entry: PlannedCall) -> Use:
+    """Return the expected use, and the most that the call may cost."""
+    plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
+    usd, costs = 0.0, plan.cost_usd
+    if costs:
+        for launch in plan.launches:
+            if launch.delay_s == 0:
+                usd += costs.get(launch.deployment, 0.0)
+    most_usd = _most_usd(entry) if usd and limits_dollars(entry.call.levels, entry.model) else 0.0
+    return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
+
+
+def _most_usd(entry: PlannedCall) -> float:
+    """Return what the call may cost: an answer as long as it allows, of the dearest of its deployments.
+
+    The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
+    """
+    call, plan, deployments, dearest = entry.call, entry.plan, entry.model.deployments, entry.model.dearest
+    max_tokens = None if call.kind is None else call.kind.max_tokens
+    answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
+    launched = [launch.deployment for launch in plan.launches]
+    most_usd = beside_usd = 0.0
+    for place, name in enumerate([*launched, *plan.rest]):
+        deployment = deployments[name]
+        if (price := deployment.price or dearest) is None:
+            continue
+        limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
+        tokens = max(limit * answers, plan.answer_tokens)
+        prompt_usd = call.prompt_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
+        answer_usd = tokens * max(price.output_usd, price.reasoning_usd or 0.0)
+        most_usd = max(most_usd, prompt_usd + answer_usd)
+        if 0 < place < len(launched):
+            beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)
+    return most_usd + beside_usd

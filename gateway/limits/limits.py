@@ -355,7 +355,7 @@ class Limits:
         """Return the US dollars left today of each model with a limit, by the payer's name; only of models called."""
         unix_s = self._unix_clock()
         return {
-            name: _left(quota)
+            name: quota.expected_left
             for name, account in self._models.items()
             for quota in account.quotas(unix_s)
             if quota.taken is not None
@@ -368,7 +368,7 @@ class Limits:
         """
         unix_s = self._unix_clock()
         return [
-            (quota.name, _left(quota) / quota.limit if quota.limit and quota is not account.refused_by else 0.0)
+            (quota.name, quota.expected_left / quota.limit if quota.limit and quota is not account.refused_by else 0.0)
             for account in self._accounts.values()
             for quota in account.quotas(unix_s)
             if quota.name in DOLLARS and quota.taken is not None
@@ -568,13 +568,6 @@ def _short(
 def _is_denied(quota: Quota, now_s: float) -> bool:
     """Whether a lease that was asked for is as large as it gets."""
     return quota.lease.is_share or now_s < quota.exhausted_until_s
-
-
-def _left(quota: Quota) -> float:
-    """Return what is left in all processes; for a share, assuming that the others have used as much of theirs."""
-    if not quota.lease.is_share or quota.top <= 0:
-        return quota.left
-    return max(0.0, (quota.limit - quota.elsewhere.used) * (1 - (quota.used + quota.held) / quota.top))
 
 
 # Spending before the start, by quota.

@@ -163,6 +163,13 @@ class Quota:
         return max(0.0, self.limit - self.elsewhere.used - self.used - self.held)
 
     @property
+    def expected_left(self) -> float:
+        """What is left in all processes; for a share, assuming that the others have used as much of theirs."""
+        if not self.lease.is_share or self.top <= 0:
+            return self.left
+        return max(0.0, (self.limit - self.elsewhere.used) * (1 - (self.used + self.held) / self.top))
+
+    @property
     def unspent(self) -> float:
         """What was not spent of the limit, or of a share, as far as this process knows; running calls may hold it."""
         return (self.top if self.lease.is_share else self.limit - self.elsewhere.used) - self.used
