@@ -22,7 +22,7 @@ _MIB = 1024 * 1024
 MOST_LINES = 1000  # of one event
 MOST_SILENT_BYTES = 1024 * 1024  # of comments, and of other events without data, in one stream
 LARGE_BYTES = 64 * 1024  # of data; in a larger one values are counted before it is read
-MOST_VALUES = 1_000_000  # of JSON in one event or whole answer; 6,000 tokens with 20 log probabilities each have as many
+MOST_VALUES = 1_000_000  # of JSON in one event or whole answer: 6,000 tokens with 20 log probabilities each
 MOST_MASKED = 256  # comments and lines of fields that are searched for keys; further ones are removed
 
 _BOM = b"\xef\xbb\xbf"
