@@ -26,15 +26,15 @@ TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "prope
 
 def body_of(api: str, fields: dict[str, Any]) -> dict[str, Any]:
     model = {} if api == "gemini" else {"model": MODEL}
-    plain: dict[str, Any] = {
+    plain: dict[str, dict[str, Any]] = {
         "chat": {"messages": [USER]},
         "responses": {"input": "Hi"},
         "messages": {"messages": [USER], "max_tokens": 9},
         "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
         "images": {"prompt": "a cat", "image": "x"},
         "audio": {"input": "Hi", "voice": "alloy"},
-    }[api]
-    return {**model, **plain, **fields}
+    }
+    return {**model, **plain[api], **fields}
 
 
 def parts(*content: dict[str, Any]) -> list[dict[str, Any]]:
