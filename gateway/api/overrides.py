@@ -115,7 +115,9 @@ def _changed(race: RaceSettings, override: RaceOverride, client: Client) -> Race
     said = msgspec.structs.asdict(override)
     changes = {name: value for name, value in said.items() if value is not None and name not in _NOT_OF_RACE}
     if (override.profile or override.mode is Mode.RACE) and override.width is None:
-        changes["width"] = min(race.width, client.max_width)
+        changes["width"] = width = min(race.width, client.max_width)
+        if override.mode is Mode.RACE and width == 1 < race.width:  # it may not: asking must not leave it less
+            del changes["width" if race.mode is Mode.RACE else "mode"]
     if override.worth_ms is not None:
         changes["worth_ms"] = max(race.worth_ms, override.worth_ms)
     race = race.model_copy(update=changes)

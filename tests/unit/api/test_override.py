@@ -143,6 +143,15 @@ def test_a_race_asked_for_without_a_width_is_no_wider_than_the_key_may_start() -
     assert asked(model(mode="race", width=4), narrow).width == 4  # the operator's own choice
 
 
+def test_a_key_that_may_not_race_has_no_fewer_attempts_for_having_asked() -> None:
+    narrow = Client(max_width=1)
+
+    assert asked(model(), narrow, mode="race").mode is Mode.AUTO
+    assert asked(model(mode="hedge"), narrow, mode="race").mode is Mode.HEDGE
+    own = asked(model(mode="race", width=4), narrow, mode="race")
+    assert (own.mode, own.width) == (Mode.RACE, 4)
+
+
 @pytest.mark.parametrize("race", [{"mode": "race"}, {"width": 1}, {"profile": "chat"}])
 def test_a_key_may_be_kept_from_saying_anything(race: dict[str, Any]) -> None:
     with pytest.raises(Forbidden, match="may not set how its calls are raced"):
