@@ -437,7 +437,9 @@ REASONS: Mapping[str, Reasons] = {
             "When its keys end: a date (its beginning, UTC) or an instant like `2030-01-31T18:00:00Z`. Not set: never."
         ),
         "adhoc": "Whether it may name `provider/model`, and lists of them, instead of a model of the file.",
-        "max_width": "The widest race that its requests may ask for. With 1, one that asks for `race` runs in the model's own mode.",
+        "max_width": (
+            "The widest race that its requests may ask for. With 1, one that asks for `race` runs in the model's own mode."
+        ),
         "profile": "How its calls are raced. It wins over the models' settings.",
         "override": "Whether its requests may set how they are raced (the field `race`, the header `x-holeshot-race`).",
         "models": "The models that it may use. Not set: all.",
