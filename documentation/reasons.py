@@ -438,7 +438,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "adhoc": "Whether it may name `provider/model`, and lists of them, instead of a model of the file.",
         "max_width": (
-            "The widest race that its requests may ask for. With 1, one that asks for `race` runs in the model's own mode."
+            "The widest race that its requests may ask for. With 1, one that asks for `race` has the model's own mode."
         ),
         "profile": "How its calls are raced. It wins over the models' settings.",
         "override": "Whether its requests may set how they are raced (the field `race`, the header `x-holeshot-race`).",
