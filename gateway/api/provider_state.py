@@ -3,17 +3,19 @@
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.context import Context
 from gateway.api.json_body import Steps, finished, too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
 from gateway.settings import Settings
 from providers.dialects import Named, StoredKind, asked_fields, named_in_answer, plain
+
+if TYPE_CHECKING:
+    from gateway.api.context import Context
 
 MOST_NAMES = 5_000  # of a request: an agent names each item of a long conversation
 MOST_GIVEN = 1_000  # of an answer: what it names beyond these is nobody's
@@ -163,7 +165,7 @@ def _unknown(named: Named, settings: Settings) -> NothingStored:
 
 
 async def check_names(
-    context: Context,
+    context: "Context",
     client: Client,
     api: str,
     fields: Mapping[str, msgspec.Raw],

@@ -161,7 +161,7 @@ class StartupHistory:
 
     async def load_pauses(self, pauses: PausesByDeployment) -> None:
         """Load how long the latest streams of each deployment paused in their text. No call waits for this."""
-        with suppress(LedgerError):  # then they are learnt anew
+        with suppress(LedgerError):  # then they are learnt again
             pauses.refill(await self._ledger.text_gaps())
 
     async def load_spending(self) -> bool:

@@ -141,7 +141,7 @@ def _spent_written(instant: datetime) -> str:
 
 
 # How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
-# many streams in it soon learns anew what the day before would tell, and that may have millions of rows.
+# many streams in it soon learns again what the day before would tell, and that may have millions of rows.
 STREAMS = 300  # of each deployment, the latest
 ENOUGH = 20_000  # streams of an hour
 _GAPS_QUERY = """

@@ -324,7 +324,7 @@ class Limits:
         return headers
 
     async def hold_fallback(self, call_id: str, payer: Payer, use: Use) -> None:
-        """Hold a call's probable usage of the next model it tries; if that is dearer, its client's limits hold more.
+        """Hold a call's probable usage of its next model; if that costs more, its client's limits hold more.
 
         Raises:
             LimitReached: that model's limit leaves too little, or one of the client's.

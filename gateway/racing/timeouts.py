@@ -62,7 +62,7 @@ ABOVE = 1.3  # at least so many times the longest pause, also beyond ``MOST_S``
 LONG_S = LEAST_S / TIMES  # shorter pauses change nothing
 NOTICED_S: Mapping[Came, float] = {Came.THINKING: 120.0, Came.ARGUMENTS: 60.0, Came.BOUNDARY: 60.0}
 
-# A deployment with more notices among so many streams may have changed, and is learnt anew with this limit. A silence
+# A deployment with more notices among so many streams may have changed, and is learnt again with this limit. A silence
 # that lasts even so long is a stall, and so were the others.
 MOST_NOTICED, AMONG = 2, 50
 CHANGED_S = 45.0

@@ -8,6 +8,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
 from gateway.core.calls import CallRecord
+from gateway.core.errors import ShuttingDown
 from gateway.racing.hold import HOLD_MAX_S
 from gateway.racing.launches import EXTRA_ROLES
 from gateway.racing.services import MOST_RESCUES
@@ -218,7 +219,9 @@ def the_ledger_has_each_call_once(evidence: Evidence) -> Iterator[str]:
         if call_id is not None and call_id not in store.calls:
             yield f"{seen.name}: no row of the call {call_id}"
         record = None if call_id is None else store.calls.get(call_id)
-        if record is not None and seen.is_whole and seen.status != record.status_code and not _committed_early(seen):
+        is_cut = record is not None and record.error_kind == ShuttingDown.code  # its stream ends with an error event
+        is_told = is_cut or _committed_early(seen)
+        if record is not None and seen.is_whole and seen.status != record.status_code and not is_told:
             yield f"{seen.name}: answered {seen.status}, the row says {record.status_code}"
         if record is not None and record.request_id != seen.name:
             yield f"{seen.name}: its call is of {record.request_id}"

@@ -18,6 +18,7 @@ from gateway.alerts.sources import (
     SlowdownSource,
     SpendingSource,
     Thresholds,
+    WorkerSource,
 )
 from gateway.alerts.stated_models import (
     LEAST_ANSWERS,
@@ -40,7 +41,7 @@ from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.writer import Ledger
 from gateway.targets.targets import Burn
-from tests.unit.ledger.records import call, new_id, won
+from tests.unit.ledger.records import call, failed, new_id, won
 
 NOW = datetime.now(UTC)
 ODD = 'it\'s/a "model"'  # a name that must be quoted
@@ -161,7 +162,7 @@ async def test_a_model_is_out_when_none_of_its_deployments_can_answer() -> None:
 
 async def test_a_ledger_is_behind_when_a_row_waits_too_long() -> None:
     state = State()
-    assert await keys(ledger_source(state)) == ["ledger_behind:here", "spool:here"]
+    assert await keys(ledger_source(state)) == ["ledger_behind:here", "spool:here", "ledger_unrecorded:here"]
     state.oldest_pending_s, state.spool_problem = 300.0, None
     assert await keys(ledger_source(state)) == []
     state.oldest_pending_s = None
@@ -240,6 +241,7 @@ async def _conditions(reports: LedgerReports) -> list[Condition]:
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
         WritingSource(lambda: [ODD], reports.written, utc_now=lambda: NOW),
+        WorkerSource(lambda: [4711], replica="here", utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
 
@@ -271,6 +273,8 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     for _ in range(LEAST_BEFORE):
         attempt = won(new_id(), deployment="a", started_at=NOW, client="b's", model_version="m-1")
         ledger.call_finished(call(attempt, started_at=NOW, client="b's"))
+    cut = failed(new_id(), started_at=NOW)
+    ledger.call_finished(call(cut, started_at=NOW, replica="here", status_code=503, error_kind="interrupted"))
     await ledger.flush()
     await ledger.close()
     await _make_slowdowns(ledger_url)
