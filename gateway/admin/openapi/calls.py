@@ -114,6 +114,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     LimitReached,
     BudgetSpent,
     errors.TooManyBodies,
+    errors.TooManyValues,
     errors.Overloaded,
     errors.ShuttingDown,
     LedgerUnavailable,
