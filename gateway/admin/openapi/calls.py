@@ -110,6 +110,7 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     errors.NothingStored,
     errors.BodyTimeout,
     errors.BodyTooLarge,
+    errors.TooMuchFraming,
     errors.UnsupportedMediaType,
     LimitReached,
     BudgetSpent,
