@@ -150,9 +150,8 @@ class FallbackChain:
         """
         failed = [*self._failed, (self.entry.model.name, Cause.FAILED)]
         passed = {name for name, _ in failed}
-        for name, after in self._listed(failed):
-            needs_failure = after == "failure" or name in self._only_after_failure
-            if name in passed or (beside and needs_failure):
+        for name, _ in self._listed(failed, beside=beside):
+            if name in passed:
                 continue
             passed.add(name)
             with suppress(ApiError):
@@ -186,14 +185,21 @@ class FallbackChain:
         return None
 
     def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks that were not tried yet; ``beside``: without those that need a failure."""
-        for name, after in self._listed(failed):
-            needs_failure = after == "failure" or name in self._only_after_failure
-            if name not in self._tried and not (beside and needs_failure):
+        """Yield the fallbacks that were not tried yet, as ``_listed`` does."""
+        for name, after in self._listed(failed, beside=beside):
+            if name not in self._tried:
                 yield name, after
 
-    def _listed(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks in their order, each with when it is asked beside a late model."""
+    def _listed(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
+        """Yield the fallbacks in their order, each with when it is asked beside a late model.
+
+        ``beside``: without those that need a failure.
+        """
+        for name, after in self._of_all(failed):
+            if not beside or not (after == "failure" or name in self._only_after_failure):
+                yield name, after
+
+    def _of_all(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
         if not self._may_fall_back:
             return
         if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
