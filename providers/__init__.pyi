@@ -52,6 +52,8 @@ from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
 from .multipart import Form as Form
+from .multipart import Steps as Steps
+from .multipart import finished as finished
 from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
@@ -75,6 +77,7 @@ from .sse import events as events
 from .sse import lacks_data as lacks_data
 from .sse import masked as masked
 from .sse import masked_block as masked_block
+from .sse import separators as separators
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import NOTHING as NOTHING
 from .usage import Reported as Reported

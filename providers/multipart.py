@@ -29,10 +29,11 @@ _BREAKS = frozenset(b"\r\n\0")
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 _T = TypeVar("_T")
-Steps = Generator[None, None, _T]  # each step takes a few milliseconds
+Steps = Generator[None, None, _T]  # of a few milliseconds each: the event loop may run other tasks between them
 
 
-def _finished(steps: Steps[_T]) -> _T:
+def finished(steps: Steps[_T]) -> _T:
+    """Run all ``steps`` at once and return their result."""
     while True:
         try:
             next(steps)
@@ -96,7 +97,7 @@ class Form(MaskedRecord, frozen=True):
 
     def without(self, names: Iterable[str]) -> "Form":
         """Return the form without these fields."""
-        return _finished(self.without_steps(names))
+        return finished(self.without_steps(names))
 
     def without_steps(self, names: Iterable[str]) -> "Steps[Form]":
         """Return the form without these fields, step by step."""
@@ -108,7 +109,7 @@ class Form(MaskedRecord, frozen=True):
 
     def rendered(self, model: str, extra: Mapping[str, msgspec.Raw]) -> bytes:
         """Return the body for ``model``; the fields ``extra`` replace the client's."""
-        return _finished(self.rendering_steps(model, extra))
+        return finished(self.rendering_steps(model, extra))
 
     def rendering_steps(self, model: str, extra: Mapping[str, msgspec.Raw]) -> Steps[bytes]:
         """Return the body for ``model``, step by step; the fields ``extra`` replace the client's.
@@ -146,7 +147,7 @@ def _quoted(text: str) -> str:
 
 def read_form(content_type: str, body: bytes) -> Form:
     """Return the parsed form at once, as ``form_steps`` does in steps."""
-    return _finished(form_steps(content_type, body))
+    return finished(form_steps(content_type, body))
 
 
 def form_steps(content_type: str, body: bytes) -> Steps[Form]:

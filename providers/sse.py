@@ -126,17 +126,17 @@ def check_values(data: bytes) -> None:
         UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
 
     """
-    if len(data) <= LARGE_BYTES or _commas(data) <= MOST_VALUES:  # those within texts count as well
+    if len(data) <= LARGE_BYTES or separators(data) <= MOST_VALUES:  # those within texts count as well
         return
     bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
-    if bare.count(QUOTE) <= _QUOTES * MOST_VALUES and _commas(b"".join(bare.split(b'"')[::2])) <= MOST_VALUES:
+    if bare.count(QUOTE) <= _QUOTES * MOST_VALUES and separators(b"".join(bare.split(b'"')[::2])) <= MOST_VALUES:
         return
     raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"the answer has more than {MOST_VALUES} values in one event")
 
 
-def _commas(data: bytes) -> int:
-    """Count what precedes the values of JSON, as far as its texts have none."""
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
+def separators(json: bytes) -> int:
+    """Return the number of values in JSON; those in strings that look like JSON count too."""
+    return json.count(b",") + json.count(b"[") + json.count(b"{")
 
 
 def silent_bytes(block: bytes) -> int:

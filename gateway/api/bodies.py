@@ -20,11 +20,8 @@ from gateway.api.json_body import (
     TOO_DEEP,
     Contents,
     Media,
-    Steps,
-    finished,
     read_fields,
     scan_steps,
-    separators,
     structures,
     too_many_values,
     values_of,
@@ -32,6 +29,7 @@ from gateway.api.json_body import (
 )
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
+from providers import Steps, finished, separators
 from providers.dialects import DIALECTS
 
 # Decompresses a request body in pieces of limited size.

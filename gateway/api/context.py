@@ -16,7 +16,6 @@ from aiohttp import web
 
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
-from gateway.api.json_body import Steps
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
@@ -29,6 +28,7 @@ from gateway.racing import Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
+from providers import Steps
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.json_body import finished, too_many_values, values_of
+from gateway.api.json_body import too_many_values, values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
@@ -15,6 +15,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings
 from gateway.steering import Launch, Plan, Start
+from providers import finished
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.

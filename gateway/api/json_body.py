@@ -2,13 +2,13 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from gateway.core.errors import InvalidRequest, TooManyValues
-from providers import redact_word
+from providers import Steps, finished, redact_word, separators
 
 # Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data.
 
@@ -22,9 +22,6 @@ _CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
 _SLICE_BYTES = 2**20  # a slice takes two or three milliseconds
 _STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 ESCAPED_ASCII = b"\\u00"  # may hide the name of a field
-
-_T = TypeVar("_T")
-Steps = Generator[None, None, _T]  # work in slices: the event loop may run other tasks between them
 
 
 class Media(msgspec.Struct, frozen=True):
@@ -88,16 +85,6 @@ def scan_steps(prompt: msgspec.Raw, media: Media) -> Steps[MediaScan]:
     if len(searched) < len(("vision", "audio", "documents")):
         yield from _payload_steps(prompt, found)
     return found
-
-
-def finished(steps: Steps[_T]) -> _T:
-    """Run all ``steps`` at once and return their result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
 
 
 def _payload_steps(prompt: msgspec.Raw, found: MediaScan) -> Steps[None]:
@@ -180,11 +167,6 @@ def structures(body: bytes) -> Iterator[bytes]:
         parts = piece.split(b'"')
         yield b"".join(parts[inside::2])
         inside ^= len(parts) % 2 == 0
-
-
-def separators(json: bytes) -> int:
-    """Return the number of values in JSON; those in strings that look like JSON count too."""
-    return json.count(b",") + json.count(b"[") + json.count(b"{")
 
 
 def too_many_values(most: int, which: str, param: str | None = None) -> TooManyValues:

@@ -19,7 +19,7 @@ from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, having, in_order, policy_violation
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, finished, is_set, size_class
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
 from gateway.api.overrides import HEADER, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
@@ -43,7 +43,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Terms
-from providers import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.api.auth import JSON
 from gateway.api.client import Client
-from gateway.api.json_body import Contents, MediaScan, Steps, decoded, is_set, read_model
+from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.request import INLINE
@@ -14,7 +14,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
-from providers import Api, Form, form_steps
+from providers import Api, Form, Steps, form_steps
 from providers.dialects import Malformed
 
 # The list of APIs with routing and failover but without races: names, paths and required fields.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.json_body import Steps, finished, too_many_values, values_outside_strings
+from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
 from gateway.settings import Settings
+from providers import Steps, finished
 from providers.dialects import Named, StoredKind, asked_fields, named_in_answer, plain
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import pytest
 
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.endpoints import ENDPOINTS
-from gateway.api.json_body import CHARS_PER_TOKEN, Contents, finished, scan_steps
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, scan_steps
 from gateway.api.request import Needs, ParsedRequest, needs_of
 from gateway.settings import Settings
+from providers import finished
 
 
 def needs(content: object, *, ensure_ascii: bool = True) -> Needs:

@@ -11,9 +11,10 @@ from gateway.api import bodies, json_body
 from gateway.api.bodies import check_depth, contents_steps, read_contents
 from gateway.api.context import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
-from gateway.api.json_body import MOST_FIELDS, Contents, decoded, finished, read_fields, values_outside_strings
+from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
+from providers import finished
 
 MIB = 2**20
 PLAIN = b"lorem ipsum " * (2 * MIB // 12)

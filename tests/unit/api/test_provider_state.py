@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from gateway.api.json_body import finished
 from gateway.api.provider_state import MOST_NAMES, names_of
 from gateway.core.errors import InvalidRequest, TooManyValues
+from providers import finished
 from providers.dialects import Named, named_in_answer
 
 MOST_VALUES = 50_000
