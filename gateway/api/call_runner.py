@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import NARROWED, PLAN_HEADER, written
-from gateway.api.plan_call import PlanCall, PlannedCall, is_counted, payer_of, permits, prepared_race, use_of
+from gateway.api.headers import PLAN_HEADER, written
+from gateway.api.plan_call import (
+    PlanCall,
+    PlannedCall,
+    is_counted,
+    note_narrowed,
+    payer_of,
+    permits,
+    prepared_race,
+    use_of,
+)
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
@@ -355,7 +364,7 @@ class CallRunner:
                 known = () if name in model.deployments else self._fallbacks.continuing.values()
                 other = next((each for each in known if name in each.names), None)
                 if other is None:
-                    return permits(self._context, entry, launch)
+                    return permits(self._context, model, launch, plan, is_needed=launch.role is Role.FAILOVER)
                 return self._permits(_alone(other, launch), entry, is_second=False)
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
@@ -465,21 +474,14 @@ class CallRunner:
 
         For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
         """
-        steering, model, open_call = self._context.steering, late.model, self.open_call
-        if not fallback.plan.launches:
+        model, plan = late.model, fallback.plan
+        if not plan.launches:
             return True
-        launch, costs = fallback.plan.launches[0], fallback.plan.cost_usd
-        is_permitted = steering.permit(
-            model.name,
-            launch,
-            model.race,
-            cost_usd=costs.get(launch.deployment),
-            payer=model.payer,
-            is_needed=not (is_second or model.is_dear(fallback.model)),
-        )
-        if steering.refused_by is not None:
+        is_needed = not (is_second or model.is_dear(fallback.model))
+        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed)
+        if (reason := self._context.steering.refused_by) is not None:
             self._fallbacks.keep(fallback.model.name)
-            open_call.narrowed = self.response_headers[NARROWED] = steering.refused_by.before(open_call.narrowed)
+            note_narrowed(reason, self.open_call, self.response_headers)
         return is_permitted
 
     def _use(self, entry: PlannedCall) -> None:

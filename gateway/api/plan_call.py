@@ -224,7 +224,7 @@ def prepared_race(
 
     def narrow(reason: Narrowed) -> None:
         if not beside:
-            open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
+            note_narrowed(reason, open_call, response_headers)
 
     def on_slot_refused(_: Launch) -> None:
         context.services.seats.refused(model.name)
@@ -238,8 +238,9 @@ def prepared_race(
             steering.left_out(model.name, plan)
             narrow(plan.withheld_by)
             return False
-        permitted = permits(context, entry, launch, is_first=not is_rescued)
-        is_rescued |= permitted and launch.role is Role.FAILOVER
+        rescues = launch.role is Role.FAILOVER
+        permitted = permits(context, model, launch, plan, is_needed=rescues and not is_rescued)
+        is_rescued |= permitted and rescues
         if steering.refused_by is not None:
             narrow(steering.refused_by)
         return permitted
@@ -252,13 +253,20 @@ def prepared_race(
     return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused, call=call)
 
 
-def permits(context: CallContext, entry: PlannedCall, launch: Launch, *, is_first: bool = True) -> bool:
-    """Whether an attempt may start now; if it is extra, charge it. ``is_first``: its call had no rescue yet."""
-    model, is_needed = entry.model, is_first and launch.role is Role.FAILOVER
-    cost_usd = entry.plan.cost_usd.get(launch.deployment)
+def permits(context: CallContext, model: Model, launch: Launch, plan: Plan, *, is_needed: bool) -> bool:
+    """Whether an attempt of ``plan`` may start now; if it is extra, charge it to ``model``.
+
+    ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses.
+    """
+    cost_usd = plan.cost_usd.get(launch.deployment)
     return context.steering.permit(
         model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
     )
+
+
+def note_narrowed(reason: Narrowed, open_call: OpenCall, response_headers: dict[str, str]) -> None:
+    """Tell why the call has fewer attempts than asked for, unless a reason that is told first is known."""
+    open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
 
 def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:
