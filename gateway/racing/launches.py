@@ -60,7 +60,7 @@ class LaunchSchedule:
         self._began = clock()
         self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, in its order
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
-        self._withheld: Timer | None = None  # tells that a hedge is due for which there is no deployment
+        self.withheld: Timer | None = None  # tells that a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
@@ -79,13 +79,13 @@ class LaunchSchedule:
             elif self._allowed(launch):
                 yield launch
         if (withheld := self._plan.withheld) is not None:
-            self._withheld = self._loop.call_later(withheld.delay_s, self._may_launch, withheld)
+            self.withheld = self._loop.call_later(withheld.delay_s, self._may_launch, withheld)
 
     def close(self) -> None:
         """Cancel pending launches; their deployments become the first candidates for failover."""
-        if self._withheld is not None:
-            self._withheld.cancel()
-            self._withheld = None
+        if self.withheld is not None:
+            self.withheld.cancel()
+            self.withheld = None
         for _, _, timer in self.pending:
             timer.cancel()
         self._candidates[:0] = [launch.deployment for _, launch, _ in self.pending]

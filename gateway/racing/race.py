@@ -504,7 +504,7 @@ class Race:
 
     def _cancel_launches(self) -> None:
         """Cancel pending launches and the wait for a seat."""
-        if self._schedule.pending:
+        if self._schedule.pending or self._schedule.withheld is not None:
             self._schedule.close()
         if self._made_replacements is not None:
             self._made_replacements.leave()

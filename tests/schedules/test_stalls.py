@@ -89,7 +89,7 @@ def test_a_pause_that_is_not_long_enough_starts_nobody() -> None:
 
 
 def test_where_the_budget_permits_none_the_stream_has_until_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.api.call_runner.permits", lambda *_: False)
+    monkeypatch.setattr("gateway.api.call_runner.permits", lambda *_, **__: False)
     evidence = ended(STOPS)
     (call,) = evidence.store.calls.values()
     assert (call.takeover, call.error_kind) == ("finished", None)

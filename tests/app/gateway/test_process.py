@@ -119,7 +119,7 @@ async def test_two_signals_lose_no_row_that_was_answered_and_say_where_it_is(fol
         gateway.send(signal.SIGTERM)
         assert await gateway.ended() == 128 + signal.SIGTERM
         assert "the next start writes them" in gateway.events("gateway.ended_at_once")[0]["hint"]
-        async with started(config, folder) as again:
+        async with started(config | {"lame_duck_s": 0}, folder) as again:
             again.send(signal.SIGTERM)
             assert await again.ended() == 0
     assert rows(folder, "select id, status_code from calls") == [(call_id, 200)]
