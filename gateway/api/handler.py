@@ -35,6 +35,7 @@ from gateway.racing import (
     Forward,
     GatheringSink,
     Winner,
+    answers_asked,
     forget_prompt,
 )
 from providers import UpstreamError, events
@@ -421,7 +422,8 @@ class _Answer:
         return sink.response
 
     async def _whole(self) -> web.StreamResponse:
-        sink = GatheringSink(self._journey.call.dialect)
+        call = self._journey.call
+        sink = GatheringSink(call.dialect, single=answers_asked(call.fields, call.dialect) == 1)
         record = await self._run(partial(self._journey.gather, sink))
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")

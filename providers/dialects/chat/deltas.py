@@ -30,6 +30,15 @@ def delta_of(choice: Mapping[str, Any]) -> Any:
     return delta
 
 
+def usage_in(chunk: Mapping[str, Any]) -> Any:
+    """Return the usage that a decoded chunk reports: Groq's and Moonshot's have places of their own for it."""
+    if (usage := chunk.get("usage")) is not None:
+        return usage
+    choices = chunk.get("choices")
+    places = [chunk.get("x_groq"), *(choices if isinstance(choices, list) else ())]
+    return next((place["usage"] for place in places if isinstance(place, dict) and place.get("usage")), None)
+
+
 class _Call:
     """What is known of one tool call."""
 

@@ -64,6 +64,7 @@ class _Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     error: Any = None  # OpenRouter
     index: int | None = None
+    usage: dict[str, Any] | None = None  # Moonshot
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -187,8 +188,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
     answer = answer or answer_chars > 0
     usage = event.usage
-    if usage is None and event.x_groq is not None:
-        usage = event.x_groq.usage
+    if usage is None and (finish_reason is not None or event.x_groq is not None):
+        usage = next((place.usage for place in (event.x_groq, *(event.choices or ())) if place and place.usage), None)
     return Chunk(
         data,
         answer or reasoning_chars > 0,

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import delta_of
+from providers.dialects.chat.deltas import delta_of, usage_in
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE
+from providers.dialects.events import DONE, index_of
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
@@ -20,7 +20,7 @@ from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
@@ -47,6 +47,7 @@ class FromChat:
         self._secrets = secrets
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
+        self._is_single = bytes(asked.get(IN_CONFIG + "candidateCount", b"1")) in {b"1", b"null"}
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
         self._usage: dict[str, Any] | None = None
@@ -102,10 +103,10 @@ class FromChat:
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
-        if reported := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
+        if reported := usage_in(chunk):
             self._usage = _gemini_usage(reported) or self._usage
         for given in choices:
-            index: int = given.get("index") or 0
+            index = index_of(given, single=self._is_single)
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):

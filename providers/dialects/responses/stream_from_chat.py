@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, delta_of, string, written_arguments
+from providers.dialects.chat.deltas import CallNumbers, delta_of, string, usage_in, written_arguments
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
@@ -452,24 +452,26 @@ class FromChat:
             self._complete(self._echo)
 
     def _take(self, chunk: dict[str, Any]) -> None:
-        choice = next((one for one in _objects(chunk.get("choices")) if not one.get("index")), {})
-        error = chunk.get("error") or choice.get("error")
-        if error or chunk.get("object") == "error" or choice.get("finish_reason") == "error":
+        choices = _objects(chunk.get("choices"))
+        error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
+        is_broken = any(choice.get("finish_reason") == "error" for choice in choices)
+        if error or chunk.get("object") == "error" or is_broken:
             self._fail(error or chunk)
             return
         self._usage = _usage(chunk) or self._usage
-        if self._echo is None and not choice:
+        if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
-        delta = delta_of(choice)
-        if isinstance(delta, dict):
-            self._hear(delta, choice.get("logprobs"))
-        reason = string(choice.get("finish_reason"))
-        if reason and self._finish_reason is None:
-            self._finish_reason = reason
-            self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
+        for choice in choices:  # parts of the one answer, however the server numbers them
+            delta = delta_of(choice)
+            if isinstance(delta, dict):
+                self._hear(delta, choice.get("logprobs"))
+            reason = string(choice.get("finish_reason"))
+            if reason and self._finish_reason is None:
+                self._finish_reason = reason
+                self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         thought, text = _texts(delta.get("content"))
@@ -538,9 +540,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
-    usage = chunk.get("usage")
-    if usage is None and isinstance(groq := chunk.get("x_groq"), dict):
-        usage = groq.get("usage")
+    usage = usage_in(chunk)
     # An answer without a count is estimated; it was not one of 0 tokens.
     return usage if isinstance(usage, dict) and usage_of(usage).completion_tokens is not None else None
 
