@@ -14,6 +14,7 @@ UpstreamError
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error of no known kind inside a stream that began well
     ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
+    ├── no_place                             it has a picture or sound, and the client's API has no place for that
     └── invalid_answer                       it is not in the requested form (win_on: valid)
 """
 
@@ -89,6 +90,9 @@ class ErrorKind(StrEnum):
     # Means: The stream ended without its last event, so the answer is incomplete.
     # Do: A proxy between here and the provider may cut long answers; else ask the provider.
     UPSTREAM_TRUNCATED = "upstream_truncated"
+    # Means: The answer has a picture or sound, and the API that the client speaks has no place for it.
+    # Do: The caller asks in an API that has one: chat completions, Gemini's, or for pictures Responses.
+    NO_PLACE = "no_place"
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
     # Do: If one deployment fails often, use another ([valid answers](../valid.md)).
     INVALID_ANSWER = "invalid_answer"

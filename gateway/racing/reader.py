@@ -157,6 +157,7 @@ class AnswerReader:
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
         self._complaints = 0
+        self._has_sound = False
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -285,6 +286,7 @@ class AnswerReader:
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
                 meaningful = True
+                self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
@@ -355,7 +357,12 @@ class AnswerReader:
         return event, msgspec.structs.replace(chunk, data=event.data)
 
     def _last(self, chunk: Chunk) -> Chunk:
-        """Return the last event, with the answer in it where nothing of it came before."""
+        """Return the last event, with the answer in it where nothing of it came before.
+
+        Sound ends without a finish reason in OpenAI's own streams: there the last event is the end.
+        """
+        if self._has_sound and not (self.finished or self._ended or chunk.finished):
+            return msgspec.structs.replace(chunk, finished=True, finish_reason="stop")
         if self._with_answer is None or self._measurement.meaningful:
             return chunk
         return self._with_answer(chunk)

@@ -329,7 +329,7 @@ class OwnDelay:
 
 
 # Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
-_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
+_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 _UNAUTHORIZED = 401

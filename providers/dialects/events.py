@@ -60,6 +60,7 @@ class Chunk(msgspec.Struct, frozen=True):
     idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
+    sound: bool = False  # it has sound: such an answer may end without a finish reason
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from mimetypes import guess_type
 from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import delta_of, usage_in
+from providers.dialects.chat.deltas import delta_of, no_place, pictures_in, sound_in, split_data, usage_in
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, index_of
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
@@ -34,6 +35,7 @@ class _Choice:
     def __init__(self) -> None:
         self.calls = Calls()
         self.reason: str | None = None
+        self.sound: str | None = None  # the type of the sound that it has
 
 
 class FromChat:
@@ -72,6 +74,8 @@ class FromChat:
             if not data or self._ended:
                 continue
             if data == DONE:
+                for choice in self._choices.values():  # OpenAI's sound ends without a finish reason
+                    choice.reason = choice.reason or ("STOP" if choice.sound else None)
                 said.append(self.end())
                 continue
             try:
@@ -126,8 +130,13 @@ class FromChat:
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
-        if text := content + (delta.get("refusal") or ""):
+        sound, transcript = sound_in(delta)
+        if text := content + (delta.get("refusal") or "") + transcript:
             parts.append({"text": text})
+        parts += map(_picture, pictures_in(delta))
+        if sound:
+            choice.sound = choice.sound or _kind_of(sound)
+            parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
         for piece in delta.get("tool_calls") or ():
             choice.calls.add(piece)
         return parts
@@ -150,6 +159,21 @@ class FromChat:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         said = {"name": self._names.get(call.name, call.name), "args": arguments}
         return {"id": call.call_id, **said} if call.call_id else said
+
+
+_SOUNDS = {"UklGR": "audio/wav", "SUQz": "audio/mpeg", "//": "audio/mpeg", "ZkxhQ": "audio/flac", "T2dnUw": "audio/ogg"}
+_RAW_SOUND = "audio/L16;codec=pcm;rate=24000"  # chat's pcm16
+
+
+def _kind_of(sound: str) -> str:
+    """Return the type of sound by its first bytes, in Base64."""
+    return next((kind for begin, kind in _SOUNDS.items() if sound.startswith(begin)), _RAW_SOUND)
+
+
+def _picture(url: str) -> dict[str, Any]:
+    if (picture := split_data(url)) is not None:
+        return {"inlineData": {"mimeType": picture[0], "data": picture[1]}}
+    return {"fileData": {"mimeType": guess_type(url)[0] or "image/png", "fileUri": url}}
 
 
 def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
@@ -303,14 +327,23 @@ class ToChat:
             return {
                 "tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function, **signed}]
             }
-        if part.get("thought"):
+        if part.get("thought"):  # of a thought's pictures, too, none is shown
             return {"reasoning_content": part["text"]} if part.get("text") else {}
         if part.get("text"):
             return {"content": part["text"], **signed}
-        if inline := part.get("inlineData"):
-            url = f"data:{inline['mimeType']};base64,{inline['data']}"
-            return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
-        return signed
+        return self._file(part) or signed
+
+    def _file(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a picture or sound, if the part is one."""
+        if not (file := part.get("inlineData") or part.get("fileData")):
+            return {}
+        kind = str(file.get("mimeType") or "image/png").lower()
+        if kind.startswith("audio/") and "data" in file:
+            return {"audio": {"id": f"audio_{(self._head or {}).get('id')}", "data": file["data"]}}
+        if not kind.startswith("image/"):
+            raise no_place(f"a file ({kind})", "chat completions")
+        url = f"data:{kind};base64,{file['data']}" if "data" in file else file["fileUri"]
+        return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
 
     def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
         return self._chunk([{"index": index, "delta": delta, "finish_reason": reason}])

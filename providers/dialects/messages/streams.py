@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, delta_of, usage_in, written_arguments
+from providers.dialects.chat.deltas import (
+    CallNumbers,
+    delta_of,
+    no_place,
+    pictures_in,
+    sound_in,
+    usage_in,
+    written_arguments,
+)
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
@@ -213,6 +221,10 @@ class FromChat:
         said.append(event("message_start", {"message": message}))
 
     def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        if pictures_in(delta):
+            raise no_place("a picture", "the Messages API")
+        if any(sound_in(delta)):
+            raise no_place("sound", "the Messages API")
         content = delta.get("content")
         parts = content if isinstance(content, list) else ()
         thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
@@ -490,6 +502,8 @@ class ToChat:
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})
+        begin += b"".join(self._arguments(self._call_at.get(index), each) for index, each in self._inputs.items())
+        self._inputs.clear()
         self._finish_reason = reason
         choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
         if stop_sequence is not None:

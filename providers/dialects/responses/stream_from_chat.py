@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, delta_of, string, usage_in, written_arguments
+from providers.dialects.chat.deltas import (
+    CallNumbers,
+    delta_of,
+    no_place,
+    pictures_in,
+    sound_in,
+    split_data,
+    string,
+    usage_in,
+    written_arguments,
+)
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
@@ -336,6 +346,17 @@ class OpenItems:
         self._open = number, said
         return said
 
+    def picture(self, kind: str, data: str) -> None:
+        """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
+        self._close_open("completed")
+        number, item_id = self._next("ig")
+        item: Item = {"id": item_id, "type": "image_generation_call", "status": "in_progress", "result": None}
+        self._writer.say("response.output_item.added", output_index=number, item=item)
+        self._writer.say("response.image_generation_call.completed", output_index=number, item_id=item_id)
+        item |= {"status": "completed", "result": data, "output_format": kind.removeprefix("image/")}
+        self._writer.say("response.output_item.done", output_index=number, item=item)
+        self._items[number] = item
+
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
         is_custom = isinstance(call.get("custom"), dict)
@@ -483,6 +504,12 @@ class FromChat:
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])
         if refusal := string(delta.get("refusal")):
             self._items.saying().refusal(refusal)
+        if any(sound_in(delta)):
+            raise no_place("sound", "the Responses API")
+        for url in pictures_in(delta):
+            if (picture := split_data(url)) is None:
+                raise no_place("the address of a picture", "the Responses API")
+            self._items.picture(*picture)
         for annotation in _objects(delta.get("annotations")):
             self._items.saying().annotation(_flat(annotation))
         for call in _objects(delta.get("tool_calls")):

@@ -9,17 +9,22 @@ import pytest
 
 from providers.dialects import DIALECTS, Chunk
 from providers.dialects.gemini.streams import FromChat as GeminiFromChat
+from providers.dialects.gemini.streams import ToChat as GeminiToChat
 from providers.dialects.messages.streams import FromChat as MessagesFromChat
+from providers.dialects.messages.streams import ToChat as MessagesToChat
 from providers.dialects.responses.stream_from_chat import FromChat as ResponsesFromChat
+from providers.dialects.responses.stream_to_chat import ToChat as ResponsesToChat
+from providers.errors import ErrorKind, UpstreamError
+from providers.sse import events
 
 SOUND = bytes(range(9))
 COUNTED = {"prompt_tokens": 1336, "completion_tokens": 31, "total_tokens": 1367}
 
 
-def gathered(dialect: str, *events: Mapping[str, Any], single: bool = True) -> Any:
+def gathered(dialect: str, *said: Mapping[str, Any], single: bool = True) -> Any:
     gathering = DIALECTS[dialect].answers.gathering()
     gathering.single = single
-    for event in events:
+    for event in said:
         gathering.take(Chunk(msgspec.json.encode(event), meaningful=True))
     return msgspec.json.decode(gathering.body())
 
@@ -220,7 +225,7 @@ def last(*output: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "events",
+    "stream",
     [
         (ADDED, PIECE, REST, ENDED, last(MESSAGE)),
         (ADDED, PIECE, REST, last()),
@@ -231,8 +236,8 @@ def last(*output: Mapping[str, Any]) -> dict[str, Any]:
         (ADDED, PIECE, REST, last({**WHOLE, "id": "x", "call_id": "another"})),
     ],
 )
-def test_a_call_is_whole_whichever_event_has_its_arguments(events: tuple[Mapping[str, Any], ...]) -> None:
-    calls = [item for item in gathered("responses", *events)["output"] if item["type"] == "function_call"]
+def test_a_call_is_whole_whichever_event_has_its_arguments(stream: tuple[Mapping[str, Any], ...]) -> None:
+    calls = [item for item in gathered("responses", *stream)["output"] if item["type"] == "function_call"]
     assert [(call["name"], call["arguments"], call["status"]) for call in calls] == [("add", '{"a":1}', "completed")]
 
 
@@ -242,6 +247,92 @@ def test_a_text_that_the_last_event_lacks_is_that_of_its_events() -> None:
 
     empty = {**MESSAGE, "content": [{"type": "output_text", "text": "", "annotations": []}]}
     begun = {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}}
-    for events in ((begun, text("delta", delta="h"), text("delta", delta="i")), (begun, text("done", text="hi"))):
-        [item] = gathered("responses", *events, last(empty))["output"]
+    for stream in ((begun, text("delta", delta="h"), text("delta", delta="i")), (begun, text("done", text="hi"))):
+        [item] = gathered("responses", *stream, last(empty))["output"]
         assert [part["text"] for part in item["content"]] == ["hi"]
+
+
+# Pictures and sound, for clients of every API that has a place for them.
+
+PICTURE = "iVBORw0KGgo="
+IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+WITH_PICTURE = [chunk({"role": "assistant", "content": "Look"}), chunk({"images": [IMAGE]}), chunk({}, "stop")]
+WITH_SOUND = [chunk({"audio": {"id": "a", "transcript": "hi"}}), chunk({"audio": {"data": "AQID"}}), chunk()]
+
+
+def sse(*said: Mapping[str, Any]) -> bytes:
+    return b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in said) + b"data: [DONE]\n\n"
+
+
+def told(translation: Any, *said: Mapping[str, Any]) -> list[Any]:
+    stream = translation.feed(sse(*said)) + translation.end()
+    return [msgspec.json.decode(each.data) for each in events(stream) if each.data and each.data != b"[DONE]"]
+
+
+def test_a_picture_is_an_item_in_responses_and_inline_data_in_gemini() -> None:
+    response = gathered("responses", *told(ResponsesFromChat({}), *WITH_PICTURE))
+    assert [item["type"] for item in response["output"]] == ["message", "image_generation_call"]
+    assert response["output"][1]["result"] == PICTURE
+    assert (response["output"][1]["status"], response["output"][1]["output_format"]) == ("completed", "png")
+    answer = gathered("gemini", *told(GeminiFromChat({}), *WITH_PICTURE))
+    inline = {"inlineData": {"mimeType": "image/png", "data": PICTURE}}
+    assert answer["candidates"][0]["content"]["parts"][:2] == [{"text": "Look"}, inline]
+
+
+def test_the_address_of_a_picture_is_file_data_in_gemini() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://x.example/a.jpg"}}
+    answer = gathered("gemini", *told(GeminiFromChat({}), chunk({"content": [image]}, "stop")))
+    file = {"mimeType": "image/jpeg", "fileUri": "https://x.example/a.jpg"}
+    assert answer["candidates"][0]["content"]["parts"][0] == {"fileData": file}
+    with pytest.raises(UpstreamError, match="no place"):
+        ResponsesFromChat({}).feed(sse(chunk({"images": [image]})))
+
+
+@pytest.mark.parametrize(
+    ("translation", "said"),
+    [(MessagesFromChat({}), WITH_PICTURE), (MessagesFromChat({}), WITH_SOUND), (ResponsesFromChat({}), WITH_SOUND)],
+)
+def test_what_an_api_has_no_place_for_is_an_error_that_says_so(translation: Any, said: list[Any]) -> None:
+    with pytest.raises(UpstreamError, match=r"for which the \w+ API has no place") as caught:
+        translation.feed(sse(*said))
+    assert caught.value.kind is ErrorKind.NO_PLACE
+
+
+def test_sound_without_a_finish_reason_is_whole_and_inline_data_in_gemini() -> None:
+    answer = gathered("gemini", *told(GeminiFromChat({}), *WITH_SOUND))
+    [candidate] = answer["candidates"]
+    sound = {"inlineData": {"mimeType": "audio/L16;codec=pcm;rate=24000", "data": "AQID"}}
+    assert candidate["content"]["parts"][:2] == [{"text": "hi"}, sound]
+    assert candidate["finishReason"] == "STOP"
+    [choice] = gathered("chat", *WITH_SOUND)["choices"]
+    assert choice["finish_reason"] == "stop"
+
+
+def test_pictures_and_sound_of_gemini_and_responses_reach_chat() -> None:
+    parts = [{"inlineData": {"mimeType": kind, "data": PICTURE}} for kind in ("image/png", "audio/L16;rate=24000")]
+    google = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}], "responseId": "r"}
+    said = gathered("chat", *told(GeminiToChat(), google))["choices"][0]["message"]
+    assert (said["images"], said["audio"]["data"]) == ([IMAGE], PICTURE)
+    with pytest.raises(UpstreamError, match="no place"):
+        GeminiToChat().feed(sse({"candidates": [{"content": {"parts": [{"inlineData": {"mimeType": "video/mp4"}}]}}]}))
+    item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": PICTURE}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    for stream in ([done, last(item)], [last(item)]):
+        assert gathered("chat", *told(ResponsesToChat(), *stream))["choices"][0]["message"]["images"] == [IMAGE]
+
+
+@pytest.mark.parametrize("stream", [(ADDED, ENDED, last(CALL)), (ADDED, last(WHOLE)), (ADDED, DONE, last(MESSAGE))])
+def test_arguments_that_no_delta_has_reach_chat(stream: tuple[Mapping[str, Any], ...]) -> None:
+    said = gathered("chat", *told(ResponsesToChat(), *stream))["choices"][0]["message"]
+    assert [call["function"] for call in said["tool_calls"]] == [{"name": "add", "arguments": '{"a":1}'}]
+
+
+def test_arguments_of_a_block_that_never_stops_reach_chat() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "add", "input": {"a": 1}}
+    stream = (
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    )
+    [call] = gathered("chat", *told(MessagesToChat(), *stream))["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "add", "arguments": '{"a":1}'}
