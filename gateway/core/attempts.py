@@ -37,6 +37,7 @@ class Role(StrEnum):
     EXPLORE = "explore"
     PROBE = "probe"
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
+    WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
 
 
 class Narrowed(StrEnum):

@@ -201,6 +201,7 @@ class Resolver:
             zdr=settings.zdr,
             region=settings.region,
             quantization=settings.quantization,
+            whole=vendor.quirks.whole if vendor is not None else {},
         )
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:

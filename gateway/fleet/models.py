@@ -57,6 +57,7 @@ class Deployment(MaskedRecord, frozen=True):
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
+    whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""

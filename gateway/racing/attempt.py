@@ -87,7 +87,13 @@ DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the co
 
 
 async def open_exchange(
-    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, clocks: AttemptClocks
+    deployment: Deployment,
+    call: Call,
+    attempt_id: str,
+    sendings: SendCount,
+    clocks: AttemptClocks,
+    *,
+    whole: bool = False,
 ) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
@@ -107,7 +113,7 @@ async def open_exchange(
         headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream,
+        upstream_stream=deployment.upstream_stream and not whole,
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         once=call.stateful,
@@ -204,6 +210,9 @@ class RaceHandle(Protocol[Attempt_contra]):
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
+    def ask_whole(self, attempt: Attempt_contra) -> bool:
+        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
 
@@ -219,11 +228,23 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "still", "task",
+        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "start", "state", "still", "task",
+        "whole",
     )  # fmt: skip
 
-    def __init__(self, race: "RaceHandle[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
+    def __init__(
+        self,
+        race: "RaceHandle[Attempt]",
+        deployment: Deployment,
+        start: AttemptStart,
+        at: float,
+        refused: "Attempt | None" = None,
+    ) -> None:
+        """``refused``: the attempt whose request it repeats, as its deployment refused to stream the answer."""
         self.deployment = deployment
+        self.refused = refused
+        services = race.open_call.services
+        self.whole = refused is not None or services.whole.expected(race.call, deployment, at)
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -253,7 +274,10 @@ class Attempt:
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
+        began = None if self.refused is None else self.refused.began
+        clocks = AttemptClocks(
+            self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self, started=began
+        )
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -308,6 +332,11 @@ class Attempt:
         """Drop the exchange, and set the attempt's ending, unless it has one."""
         self._drop()
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
+
+    @property
+    def began(self) -> float:
+        """When its time began: at its launch, or that of the attempt whose request it repeats."""
+        return self.measurement.started if self.refused is None else self.refused.began
 
     def token_at(self) -> float | None:
         """Return the time of the delta that it can bid with; None before it."""
@@ -367,7 +396,9 @@ class Attempt:
         """Send the request; return the exchange and the stream of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
-        exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings, clocks)
+        exchange = self.exchange = await open_exchange(
+            self.deployment, call, self.start.id, self._sendings, clocks, whole=self.whole
+        )
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
@@ -499,9 +530,15 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
+        call, whole = self.race.call, self.race.open_call.services.whole
+        is_refused = not self.whole and whole.refused(call, self.deployment, error, now)
+        if is_refused:
+            error.kind = ErrorKind.BAD_REQUEST  # whichever status says so: it is no strike
+        elif self.whole and error.kind is ErrorKind.BAD_REQUEST:
+            whole.forget(call, self.deployment)
         self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
-        if was_in_race:  # a watched one has lost already
+        if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
@@ -589,6 +626,7 @@ def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> Attemp
         kept=None if streamed else race.was_kept(attempt),
         judgement=judgement,
         dribble=dribble,
+        whole=attempt.whole,
     )
     if outcome is Outcome.WON and record.decode_tps is not None:
         paces.add(deployment, record.decode_tps)

@@ -179,6 +179,12 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
+    def launch_whole(self, refused: Attempt) -> None:
+        """Repeat the request of an attempt whose deployment refused to stream the answer, in its seat."""
+        launch = Launch(refused.deployment.name, 0.0, Role.WHOLE, audited=refused.start.audited)
+        self.failed += 1
+        self._ask([self._prepare(launch, refused)])
+
     def overtaken(self, winner: Attempt | None, now: float) -> list[Attempt]:
         """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
 
@@ -285,15 +291,17 @@ class Attempts:
             self._backup.dismiss()
         self._race = None
 
-    def _prepare(self, launch: Launch) -> Attempt:
+    def _prepare(self, launch: Launch, refused: Attempt | None = None) -> Attempt:
         assert self._race is not None
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
         start = open_call.launch(self._race.call, deployment, launch.role, now=now, audited=launch.audited)
-        attempt = Attempt(self._race, deployment, start, now)
+        attempt = Attempt(self._race, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s
-        if lines and (line := lines.get(launch.deployment)) is not None:
+        if refused is not None:
+            attempt.seat, refused.seat = refused.seat, None
+        elif lines and (line := lines.get(launch.deployment)) is not None:
             attempt.seat = Seat(line)
         self.all.append(attempt)
         return attempt

@@ -76,7 +76,7 @@ class Claim:
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
             launched=open_call.launched,
-            ttft_ms=open_call.since_received_ms(now),
+            ttft_ms=None if attempt.whole else open_call.since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=exchange,
             is_last=is_last,
@@ -101,7 +101,8 @@ class Claim:
     def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
         """Return the call's times as far as this race determines them."""
         # After a hold, the client's first token is not the provider's but the moment of release.
-        first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
+        has_token = winner is not None and winner.measurement.meaningful and not winner.whole
+        first_at = self.claimed_at if has_token else None
         since_received_ms = self._open_call.since_received_ms
         streamed = self._call.streamed
         held = None if winner is None else self.held
@@ -206,6 +207,7 @@ class Race:
             return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
         # A single attempt has no other to wait for or to cut.
         may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
+        may_be_held = may_be_held and not attempt.whole  # it is complete
         if may_be_held and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
@@ -323,6 +325,13 @@ class Race:
             self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def ask_whole(self, attempt: Attempt) -> bool:
+        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        self._guarded(lambda: self._attempts.launch_whole(attempt))
+        return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
         """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""

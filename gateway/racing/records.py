@@ -81,14 +81,17 @@ def attempt_record(
     kept: bool | None = None,
     judgement: Judgement = UNJUDGED,
     dribble: Dribble = UNKNOWN,
+    whole: bool = False,
 ) -> AttemptRecord:
     """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
     ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
-    it ran on behind a winner, None where none may.
+    it ran on behind a winner, None where none may; ``whole`` if its answer was not streamed by its provider.
     """
     since_start_ms = measurement.since_start_ms
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
+    if whole:  # nothing of it came before its end
+        ttft_ms = answer_ms = None
     reported, error = measurement.reported, ending.error
     tokens, tools = measurement.tokens(), reported.tool_calls
     gaps = measurement.gaps.figures() if measurement.meaningful else None

@@ -26,7 +26,7 @@ class Winner(msgspec.Struct, frozen=True):
     provider: str
     deployment: str
     launched: int  # attempts started so far
-    ttft_ms: float  # since the call was received
+    ttft_ms: float | None  # since the call was received; None: its answer came whole
     overhead_ms: float
     exchange: Exchange
     call: Call

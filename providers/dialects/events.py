@@ -233,7 +233,7 @@ def _decoded(raw: list[bytes]) -> list[str]:
 class Gathering(Protocol):
     """Makes one whole answer of its events, as the dialect's API returns it."""
 
-    single = False  # one answer was asked for, so every choice is that one, however the server numbers it
+    single: bool = False  # one answer was asked for, so every choice is that one, however the server numbers it
 
     def take(self, chunk: Chunk) -> None:
         """Add one event. It has data, which is not ``[DONE]``.
