@@ -145,6 +145,7 @@ async def plan_call(
         is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
         holds=model.race.holds(streamed=asked.stream),
         stateful=asked.stateful,
+        whole=() if asked.stream else context.services.expected_whole(call, fitting.deployments),
         asked=None if race_asked is model.race else race_asked,
     )
     names = [deployment.name for deployment in fitting.deployments]

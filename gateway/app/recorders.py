@@ -10,7 +10,7 @@ import structlog
 from gateway.alerts.stated_models import StatedModels
 from gateway.core.attempts import AttemptRecord, AttemptStart, Role
 from gateway.core.calls import Call, CallRecord, CallStart
-from gateway.core.prompt_classes import PromptClass
+from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
 from gateway.ledger import Ledger, LedgerError
 from gateway.limits import Leases, Limits, spent_by_quota
@@ -65,7 +65,7 @@ class Recorders:
     ) -> None:
         """Count it on the board."""
         self._steering.first_token(model, prompt_class, start, ttft_s, ago_s)
-        if (live := self._live.own) is not None:
+        if (live := self._live.own) is not None and prompt_class.api is not MeasuredApi.WHOLE:
             live.first_token(start, ttft_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:

@@ -26,6 +26,7 @@ class MeasuredApi(StrEnum):
     EDITS = "images.edits"
     VARIATIONS = "images.variations"
     COUNT_TOKENS = "messages.count_tokens"
+    WHOLE = "answers.whole"  # answers that their providers do not stream: measured to their end
     UNKNOWN = "unknown"  # of a later version
 
 
@@ -42,6 +43,7 @@ _NUMBERS = MappingProxyType({
     MeasuredApi.EDITS: 8,
     MeasuredApi.VARIATIONS: 9,
     MeasuredApi.COUNT_TOKENS: 10,
+    MeasuredApi.WHOLE: 11,
 })  # fmt: skip
 _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
 _SIZES = 10  # the number of sizes that fit between two APIs
@@ -68,6 +70,11 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 def answer_class(size: int) -> PromptClass:
     """Return the class of calls for answers with a prompt of size class ``size``."""
     return PromptClass(MeasuredApi.ANSWERS, size)
+
+
+def whole_class(prompt_class: PromptClass) -> PromptClass:
+    """Return the class of an attempt at a call of ``prompt_class`` whose answer its provider does not stream."""
+    return PromptClass(MeasuredApi.WHOLE, prompt_class.size)
 
 
 def encoded_api(api: MeasuredApi) -> int:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
@@ -243,8 +244,9 @@ class Attempt:
         """``refused``: the attempt whose request it repeats, as its deployment refused to stream the answer."""
         self.deployment = deployment
         self.refused = refused
-        services = race.open_call.services
-        self.whole = refused is not None or services.whole.expected(race.call, deployment, at)
+        self.whole = not race.call.streamed and (
+            refused is not None or race.open_call.services.whole.expected(race.call, deployment, at)
+        )
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -518,7 +520,8 @@ class Attempt:
             return
         answer.announced = True
         open_call = self.race.open_call
-        open_call.services.outbox.add(open_call.first_token, self.race.call, self.start, self.measurement.started, at)
+        first_token = partial(open_call.first_token, whole=True) if self.whole else open_call.first_token
+        open_call.services.outbox.add(first_token, self.race.call, self.start, self.measurement.started, at)
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
@@ -602,7 +605,7 @@ class Attempt:
         answer, call, had_won = self._answer, self.race.call, ending.had_won
         judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
         self.record = _record_of(self, ending, judgement)
-        self.race.open_call.ended(self.record, ending.at)
+        self.race.open_call.ended(self.record, ending.at, whole=self.whole)
 
 
 def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:

@@ -299,7 +299,7 @@ class Attempts:
         attempt = Attempt(self._race, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s
-        if refused is not None:
+        if refused is not None and refused.seat is not None:
             attempt.seat, refused.seat = refused.seat, None
         elif lines and (line := lines.get(launch.deployment)) is not None:
             attempt.seat = Seat(line)

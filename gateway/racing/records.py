@@ -152,7 +152,7 @@ def attempt_record(
         api=call.endpoint,
         size_class=call.prompt_class.size,
         win_on=call.win_on,
-        token_ms=ttft_ms if call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
+        token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
         in_flight=start.in_flight,
         finish_reason=short(reported.finish_reason, secrets) if reported.finish_reason is not None else None,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
@@ -444,7 +444,13 @@ def call_record(
         alone_age_ms=alone.age_ms,
         deadline_ms=call.deadline_ms,
         profile=call.profile,
-        deadline_met=_is_met(call.deadline_ms, ttft_ms, total_ms, status_code),
+        # An answer that came whole has no first token: its client had it when the call ended.
+        deadline_met=_is_met(
+            call.deadline_ms,
+            ttft_ms if ttft_ms is not None or winner is None or winner.chunks is None else total_ms,
+            total_ms,
+            status_code,
+        ),
         dropped=dropped,
         attempts=bill.attempts,
         kind=call.kind,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -230,3 +230,8 @@ class Services(msgspec.Struct, frozen=True):
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
+
+    def expected_whole(self, call: Call, deployments: Iterable[Deployment]) -> Sequence[str]:
+        """Return those of ``deployments`` that have to be asked for their answers whole."""
+        now = self.clock()
+        return [each.name for each in deployments if self.whole.expected(call, each, now)]

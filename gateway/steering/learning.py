@@ -11,7 +11,7 @@ import msgspec
 from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.log import get_logger
-from gateway.core.prompt_classes import PromptClass, decoded_class
+from gateway.core.prompt_classes import MeasuredApi, PromptClass, decoded_class
 from gateway.steering.board import Board
 from gateway.steering.constants import (
     DOUBTED_KEPT,
@@ -501,7 +501,8 @@ class Learning:
             return
         if kind in _OPERATORS:
             # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
-            if not prompt_class.is_answer and attempt.status_code != _UNAUTHORIZED:
+            is_answer = prompt_class.is_answer or prompt_class.api is MeasuredApi.WHOLE
+            if not is_answer and attempt.status_code != _UNAUTHORIZED:
                 return
             health.trouble = trouble
             if health.refuse(now_s):

@@ -359,7 +359,7 @@ class Steering:
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
-        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens)
+        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens, terms.whole)
         if terms.kind is not None:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
