@@ -5,11 +5,11 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
@@ -27,7 +27,7 @@ from gateway.racing.measurement import (
     Watch,
     most_tokens,
 )
-from gateway.racing.reader import Block
+from gateway.racing.reader import Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, came
@@ -81,10 +81,9 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 }
 
 
-# The exchange of an attempt: how it is opened, and read to its end after the answer.
+# The exchange of an attempt, and how it is opened.
 
 LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
-DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
 async def open_exchange(
@@ -132,32 +131,6 @@ async def open_exchange(
                     clocks.heard(came(chunk))
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
-
-
-@asynccontextmanager
-async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
-    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
-    read = asyncio.ensure_future(exchange.read())
-    try:
-        waiting: set[asyncio.Future[Any]] = {read, until}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        yield read
-    finally:
-        if not read.done():
-            read.cancel()
-            await asyncio.wait({read})
-        if not read.cancelled():
-            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
-
-
-async def drain(exchange: Exchange) -> None:
-    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
-    try:
-        async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
-            while await exchange.read():
-                pass
-    except (UpstreamError, TimeoutError):
-        exchange.abort()
 
 
 # The interface of a race that its attempts use.
@@ -276,7 +249,7 @@ class Attempt:
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        began = None if self.refused is None else self.refused.began
+        began = None if self.refused is None else self.refused.measurement.started
         clocks = AttemptClocks(
             self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self, started=began
         )
@@ -334,11 +307,6 @@ class Attempt:
         """Drop the exchange, and set the attempt's ending, unless it has one."""
         self._drop()
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
-
-    @property
-    def began(self) -> float:
-        """When its time began: at its launch, or that of the attempt whose request it repeats."""
-        return self.measurement.started if self.refused is None else self.refused.began
 
     def token_at(self) -> float | None:
         """Return the time of the delta that it can bid with; None before it."""
@@ -533,12 +501,8 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        call, whole = self.race.call, self.race.open_call.services.whole
-        is_refused = not self.whole and whole.refused(call, self.deployment, error, now)
-        if is_refused:
-            error.kind = ErrorKind.BAD_REQUEST  # whichever status says so: it is no strike
-        elif self.whole and error.kind is ErrorKind.BAD_REQUEST:
-            whole.forget(call, self.deployment)
+        known = self.race.open_call.services.whole
+        is_refused = known.refused(self.race.call, self.deployment, error, now, whole=self.whole)
         self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already

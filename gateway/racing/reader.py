@@ -4,8 +4,10 @@ Most events are plain: they add text and nothing else. A pattern recognises them
 that is not certainly plain is parsed, event by event.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import msgspec
 
@@ -18,6 +20,7 @@ from providers import (
     ErrorKind,
     Event,
     EventSplitter,
+    Exchange,
     HalfCharacters,
     Masking,
     UpstreamError,
@@ -424,3 +427,34 @@ def _end_of_event(block: bytes, at: int) -> int:
     """Return where the event that begins at ``at`` ends; the end of the block if that is unknown."""
     found = block.find(_END, at)
     return len(block) if found < 0 else found + len(_END)
+
+
+# Reads of an exchange: the next one, until something else happens, and all to its end after the answer.
+
+DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
+
+
+@asynccontextmanager
+async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
+    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
+    read = asyncio.ensure_future(exchange.read())
+    try:
+        waiting: set[asyncio.Future[Any]] = {read, until}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        yield read
+    finally:
+        if not read.done():
+            read.cancel()
+            await asyncio.wait({read})
+        if not read.cancelled():
+            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
+
+
+async def drain(exchange: Exchange) -> None:
+    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
+    try:
+        async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
+            while await exchange.read():
+                pass
+    except (UpstreamError, TimeoutError):
+        exchange.abort()

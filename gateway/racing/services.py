@@ -15,7 +15,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
 from gateway.racing.timeouts import PausesByDeployment
-from providers import UpstreamError, parameters_of
+from providers import ErrorKind, UpstreamError, parameters_of
 
 if TYPE_CHECKING:
     from gateway.core.attempts import AttemptStart
@@ -194,21 +194,25 @@ class WholeAnswers:
         is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
         return is_listed or self._until.get(deployment.name, {}).get(parameters, now) > now
 
-    def refused(self, call: Call, deployment: Deployment, error: UpstreamError, now: float) -> bool:
-        """Whether ``error`` refuses to stream what the client has not asked to stream; then it is remembered."""
-        if call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
+    def refused(
+        self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
+    ) -> bool:
+        """Whether ``error`` refuses to stream what the client has not asked to stream; then it is remembered.
+
+        Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
+        """
+        if whole and error.kind is ErrorKind.BAD_REQUEST:
+            self._until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
+        if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
             return False
         known = self._until.setdefault(deployment.name, {})
         known[_parameters(call, deployment)] = now + WHOLE_S
-        for dropped in (known, self._until):
-            if len(dropped) > MOST_WHOLE:
-                del dropped[next(iter(dropped))]
+        if len(known) > MOST_WHOLE:
+            del known[next(iter(known))]
+        if len(self._until) > MOST_WHOLE:
+            del self._until[next(iter(self._until))]
+        error.kind = ErrorKind.BAD_REQUEST
         return True
-
-    def forget(self, call: Call, deployment: Deployment) -> None:
-        """Forget a refusal: the request was refused as a whole, too."""
-        if (known := self._until.get(deployment.name)) is not None:
-            known.pop(_parameters(call, deployment), None)
 
 
 def _parameters(call: Call, deployment: Deployment) -> _Parameters:
