@@ -5,6 +5,7 @@ complete with its head is not counted: it is part of the memory assumed for each
 """
 
 import os
+import resource
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -261,11 +262,20 @@ def connections_in(memory_bytes: int, workers: int = 1) -> int:
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup or one above.
+    """Return the bytes of memory that this process may use: the machine's, its own limit, or that of a cgroup of it.
 
     Figures that the system does not report are ignored; without any, ``UNKNOWN_MEMORY_BYTES``.
     """
-    return min([*_machines_memory(), *_cgroup_limits(proc_cgroup, mount)], default=UNKNOWN_MEMORY_BYTES)
+    found = [*_machines_memory(), *_own_limits(), *_cgroup_limits(proc_cgroup, mount)]
+    return min(found, default=UNKNOWN_MEMORY_BYTES)
+
+
+def _own_limits() -> Iterator[int]:
+    """Yield what ``ulimit -v`` and ``ulimit -d`` allow."""
+    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(which)
+        if soft != resource.RLIM_INFINITY:
+            yield soft
 
 
 def _machines_memory() -> Iterator[int]:
