@@ -14,6 +14,7 @@ import re
 import resource
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from tests.hostile.attacks import ATTACKS, ORDINARY, Attack, Sent, whole
 
@@ -33,13 +34,8 @@ async def play(writer: asyncio.StreamWriter, sent: Sent) -> None:
             await asyncio.sleep(sent.pause_s)
 
 
-def answer_of(attack: Attack) -> Sent:
-    """Return what the provider of ``attack`` answers."""
-    return attack.answer() if attack.answer is not None else whole(ORDINARY[attack.speaks])
-
-
-async def provide(attack: Attack, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer each request of a connection as the attack says."""
+async def provide(answer: Callable[[], Sent], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request of a connection."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -47,7 +43,7 @@ async def provide(attack: Attack, reader: asyncio.StreamReader, writer: asyncio.
             left = int(length[1]) if length else 0
             while left:
                 left -= len(await reader.readexactly(min(left, _PIECE)))
-            sent = answer_of(attack)
+            sent = answer()
             await play(writer, sent)
             if b"connection: close" in sent.pieces[0]:
                 break
@@ -79,7 +75,7 @@ async def ask(port: int, sent: Sent) -> str:
     return status.decode() or "closed"
 
 
-async def attacked(attack: Attack, port: int, seconds: float) -> Counter[str]:
+async def attacked(request: Callable[[int], Sent], parallel: int, port: int, seconds: float) -> Counter[str]:
     """Attack for so long; return the answers, counted by status."""
     loop = asyncio.get_running_loop()
     end_s, number, told = loop.time() + seconds, 0, Counter[str]()
@@ -88,9 +84,9 @@ async def attacked(attack: Attack, port: int, seconds: float) -> Counter[str]:
         nonlocal number
         while loop.time() < end_s:
             number += 1
-            told[await ask(port, attack.request(number))] += 1
+            told[await ask(port, request(number))] += 1
 
-    attackers = [asyncio.create_task(again()) for _ in range(attack.parallel)]
+    attackers = [asyncio.create_task(again()) for _ in range(parallel)]
     _, running = await asyncio.wait(attackers, timeout=seconds)
     for each in running:
         each.cancel()
@@ -99,18 +95,26 @@ async def attacked(attack: Attack, port: int, seconds: float) -> Counter[str]:
     return told
 
 
+def prepared(attack: Attack) -> tuple[Sent, Callable[[int], Sent]]:
+    """Return the answer, and what makes a request, both made before the clock runs."""
+    answer = attack.answer() if attack.answer is not None else whole(ORDINARY[attack.speaks])
+    if attack.varies:
+        return answer, attack.request
+    request = attack.request(0)
+    return answer, lambda _: request
+
+
 async def main(name: str) -> None:
     """Provide and attack as stdin says."""
     os.nice(_NICE)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
     [attack] = (each for each in ATTACKS if each.name == name)
-    server = await asyncio.start_server(lambda *pair: provide(attack, *pair), HOST, 0)
-    answer_of(attack)
-    attack.request(0)  # both are made before the clock runs
+    answer, request = prepared(attack)
+    server = await asyncio.start_server(lambda *pair: provide(lambda: answer, *pair), HOST, 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     port, seconds = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    print(json.dumps(await attacked(attack, port, seconds)), flush=True)
+    print(json.dumps(await attacked(request, attack.parallel, port, seconds)), flush=True)
     os._exit(0)  # its connections end with it
 
 

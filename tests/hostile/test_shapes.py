@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from gateway.ledger import migrate
 from tests.app.gateway.running_gateway import serving
-from tests.hostile.attacker import HOST, ask, provide
-from tests.hostile.attacks import ORDINARY, Attack, Sent, delta, post, streamed, usual, whole
+from tests.hostile.attacker import HOST, ask, prepared, provide
+from tests.hostile.attacks import BODIES, ORDINARY, Attack, Sent, asked, delta, post, streamed, whole
 from tests.hostile.beside import configuration
 
 LONGEST_TURN_S = 0.02
@@ -43,12 +43,6 @@ LEAVES: tuple[bytes, ...] = (
     b'" sk-a"',
 )
 LEAVES += (b'{"type":"text","text":"x"}', b'{"type":"input_text","text":"x"}', b'{"text":"x"}', b'{"role":"user"}')
-BODIES = {
-    "chat": b'{"model":"hostile","messages":[{"role":"user","content":%b}]}',
-    "messages": b'{"model":"hostile","max_tokens":9,"messages":[{"role":"user","content":%b}]}',
-    "responses": b'{"model":"hostile","input":[{"role":"user","content":%b}]}',
-    "gemini": b'{"contents":[{"role":"user","parts":%b}]}',
-}
 FIELDS = (
     "tools",
     "instructions",
@@ -131,16 +125,18 @@ class Gateways:
         opened = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._provide, HOST, 0), self._others)
         port = (await asyncio.wrap_future(opened)).sockets[0].getsockname()[1]
         folder = self._folder / api
-        own = {"llama": {"deployments": ["fair/m"]}}  # each gateway that tests run has it
         folder.mkdir()
+        config = configuration(folder, port, port, api)
+        config["models"]["llama"] = {"deployments": ["fair/m"]}  # each gateway that tests run has it
         await migrate(f"sqlite:///{folder / 'holeshot.db'}")
-        async with serving(folder, {}, **configuration(folder, port, port, api, **own)) as running:
+        async with serving(folder, {}, **config) as running:
             begun.set_result(int(running.url.rsplit(":", 1)[1]))
             await self._end.wait()
 
     async def _provide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._attack is not None
-        await provide(self._attack, reader, writer)
+        answer, _ = prepared(self._attack)
+        await provide(lambda: answer, reader, writer)
 
     def longest_s(self, attack: Attack) -> float:
         """Return the CPU seconds of the longest turn of ``attack``, sent once; the least of three if it is long."""
@@ -195,7 +191,7 @@ bodies = st.builds(
 answers = st.builds(
     lambda api, speaks, shape, place, streams: (
         f"{speaks} to {api}, {place!r}, streamed {streams}, {shape}",
-        Attack("a provider", "", 8, usual(api), lambda: in_an_answer(shape, speaks, place, streams=streams), speaks),
+        Attack("a provider", "", 8, asked(api), lambda: in_an_answer(shape, speaks, place, streams=streams), speaks),
     ),
     *(apis, apis, shapes, st.sampled_from(PLACES), st.booleans()),
 )
