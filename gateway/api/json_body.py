@@ -138,13 +138,13 @@ def values_of(fields: Iterable[msgspec.Raw], most: int) -> Steps[int]:
     if values <= most:
         return values
     for each in view:
-        exact += yield from values_outside_strings(bytes(each), most)
+        exact += yield from values_outside_strings(each, most)
         if exact > most:
             break
     return exact
 
 
-def values_outside_strings(body: bytes, most: int) -> Steps[int]:
+def values_outside_strings(body: bytes | memoryview | msgspec.Raw, most: int) -> Steps[int]:
     """Count the objects, arrays and separated values in JSON; exact up to ``most``, then any number above."""
     values = 0
     for structure in structures(body):
@@ -155,11 +155,12 @@ def values_outside_strings(body: bytes, most: int) -> Steps[int]:
     return values
 
 
-def structures(body: bytes) -> Iterator[bytes]:
+def structures(body: bytes | memoryview | msgspec.Raw) -> Iterator[bytes]:
     """Yield JSON without its strings, slice by slice."""
+    view = memoryview(body)
     at, inside = 0, False  # whether ``at`` is in a string
-    while at < len(body):
-        piece = body[at : at + STRUCTURE_BYTES]
+    while at < len(view):
+        piece = bytes(view[at : at + STRUCTURE_BYTES])
         at += len(piece)
         if b"\\" in piece:
             piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")

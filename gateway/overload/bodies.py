@@ -244,6 +244,21 @@ _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
+# glibc's, of <malloc.h>. Without them it keeps up to 64 MB of what was freed, once a large body was.
+_M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 * 2**20
+_M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 2**20
+
+
+def return_freed_memory() -> None:
+    """Have the C library return to the system what large bodies took, where it can be told to."""
+    with suppress(ImportError, AttributeError):  # a Python without ctypes, a C library without mallopt
+        import ctypes  # noqa: PLC0415 - some builds have none
+
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+        library.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+
+
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
     """Return the number of concurrent calls for which each of ``workers`` processes has memory."""
     each = memory_bytes / workers - IDLE_BYTES
