@@ -244,9 +244,12 @@ _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
-# glibc's, of <malloc.h>. Without them it keeps up to 64 MB of what was freed, once a large body was.
-_M_TRIM_THRESHOLD, _TRIM_BYTES = -1, 4 * 2**20
-_M_MMAP_THRESHOLD, _MMAP_BYTES = -3, 2**20
+# Of glibc's <malloc.h>. By default it keeps up to 64 MB of what was freed, once a large body was, and more per thread.
+_MALLOPT = {
+    -1: 4 * 2**20,  # M_TRIM_THRESHOLD: bytes free at the end of the heap, beyond which they are returned
+    -3: 2**20,  # M_MMAP_THRESHOLD: bytes from which on a block is returned when it is freed
+    -8: 1,  # M_ARENA_MAX: threads share one heap; they wait for the interpreter anyway
+}
 
 
 def return_freed_memory() -> None:
@@ -255,8 +258,8 @@ def return_freed_memory() -> None:
         import ctypes  # noqa: PLC0415 - some builds have none
 
         library = ctypes.CDLL(None)
-        library.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
-        library.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        for which, value in _MALLOPT.items():
+            library.mallopt(which, value)
 
 
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
