@@ -59,7 +59,7 @@ PATHS = {
 # A request, and where its prompt is.
 BODIES = {
     "chat": b'{"model":"hostile","messages":[{"role":"user","content":%b}]}',
-    "messages": b'{"model":"hostile","max_tokens":9,"messages":[{"role":"user","content":%b}]}',
+    "messages": b'{"model":"hostile","max_tokens":99,"messages":[{"role":"user","content":%b}]}',
     "responses": b'{"model":"hostile","input":[{"role":"user","content":%b}]}',
     "gemini": b'{"contents":[{"role":"user","parts":%b}]}',
 }
@@ -84,7 +84,7 @@ def post(api: str, body: bytes, key: str | None = "weak", *, packed: bool = Fals
 
 def asking(text: str = "Hi", **more: Any) -> bytes:
     """Return the body of a chat completion, which is one of Messages, too."""
-    told = {"model": "hostile", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}
+    told = {"model": "hostile", "max_tokens": 99, "messages": [{"role": "user", "content": text}]}
     return json.dumps({**told, **more}).encode()
 
 
