@@ -125,7 +125,7 @@ def _object_of(types: str) -> re.Pattern[bytes]:
 
 # Counts the values of JSON without building any: they are one more than its commas, and those of each object or array.
 
-STRUCTURE_BYTES = 2**18  # of JSON per step that removes the strings
+STRUCTURE_BYTES = 2**16  # of JSON per step that removes the strings: a millisecond, which no other thread can use
 
 
 def values_of(fields: Iterable[msgspec.Raw], most: int) -> Steps[int]:

@@ -18,7 +18,7 @@ import msgspec
 from gateway.ledger import migrate
 from tests.app.gateway.process import COMMAND, started
 from tests.hostile.attacker import HOST
-from tests.hostile.attacks import CLIENTS, Attack, delta
+from tests.hostile.attacks import BODIES, CLIENTS, TEXT, Attack, delta, many, post
 from tests.patience import PATIENCE_S
 
 MEMORY_BYTES = 512 * 2**20
@@ -33,6 +33,8 @@ _LIMITED = ("sh", "-c", f'ulimit -d {MEMORY_BYTES // 1024}; exec "$@"', "sh", *C
 _ASKED = b'{"model":"fair","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
 _CALL = b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer hs-fair\r\ncontent-length: %d\r\n" % len(_ASKED)
 _CALL += b"content-type: application/json\r\nhost: h\r\nconnection: close\r\n\r\n" + _ASKED
+# A long request that is translated, in the thread: what it loads stays, and is no attack's.
+_LONG = BODIES["messages"].replace(b"hostile", b"fair") % (b"[%b]" % many(TEXT, 10_000))
 _METRICS = b"GET /metrics HTTP/1.1\r\nhost: h\r\nauthorization: Bearer hs-viewer\r\nconnection: close\r\n\r\n"
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _ANSWER += delta(b'{"content":"token"}') * 5 + delta(b'{},"finish_reason":"stop"') + b"data: [DONE]\n\n"
@@ -156,6 +158,10 @@ async def beside(attack: Attack, seconds: float, folder: Path) -> Figures:
         async with started(config, folder, command=_LIMITED) as running:
             port = int(running.url.rsplit(":", 1)[1])
             alone_ms = await fair(port, asyncio.ensure_future(asyncio.sleep(ALONE_S)))
+            await asyncio.wait(
+                [asyncio.create_task(_ask(port, post("messages", _LONG, connection="close").pieces[0]))],
+                timeout=ALONE_S,
+            )
             before_mb = memory_mb(running.pid)
             attacker.stdin.write(json.dumps([port, seconds]).encode() + b"\n")
             attacking = asyncio.ensure_future(asyncio.wait_for(attacker.stdout.readline(), PATIENCE_S))
