@@ -403,11 +403,11 @@ class Race:
         self._attempts.cut_all(reason)
         self._finish()
 
-    def give_way(self) -> None:
-        """End the race without an answer: that of another model has won."""
+    def give_way(self, *, runs_on: bool) -> None:
+        """End the race without an answer: that of another model has won. ``runs_on``: its primary is audited."""
         if self.phase is not Phase.OVER:
             self._hold.end()
-            self._attempts.overtaken(None, self.open_call.services.clock())
+            self._attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
             self._finish()
 
     def follow(self, attempts: Sequence[Attempt]) -> None:

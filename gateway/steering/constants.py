@@ -106,6 +106,7 @@ RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue wher
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
+RUN_ON_EVERY = 10  # judgement: of so many known primaries that another model overtakes, one runs on to its first token
 IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; for a deadline another model is not asked before
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
 LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds

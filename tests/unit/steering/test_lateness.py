@@ -4,6 +4,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from gateway.core.attempts import AttemptStart, Role
+from gateway.core.calls import Mode
 from gateway.steering.health import State
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
@@ -33,6 +34,23 @@ def test_a_lone_model_that_thinks_for_thirty_seconds_loses_few_of_its_first_hund
         until(replica.now_s + min(30.0, late_s + FALLBACK_S))
     assert lost <= 3
     assert replica.state("a") == State.OK
+
+
+def test_of_overtaken_primaries_all_run_on_until_ten_first_tokens_are_known_and_then_a_tenth() -> None:
+    replica = VirtualReplica(("a",))
+    for _ in range(10):
+        assert replica.steering.runs_on(MODEL, replica.plan(mode=Mode.SINGLE))
+        replica.win("a", 0.6)
+    replica.now_s += 1.0
+    plan = replica.plan(mode=Mode.SINGLE)
+    assert [replica.steering.runs_on(MODEL, plan) for _ in range(20)] == ([False] * 9 + [True]) * 2
+
+
+def test_where_several_raced_the_draw_for_audits_decides_which_overtaken_ones_run_on() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.6, b=0.6)
+    plans = [replica.plan(budget=1.0) for _ in range(200)]
+    assert not any(replica.steering.runs_on(MODEL, plan) for plan in plans if len(plan.launches) > 1)
 
 
 def test_twelve_late_attempts_without_any_token_open_an_unknown_ones_breaker_but_four_do_not() -> None:
