@@ -308,6 +308,7 @@ def _spells(names: str, *, begins_s: float, lasts_s: float, every_s: float, **ow
 
 _LIMITED = tuple(replace(each, account=1.25 / len(_SIX)) for each in _SIX)  # all together a quarter more than needed
 _BIMODAL = tuple(replace(each, tail_share=0.0, slow_mode=(0.2, 8.0)) for each in _SIX)
+_THINKERS = _each(_alike("thinks", 6, tail_share=0.005), "median_s", (25.0, 30.0, 35.0, 42.0, 50.0, 60.0))
 _SAME_FAULT = {"begins_s": 120.0, "lasts_s": 60.0, "every_s": 240.0}
 
 # Where others saw the policy weak, or might: nothing was tuned to them but what docs/policy.md#constants names.
@@ -365,6 +366,8 @@ HARD = (
         calls_per_s=2.0,
         request_sd=0.8,
     ),
+    World(name="slowthink", providers=_THINKERS, calls_per_s=0.5),  # the first visible token takes up to a minute
+    World(name="twoslow", providers=_THINKERS[:2], calls_per_s=0.5),
     World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
     World(name="equal", providers=_alike("same", 6)),
     World(  # no rival ever wins
