@@ -97,6 +97,17 @@ class Backup(Generic[_A]):
         self._attempt = None
 
 
+def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
+    """Cut an attempt of a call that ends for ``reason``.
+
+    Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
+    """
+    gone = issubclass(reason, ClientDisconnected)
+    may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
+    if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
+        attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
+
+
 class Attempts:
     """The attempts that a race has launched."""
 
@@ -253,15 +264,9 @@ class Attempts:
                 future.set_result(None)
 
     def cut_all(self, reason: type[ApiError]) -> None:
-        """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug.
-
-        Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
-        """
-        gone = issubclass(reason, ClientDisconnected)
-        may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
+        """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug."""
         for attempt in self.all:
-            if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
-                attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
+            cut_for(attempt, reason)
 
     async def reap(self) -> None:
         """Await all tasks except those of watched losers and of a winner that drains its connection."""

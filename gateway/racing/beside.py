@@ -12,6 +12,7 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
+from gateway.racing.attempts import cut_for
 from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.race import Phase, Race
 from gateway.steering import Plan
@@ -127,6 +128,8 @@ class Beside:
         for other in self._running:
             if other is not race:
                 other.stop(reason)
+        for attempt in self._primary:  # one that was overtaken may run on
+            cut_for(attempt, reason)
 
     def _decide(self, race: Race) -> None:
         self._decided = race

@@ -278,7 +278,8 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        is_last = self._attempts.is_last(attempt, self.call.dialect)
+        runs_on = any(each.state is State.WATCHED for each in self._claim.before)
+        is_last = not runs_on and self._attempts.is_last(attempt, self.call.dialect)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
     async def wait_until_last(self, attempt: Attempt) -> None:
