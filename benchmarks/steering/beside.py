@@ -96,7 +96,7 @@ def run(world: World, calls: int, seed: int) -> list[Outcome]:
         def second_won() -> None:
             outcome.ttft_s, outcome.lost = timeline.now_s - began_s, True
             if not first.is_decided:
-                first.give_way(runs_on=mine.policy.runs_on(plan))
+                first.give_way(runs_on=mine.policy.runs_on(plan, first.attempts))
 
         def late() -> None:
             launch = Launch(other.world.providers[0].name, 0.0, Role.FALLBACK)

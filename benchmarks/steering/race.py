@@ -215,6 +215,11 @@ class Race:
         """Whether an attempt has won, or all have failed."""
         return self._winner is not None or self._record is not None
 
+    @property
+    def attempts(self) -> list[str]:
+        """The ids of the attempts so far."""
+        return [each.start.id for each in self._attempts]
+
     def give_way(self, *, runs_on: bool) -> None:
         """End without an answer: another model's race has won. ``runs_on``: the primary does, to its first token."""
         self._hold.end()

@@ -432,7 +432,8 @@ class CallRunner:
             on_use(self.entry)
 
         def runs_on(other: Race) -> bool:
-            return self._context.steering.runs_on(entries[other].model.name, entries[other].plan)
+            attempts = [attempt.start.id for attempt in other.attempts]
+            return self._context.steering.runs_on(entries[other].model.name, entries[other].plan, attempts)
 
         beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won, runs_on=runs_on)
         ending = await beside.run()

@@ -218,12 +218,14 @@ class Steering:
         known = [each for each in map(standings.of, deployments) if each.is_known]
         return min((each.answered_s(LATE_QUANTILE) for each in known), default=None)
 
-    def runs_on(self, model: str, plan: Plan) -> bool:
-        """Whether the primary of ``plan``, which another model has overtaken, runs on to its first token.
+    def runs_on(self, model: str, plan: Plan, attempts: Iterable[str]) -> bool:
+        """Whether the primary of ``plan``, whose ``attempts`` another model has overtaken, runs on to its first token.
 
         Until its times are known each does, as they never would be if all were cut; then every tenth, so that a change
         is learnt. Where several raced from the start, the plan has drawn its audits already.
         """
+        self._catch_up()
+        self._learning.overtaken(attempts)
         if not plan.is_known:
             return True
         if len(plan.launches) > 1 and plan.mode is not Mode.SINGLE:

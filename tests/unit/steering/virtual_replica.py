@@ -135,6 +135,12 @@ class VirtualReplica:
         """Run an attempt that is cut at ``age_s``, before its first token."""
         return self._end(self.launch(deployment, role), Outcome.LOST, censored_at_ms=age_s * 1000)
 
+    def overtake(self, deployment: str, age_s: float) -> AttemptRecord:
+        """Run a primary that is cut at ``age_s``, as another model has its first token."""
+        start = self.launch(deployment)
+        self.steering.runs_on(MODEL, self.plan(mode=Mode.SINGLE), [start.id])
+        return self._end(start, Outcome.LOST, censored_at_ms=age_s * 1000)
+
     def leave(self, deployment: str, age_s: float, client: str | None = None) -> AttemptRecord:
         """Run an attempt whose client leaves at ``age_s``, before its first token."""
         return self._end(self.launch(deployment), Outcome.CLIENT_GONE, censored_at_ms=age_s * 1000, client=client)
