@@ -417,7 +417,7 @@ HARD = (
 
 
 def _lone(name: str, *, spells: tuple[Spell, ...] = (), **own: Any) -> World:
-    """Return a world of one deployment, half a second slow, with a fallback that always answers."""
+    """Return a world of one deployment with a median of 0.6 s, and a fallback that always answers."""
     other = Provider(name="other", median_s=0.6, sigma=0.35, tail_share=0.0, prefill_s=0.0, tok_s=80, error_share=0.0)
     lone = replace(other, name="lone", **own)
     return World(name=name, providers=(lone,), fallback=(other,), calls_per_s=1.0, spells=spells)
