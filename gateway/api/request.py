@@ -47,7 +47,7 @@ _EFFORT_FIELDS = frozenset({
 }).union(dialect.requests.effort for dialect in DIALECTS.values() if dialect.requests.effort is not None)  # fmt: skip
 _EFFORT_KEYS = (  # within their objects
     "type", "effort", "enabled", "budget_tokens", "max_tokens", "enable_thinking", "thinking", "thinking_budget",
-    "thinkingBudget", "thinkingLevel", "reasoning_effort",
+    "thinkingBudget", "thinkingLevel", "thinking_level", "reasoning_effort",
 )  # fmt: skip
 _EFFORT_LONGEST = 2048  # bytes; a longer field is not read
 _MUCH_TOKENS = 2048  # a thinking budget, as for the effort medium
