@@ -234,7 +234,7 @@ def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec
 
 def _effort_of(fields: Mapping[str, msgspec.Raw]) -> Effort | None:
     """Return the effort that a request asks for, the least of several; None if it does not say, or it is unknown."""
-    found = set()
+    found: set[Effort | None] = set()
     for name in _EFFORT_FIELDS.intersection(fields):
         raw = fields[name]
         try:

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from gateway.core.calls import Mode
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import State
@@ -13,7 +14,7 @@ LOW, HIGH = answer_class(0, Effort.LOW), answer_class(0, Effort.HIGH)
 
 
 def estimate(replica: VirtualReplica, prompt_class: PromptClass) -> Estimate:
-    primary = replica.plan(mode="single", prompt_class=prompt_class).primary
+    primary = replica.plan(mode=Mode.SINGLE, prompt_class=prompt_class).primary
     assert primary is not None
     return primary
 
