@@ -224,7 +224,6 @@ class Steering:
         Until its times are known each does, as they never would be if all were cut; then every tenth, so that a change
         is learnt. Where several raced from the start, the plan has drawn its audits already.
         """
-        self._catch_up()
         self._learning.overtaken(attempts)
         if not plan.is_known:
             return True
