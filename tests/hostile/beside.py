@@ -24,7 +24,6 @@ from tests.patience import PATIENCE_S
 MEMORY_BYTES = 512 * 2**20
 FIRST_TOKEN_S = 0.06
 CALL_EACH_S = 0.03
-ALONE_S = 3.0
 LONGEST_MS = 300.0
 BACK_WITHIN_S = 10.0
 BACK_SHARE = 1.1  # of the memory before
@@ -157,11 +156,8 @@ async def beside(attack: Attack, seconds: float, folder: Path) -> Figures:
         await migrate(config["database_url"])
         async with started(config, folder, command=_LIMITED) as running:
             port = int(running.url.rsplit(":", 1)[1])
-            alone_ms = await fair(port, asyncio.ensure_future(asyncio.sleep(ALONE_S)))
-            await asyncio.wait(
-                [asyncio.create_task(_ask(port, post("messages", _LONG, connection="close").pieces[0]))],
-                timeout=ALONE_S,
-            )
+            alone_ms = await fair(port, asyncio.ensure_future(asyncio.sleep(seconds)))
+            await _ask(port, post("messages", _LONG, connection="close").pieces[0])
             before_mb = memory_mb(running.pid)
             attacker.stdin.write(json.dumps([port, seconds]).encode() + b"\n")
             attacking = asyncio.ensure_future(asyncio.wait_for(attacker.stdout.readline(), PATIENCE_S))

@@ -11,7 +11,7 @@ QUICK = {
     "trailers of 256 KB",
     "1.6 million blocks, Messages",
     "100,000 blocks",
-    "2 MB in chunks of one byte",
+    "as many values as may be, Messages",
     "<a<a…",
     "an event of 25 MB of lines",
 }
