@@ -423,7 +423,9 @@ class _Answer:
 
     async def _whole(self) -> web.StreamResponse:
         call = self._journey.call
-        sink = GatheringSink(call.dialect, single=answers_asked(call.fields, call.dialect) == 1)
+        requests = call.dialect.requests
+        is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
+        sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
         record = await self._run(partial(self._journey.gather, sink))
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")

@@ -217,9 +217,9 @@ class Attempt:
         """``refused``: the attempt whose request it repeats, as its deployment refused to stream the answer."""
         self.deployment = deployment
         self.refused = refused
-        self.whole = not race.call.streamed and (
-            refused is not None or race.open_call.services.whole.expected(race.call, deployment, at)
-        )
+        self.whole, known = refused is not None, race.open_call.services.whole
+        if deployment.whole or deployment.name in known.until:
+            self.whole = self.whole or known.expected(race.call, deployment, at)
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1

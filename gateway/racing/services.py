@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -183,16 +183,16 @@ class WholeAnswers:
     """The requests that deployments refuse to stream, as their parameters."""
 
     def __init__(self) -> None:
-        self._until: dict[str, dict[_Parameters, float]] = {}  # by deployment
+        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment
 
     def expected(self, call: Call, deployment: Deployment, now: float) -> bool:
         """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
-        if call.streamed or not (deployment.whole or deployment.name in self._until):
+        if call.streamed or not (deployment.whole or deployment.name in self.until):
             return False
         parameters = _parameters(call, deployment)
         rules = deployment.whole
         is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
-        return is_listed or self._until.get(deployment.name, {}).get(parameters, now) > now
+        return is_listed or self.until.get(deployment.name, {}).get(parameters, now) > now
 
     def refused(
         self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
@@ -202,15 +202,15 @@ class WholeAnswers:
         Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
         """
         if whole and error.kind is ErrorKind.BAD_REQUEST:
-            self._until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
+            self.until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
         if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
             return False
-        known = self._until.setdefault(deployment.name, {})
+        known = self.until.setdefault(deployment.name, {})
         known[_parameters(call, deployment)] = now + WHOLE_S
         if len(known) > MOST_WHOLE:
             del known[next(iter(known))]
-        if len(self._until) > MOST_WHOLE:
-            del self._until[next(iter(self._until))]
+        if len(self.until) > MOST_WHOLE:
+            del self.until[next(iter(self.until))]
         error.kind = ErrorKind.BAD_REQUEST
         return True
 
@@ -234,8 +234,3 @@ class Services(msgspec.Struct, frozen=True):
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
-
-    def expected_whole(self, call: Call, deployments: Iterable[Deployment]) -> Sequence[str]:
-        """Return those of ``deployments`` that have to be asked for their answers whole."""
-        now = self.clock()
-        return [each.name for each in deployments if self.whole.expected(call, each, now)]

@@ -173,7 +173,9 @@ class ChatGathering(Gathering):
         if pattern is not self._pattern:
             plain = _plain(pattern.example.data)
             self._pattern = pattern
-            self._choice = None if plain is None or len(plain.choices) != 1 else self._place(plain.choices[0])
+            self._choice = (
+                None if plain is None or len(plain.choices) != 1 else 0 if self.single else plain.choices[0].index
+            )
         if self._choice not in self._choices:
             return False
         self._texts.setdefault(self._choice, []).extend(run.texts())
@@ -185,7 +187,10 @@ class ChatGathering(Gathering):
         for index in sorted(self._choices):
             choice = self._choices[index]
             message = choice.setdefault("message", {})
-            self._add_text(index, message)
+            if isinstance(message.get("content"), list):
+                self._add_text(index, message)
+            elif text := "".join(self._texts.pop(index, ())):
+                message["content"] = text
             for call in message.get("tool_calls") or ():
                 call.pop("index", None)  # for streams only
             message.setdefault("role", "assistant")
@@ -209,28 +214,30 @@ class ChatGathering(Gathering):
     def _add_plain(self, data: bytes) -> bool:
         """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
         plain = _plain(data)
-        if plain is None or any(self._place(choice) not in self._choices for choice in plain.choices):
+        if plain is None or not all(self.single or choice.index in self._choices for choice in plain.choices):
             return False
         for choice in plain.choices:
-            self._texts.setdefault(self._place(choice), []).append(choice.delta.content)
+            self._texts.setdefault(0 if self.single else choice.index, []).append(choice.delta.content)
         return True
-
-    def _place(self, choice: _PlainChoice) -> int:
-        return 0 if self.single else choice.index
 
     def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
-            if key not in _OF_CHUNKS:
+            if key in CHUNK.fields:
                 join(self._answer, key, value, CHUNK)
+            elif key not in _OF_CHUNKS and (self._answer.get(key) is None or (value is not None and value != "")):
+                self._answer[key] = value  # as ``join`` does
         for piece in chunk.get("choices") or ():
-            index = index_of(piece, single=self.single)
+            index = 0 if self.single else index_of(piece)
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
             few(self._choices, "choices")
             for key, value in piece.items():
                 if key == "delta":
-                    self._merge_delta(index, choice["message"], value or {})
-                elif key != "index":
+                    if value:
+                        self._merge_delta(index, choice["message"], value)
+                elif value is not None and key in CHOICE.fields:
                     join(choice, key, value, CHOICE)
+                elif key != "index" and (choice.get(key) is None or (value is not None and value != "")):
+                    choice[key] = value
 
     def _merge_delta(self, index: int, message: dict[str, Any], delta: dict[str, Any]) -> None:
         for key, value in delta.items():
@@ -250,6 +257,8 @@ class ChatGathering(Gathering):
                 for call in value:
                     _merge_tool_call(calls, call, numbers.of(call))
                 few(calls, "tool calls")
+            elif key == "role":  # the same each time
+                message[key] = value or message.get(key)
             else:
                 join(message, key, value, DELTA)
 

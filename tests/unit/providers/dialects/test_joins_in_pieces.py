@@ -1,7 +1,7 @@
 """A whole answer of each vendor's documented form, cut into events in every way, is gathered as it was."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from providers.dialects import DIALECTS, Chunk
 
-Draw = st.DrawFn
+Draw = Callable[..., Any]
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 SAID = st.text("abc é\n", min_size=1, max_size=8)
 BYTES = st.binary(min_size=1, max_size=12)
@@ -50,6 +50,10 @@ def merged(draw: Draw, *lanes: Sequence[Any]) -> list[Any]:
 # Chat: text and parts in order, reasoning, OpenRouter's details, LiteLLM's blocks, calls, sound, tokens.
 
 
+def _part(kind: str, text: str) -> dict[str, Any]:
+    return {"type": kind, kind: text if kind == "text" else [{"type": "text", "text": text}]}
+
+
 @st.composite
 def _contents(draw: Draw) -> tuple[Any, list[Any]]:
     """Return a content, and the deltas of it."""
@@ -65,12 +69,10 @@ def _contents(draw: Draw) -> tuple[Any, list[Any]]:
             deltas.append({"content": [parts[-1]]})
         elif not parts or parts[-1]["type"] != kind:  # a stream cannot tell two of one kind apart
             text = draw(SAID)
-            wrapped = {"text": lambda said: said, "thinking": lambda said: [{"type": "text", "text": said}]}[kind]
-            parts.append({"type": kind, kind: wrapped(text)})
+            parts.append(_part(kind, text))
             as_text = kind == "text" and len(parts) > 1 and draw(st.booleans())
-            for piece in filter(None, pieces_of(draw, text)):
-                part = {"type": kind, kind: wrapped(piece)}
-                deltas.append({"content": piece if as_text else [part]})
+            pieces = [piece for piece in pieces_of(draw, text) if piece]
+            deltas += [{"content": piece if as_text else [_part(kind, piece)]} for piece in pieces]
     return parts, deltas
 
 
