@@ -81,7 +81,7 @@ async def test_what_no_proxy_has_that_is_not_understood_is_named_at_the_start(tm
     with bind("127.0.0.1", 0) as taken:
         environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": "10.0.0.0/8,10.1.*,*.example"}
         _, said = await refused(tmp_path, port=taken.getsockname()[1], environ=environ)
-    assert "proxy.exceptions_not_understood" in said
+    assert "configuration.no_proxy_not_understood" in said
     assert "10.1.*" in said
     assert "10.0.0.0/8" not in said
     assert "*.example" not in said
