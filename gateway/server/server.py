@@ -467,8 +467,8 @@ def _check_no_proxy() -> None:
     """Log what NO_PROXY has that is not understood."""
     if entries := not_understood():
         effect = "calls to these go through the proxy, with their keys and prompts; correct the variable and restart"
-        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood, so calls to what
-        # they mean go through the proxy, with their keys and prompts.
+        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood, so calls to
+        # what they mean go through the proxy, with their keys and prompts.
         # Do: Write a name, `.domain`, `*.domain`, an address or a network such as 10.0.0.0/8; `:port` may follow all
         # but a network. Restart.
         structlog.get_logger().warning("configuration.no_proxy_not_understood", entries=entries, effect=effect)
