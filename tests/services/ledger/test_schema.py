@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from gateway.ledger import database, queries
-from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.database import check_schema, create_engine, downgrade, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
+from gateway.ledger.errors import SchemaTooNewError
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import raced_call
@@ -208,6 +210,20 @@ async def test_the_way_back_under_load_meets_no_deadlock(postgres_url: str) -> N
     ended.set()
     await asyncio.gather(*running)
     assert not [each for each in failed if isinstance(each, asyncpg.DeadlockDetectedError)]
+
+
+@pytest.mark.parametrize("revision", ["0027", "0028", "0032"])
+async def test_a_version_that_adds_nothing_up_does_not_start_on_this_schema(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    monkeypatch.setattr(database, "head_revision", lambda: revision)
+    refused = pytest.raises(SchemaTooNewError, match=f"holeshot migrate --down-to {revision}")
+    engine = create_engine(ledger_url)
+    try:
+        with refused if revision < "0028" else nullcontext():
+            await check_schema(engine)
+    finally:
+        await engine.dispose()
 
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:
