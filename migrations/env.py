@@ -34,8 +34,9 @@ where relnamespace = current_schema()::regnamespace and not relispartition and p
 and (relkind = 'v' or relkind in ('r', 'p') and (relname = any(:known) or relname like 'rollup\_%'))
 order by relkind <> 'v' or relname = 'rollup_pending', relname <> 'calls', relname <> 'attempts', relname
 """
-LOCKS_WITHIN_S = 0.5  # less than ``deadlock_timeout``, after which Postgres would end a report or this
-_CANCELED = "57014"
+# At first less than ``deadlock_timeout``, after which Postgres ends one of two that wait for each other.
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 16.0
+_AGAIN = frozenset({"57014", "40P01"})  # query_canceled, deadlock_detected
 
 SPANS = {"1h": "Of the last hour.", "24h": "Of the last 24 hours.", "30d": "Of the last 30 days."}
 
@@ -79,24 +80,26 @@ def note_oldest(revision: str) -> None:
 def lock_all(connection: Connection) -> None:
     """Lock all views and tables before anything is changed, after the fold that runs.
 
-    If others have locks for longer, this gives up those it has, lets the others go on, and tries again.
+    If others have locks for longer, this gives up those it has, lets the others go on, and tries again, for longer.
     """
     names = list(connection.scalars(text(_LOCKED), {"known": list(metadata.tables)}))
     if not names:
         return
     wanted = ", ".join(f'"{name}"' for name in names)
     limit = connection.scalar(text("select current_setting('statement_timeout')"))
+    wait_s = FIRST_WAIT_S
     while True:
         try:
             with connection.begin_nested():
                 connection.exec_driver_sql("select pg_advisory_xact_lock(hashtext('holeshot.fold'))")
-                connection.exec_driver_sql(f"set local statement_timeout = '{LOCKS_WITHIN_S}s'")
+                connection.exec_driver_sql(f"set local statement_timeout = '{wait_s}s'")
                 connection.exec_driver_sql(f"lock table {wanted} in access exclusive mode")
                 connection.exec_driver_sql(f"set local statement_timeout = '{limit}'")
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) != _CANCELED:
+            if getattr(error.orig, "sqlstate", None) not in _AGAIN:
                 raise
-            connection.exec_driver_sql(f"select pg_sleep({LOCKS_WITHIN_S})")
+            connection.exec_driver_sql(f"select pg_sleep({FIRST_WAIT_S})")
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
         else:
             return
 
