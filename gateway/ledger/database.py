@@ -436,7 +436,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)
-            config.attributes["connection"] = connection.sync_connection
+            config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error

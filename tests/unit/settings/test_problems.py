@@ -240,6 +240,27 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_one(problems: Problems)
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOLESHOT_REDIS_PORT", "6379"),
+        ("HOLESHOT_REDIS_HOST", "10.0.0.1"),
+        ("HOLESHOT_REDIS_PORTS", "tcp://10.0.0.1:6379"),
+        ("HOLESHOT_PORT_TCP", "tcp://10.0.0.1:6379"),
+    ],
+)
+def test_a_variable_that_only_resembles_a_service_link_is_refused(problems: Problems, name: str, value: str) -> None:
+    (problem,) = problems(None, {name: value})
+
+    assert problem.startswith(f"{name}: no such setting; ")
+
+
+def test_a_wrong_value_of_the_file_is_not_blamed_on_a_service_link(problems: Problems) -> None:
+    (problem,) = problems("port: x\n", {"HOLESHOT_PORT": "tcp://10.0.0.1:4000"})
+
+    assert problem.startswith("gateway.yaml:1: port: must be a whole number")
+
+
 def test_a_wrong_value_is_blamed_on_the_variable_that_set_it(problems: Problems) -> None:
     (problem,) = problems("port: 1\n", {"HOLESHOT_PORT": "x"})
 
