@@ -94,6 +94,11 @@ def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
         "Rows that were older than the retention when they arrived.",
         lambda: ledger.expired,
     )
+    metrics.gauge(
+        "holeshot_clock_off",
+        "Workers whose clock is more than two seconds off the database's.",
+        lambda: ledger.clock.is_off,
+    )
     metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: ledger.rejected)
     metrics.gauge(
         "holeshot_ledger_away",
@@ -409,6 +414,7 @@ def readiness(
             "answered_s_ago": _tenths(ledger.answered_s_ago),
             "pending": ledger.pending,
             "oldest_pending_s": _tenths(ledger.oldest_pending_s),
+            "clock_ahead_s": _tenths(ledger.clock.ahead_s),
         },
         "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
         "redis": (

@@ -10,9 +10,10 @@ from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
-from .database import CONNECTIONS as CONNECTIONS
-from .database import Database as Database
-from .database import Pool as Pool
+from .clock import SharedClock as SharedClock
+from .connections import CONNECTIONS as CONNECTIONS
+from .connections import Database as Database
+from .connections import Pool as Pool
 from .database import check_schema as check_schema
 from .database import create_engine as create_engine
 from .database import current_revision as current_revision

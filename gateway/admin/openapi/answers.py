@@ -168,6 +168,7 @@ _OF_KEYS: Mapping[str, Any] = {
             "answered_s_ago": float | None,
             "pending": (int, "Rows that wait to be stored."),
             "oldest_pending_s": float | None,
+            "clock_ahead_s": (float | None, "Of this worker's clock; negative: behind. Null: unknown, or SQLite."),
         },
         "spool": {"problem": str | None, "lost": (int, "Rows.")},
         "redis": nullable(
