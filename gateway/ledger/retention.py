@@ -213,7 +213,7 @@ _FORGET_ANSWERS = text("update probes set answer = null where answer is not null
 async def database_now(connection: AsyncConnection) -> datetime:
     """Return the instant by the database's clock: SQLite's is this machine's."""
     if connection.dialect.name == "postgresql":
-        return (await connection.execute(text("select now()"))).scalar_one()
+        return _read_instant(await connection.scalar(text("select now()")))
     return _read_instant(await connection.scalar(text("select strftime('%Y-%m-%d %H:%M:%f', 'now')")))
 
 

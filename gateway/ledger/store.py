@@ -87,13 +87,12 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
 # database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
 # last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
 
-# Instants are text, which both databases accept. A model's own dollars are those of its attempts, as a call's are also
-# those of its fallbacks.
+# A model's own dollars are those of its attempts, as a call's are also those of its fallbacks.
 _BEFORE = """
-window_start >= '{month}' and (
-  (minutes = 1440 and window_start < '{last_day}')
-  or (minutes = 60 and window_start >= '{last_day}' and window_start < '{last_hour}')
-  or (minutes = 5 and window_start >= '{last_hour}' and window_start <= '{until}')
+window_start >= {month} and (
+  (minutes = 1440 and window_start < {last_day})
+  or (minutes = 60 and window_start >= {last_day} and window_start < {last_hour})
+  or (minutes = 5 and window_start >= {last_hour} and window_start <= {until})
 )
 """
 _SPENT_QUERY = f"""
@@ -104,11 +103,11 @@ with of_calls as (
 of_attempts as (
   select s.model, r.cost_usd as usd, r.wasted_cost_usd as lost_usd
   from rollup_attempts as r join rollup_series as s on s.id = r.series_id
-  where s.api <> '{PROBES}' and window_start >= '{{day}}' and {_BEFORE}
+  where s.api <> '{PROBES}' and window_start >= {{day}} and {_BEFORE}
 ),
 spent as (
-  select client, model, usd as month_usd, case when window_start >= '{{day}}' then usd end as day_usd,
-         case when window_start >= '{{day}}' then extra_usd end as extra_usd, null as model_usd, null as lost_usd
+  select client, model, usd as month_usd, case when window_start >= {{day}} then usd end as day_usd,
+         case when window_start >= {{day}} then extra_usd end as extra_usd, null as model_usd, null as lost_usd
   from of_calls
   union all select '', model, null, null, null, usd, lost_usd from of_attempts
 )
@@ -132,14 +131,10 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     until = min(now, until.astimezone(UTC))
     day, hour = now.replace(hour=0, minute=0, second=0, microsecond=0), until.replace(minute=0, second=0, microsecond=0)
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
-    written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
+    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    written = {name: words.window(instant) for name, instant in (instants | {"until": until}).items()}
     result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
     return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
-
-
-def _spent_written(instant: datetime) -> str:
-    """Return an instant as text: SQLite compares text, and window starts have no offset there."""
-    return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
 # How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
