@@ -414,8 +414,8 @@ def readiness(
             "answered_s_ago": _tenths(ledger.answered_s_ago),
             "pending": ledger.pending,
             "oldest_pending_s": _tenths(ledger.oldest_pending_s),
-            "clock_ahead_s": _tenths(ledger.clock.ahead_s),
         },
+        "clock": {"ahead_s": _tenths(ledger.clock.ahead_s), "is_off": ledger.clock.is_off},
         "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
         "redis": (
             None if redis_board is None else {"connected": redis_board.connected, "topology": redis_board.topology}

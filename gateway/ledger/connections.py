@@ -46,11 +46,11 @@ class FrugalPool(AsyncAdaptedQueuePool):
         """Close idle connections until at most ``most`` are open; the one used last stays longest."""
         idle = [self._pool.get(False) for _ in range(self.checkedin())]
         kept = max(0, most - self.checkedout() + len(idle))
-        for record in idle[kept:]:
-            record.close()
-            self._dec_overflow()
         for record in reversed(idle[:kept]):
             self._pool.put(record, False)  # noqa: FBT003 - likewise
+        for record in idle[kept:]:
+            self._dec_overflow()
+            record.close()  # which waits
 
 
 CONNECTIONS = 4  # of a process
