@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
@@ -14,6 +15,7 @@ from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, partitions, prune
 from gateway.ledger.writer import Ledger
+from tests.app.gateway.running_gateway import serving
 from tests.unit.ledger.records import call, new_id, won
 
 AHEAD = timedelta(days=2.5)
@@ -211,3 +213,22 @@ async def test_one_tables_failure_does_not_keep_the_next(postgres_url: str) -> N
     async with engine.connect() as connection:
         assert len(await partitions(connection, "attempts")) > 30
     await engine.dispose()
+
+
+async def test_a_gateway_whose_clock_is_days_ahead_says_so_and_answers_as_any_other(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with serving(tmp_path, {"alpha": None}, utc_now=ahead, database_url=postgres_url) as running:
+        shown: dict[str, Any] = {"is_off": False}
+        while not shown["is_off"]:
+            async with running.get("/health/ready") as ready:
+                assert ready.status == 200
+                shown = (await ready.json())["clock"]
+        assert shown["ahead_s"] == pytest.approx(216_000, abs=9)
+        async with running.get("/metrics") as page:
+            assert "\nholeshot_clock_off 1.0\n" in await page.text()
+        async with running.get("/api/session") as session:
+            assert (await session.json())["stores"]["clock_off_s"] == shown["ahead_s"]
+        async with running.chat() as response:
+            assert response.status == 200
+            await response.read()
