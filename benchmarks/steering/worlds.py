@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.core.prompt_classes import Effort
+
 TIMEOUT_S = 120.0  # a hung attempt ends so
 CAPACITY_POWER = 4  # waiting grows as 1 + (in flight / seats)^4: felt from half full, x 2 when full
 QUEUE_MAX = 10.0
@@ -74,6 +76,8 @@ class Kind(Struct, frozen=True):
     client: str | None = None
     max_tokens: int | None = None
     structured: bool = False  # tools or JSON
+    effort: Effort | None = None  # to think, as the request says
+    thinks: float = 1.0  # its time to first token, over that of others
 
 
 KINDS = (Kind(0.55, 700, 220), Kind(0.25, 2500, 40), Kind(0.20, 900, 900))  # chat, extraction, long writing
@@ -308,6 +312,9 @@ def _spells(names: str, *, begins_s: float, lasts_s: float, every_s: float, **ow
 
 _LIMITED = tuple(replace(each, account=1.25 / len(_SIX)) for each in _SIX)  # all together a quarter more than needed
 _BIMODAL = tuple(replace(each, tail_share=0.0, slow_mode=(0.2, 8.0)) for each in _SIX)
+# One in a hundred never answers. Half of the calls ask for high effort, and have their first token fifty times later.
+_HANGING = tuple(replace(each, median_s=0.6, tail_share=0.0, slow_mode=(0.01, 1e6)) for each in _SIX[:2])
+_THINKING = (Kind(0.5, 700, 220, effort=Effort.LOW), Kind(0.5, 700, 900, effort=Effort.HIGH, thinks=50.0))
 _SAME_FAULT = {"begins_s": 120.0, "lasts_s": 60.0, "every_s": 240.0}
 
 # Where others saw the policy weak, or might: nothing was tuned to them but what docs/policy.md#constants names.
@@ -365,6 +372,7 @@ HARD = (
         calls_per_s=2.0,
         request_sd=0.8,
     ),
+    World(name="thinkmix", providers=_HANGING, calls_per_s=1.0, kinds=_THINKING),
     World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
     World(name="equal", providers=_alike("same", 6)),
     World(  # no rival ever wins

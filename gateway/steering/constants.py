@@ -105,6 +105,8 @@ RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
 RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or where some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
+# judgement: if median and q90 of an effort's first tokens differ by less from the others', all are one population
+EFFORT_ALIKE = 1.5
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
 IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; for a deadline another model is not asked before
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments

@@ -212,7 +212,7 @@ class SuspectSamples:
         A loser is usually cut early, so each adds only a little: -ln of the chance that the deployment's own first
         token takes clearly longer than that age. One cut at a usual age proves nothing, it may have lost by a hair.
         """
-        if estimate.usual is None or estimate.usual_events < KNOWN_EVENTS:
+        if estimate.usual is None or estimate.is_borrowed or estimate.usual_events < KNOWN_EVENTS:
             return False
         below = bucket(age_s / HAIR) - 1
         sooner = estimate.usual.reached[below] if below >= 0 else 0.0
@@ -227,7 +227,7 @@ class SuspectSamples:
         Only clients that waited clearly longer than usual count. Where several did, as many as failures open the
         breaker; a client alone (without names all are one), or where nothing is known, needs three times as many.
         """
-        is_known = max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
+        is_known = not estimate.is_borrowed and max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
         if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
             return None
         leavers = self._of(deployment).leavers
@@ -395,10 +395,10 @@ class Learning:
     ) -> None:
         """Count a first token, ``ago_s`` seconds ago; the deployment is healthy unless it came far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock() - ago_s
-        health, api = self.health_of(deployment), prompt_class.api
+        health, measured = self.health_of(deployment), prompt_class.effort or prompt_class.api
         size = size_of(start.asked_tokens, prompt_class.size)
-        estimate = self._snapshots.at(model, api, size).of(deployment)
-        sizing = self._snapshots.sizing(model, api, deployment)
+        estimate = self._snapshots.at(model, measured, size).of(deployment)
+        sizing = self._snapshots.sizing(model, measured, deployment)
         counts = of_token(start, prompt_class, ttft_s)
         reference_s = ttft_s / sizing.factor(size)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
@@ -406,7 +406,7 @@ class Learning:
         corrected_s = ttft_s if ttft_s <= limit_s else self._own_delay.without_own_delay(ttft_s, launched, now_s)
         late = not health.tripped and corrected_s > limit_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
-            self._suspects.hold_back(model, deployment, event(deployment, api, reference_s), unix_s)
+            self._suspects.hold_back(model, deployment, event(deployment, measured, reference_s), unix_s)
             self._strike(model, start, "slow", ago_s)
         else:
             if health.delivered(corrected_s, estimate.well_q95_s, now_s):
@@ -418,7 +418,7 @@ class Learning:
                 self._suspects.confirm(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
-                counts[event(deployment, api, reference_s)] = 1.0
+                counts[event(deployment, measured, reference_s)] = 1.0
         self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
@@ -529,22 +529,22 @@ class Learning:
         A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike. For a
         broken deployment nothing is counted: its fault is known, and must not count after it recovers.
         """
-        deployment, api, now_s = loser.deployment, prompt_class.api, self._clock() - ago_s
-        health, age_s = self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
+        deployment, measured = loser.deployment, prompt_class.effort or prompt_class.api
+        now_s, health, age_s = self._clock() - ago_s, self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
         corrected_s = self._own_delay.without_own_delay(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
         if health.tripped:
-            estimate = self._snapshots.at(model, api, size).of(deployment)
+            estimate = self._snapshots.at(model, measured, size).of(deployment)
             if is_lost and health.cut(corrected_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             return
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         if not prompt_class.is_sampled or unix_s < self._recovered_at_s.get(deployment, 0.0):
             return  # it began during a fault that is over
-        factor = self._snapshots.sizing(model, api, deployment).factor(size)
-        field = cut(deployment, api, age_s / factor)
-        estimate = self._snapshots.at(model, api, size).of(deployment)
+        factor = self._snapshots.sizing(model, measured, deployment).factor(size)
+        field = cut(deployment, measured, age_s / factor)
+        estimate = self._snapshots.at(model, measured, size).of(deployment)
         is_late = corrected_s >= (estimate.q95_s if estimate.is_known else estimate.hangs_s)
         is_late = is_late and is_lost and loser.role is Role.PRIMARY
         reason = None

@@ -423,6 +423,7 @@ class Steering:
                 held=held,
                 home=home,
                 answer_tokens=answer,
+                effort=prompt_class.effort,
                 budget=budget,
                 probes=probes or race.budget > 0,
             )
