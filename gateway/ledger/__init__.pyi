@@ -10,7 +10,6 @@ from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
-from .clock import SharedClock as SharedClock
 from .connections import CONNECTIONS as CONNECTIONS
 from .connections import Database as Database
 from .connections import Pool as Pool
@@ -51,6 +50,7 @@ from .reports.reports import Replays as Replays
 from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune
+from .shipper import SharedClock as SharedClock
 from .store import Store as Store
 from .tables import metadata as metadata
 from .targets.counting import TargetCounting as TargetCounting

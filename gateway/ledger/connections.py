@@ -116,7 +116,7 @@ class Pool:
             self._look = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look_at_use)
 
     def _look_at_use(self) -> None:
-        """Close what nobody has needed for ten seconds."""
+        """Close what was not needed for ten seconds."""
         self._look = None
         since_s = self._time() - GIVEN_BACK_S
         needed = max([1, *(number for number, at_s in self._needed_at_s.items() if at_s > since_s)])

@@ -15,20 +15,89 @@ from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent
 from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord
-from gateway.ledger.clock import MEASURE_INTERVAL_S, SharedClock
 from gateway.ledger.connections import Database
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import LOCK_NAME, claim, folder_name, segment_path
+from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.segments import copy_segment
-from gateway.ledger.shipper import PING_TIMEOUT_S, Backlog, Shipper, adopt
+from gateway.ledger.shipper import MEASURE_INTERVAL_S, PING_TIMEOUT_S, Backlog, Pruning, SharedClock, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.store import SqlStore, Store
-from gateway.ledger.upkeep import ADOPT_INTERVAL_S, FOLD_INTERVAL_S, Folding, Pruning
 
 if TYPE_CHECKING:
     from gateway.ledger.clickhouse.sink import ClickHouseSink
+
+# Adds up new rows, in one of the processes that ship.
+
+REST_S = 0.7  # the age of the oldest new row, for the last process to add up: it has prepared the costliest part
+TAKE_OVER_S = 1.0  # for the others, which check half as often: that process seems to have gone
+EAGER_S = 10.0  # after rows of its own, a process checks often for this time; else as often as for dead workers
+IDLE_LOOKS = 4  # checks without work, after which a process counts among the others
+
+
+class Folding:
+    """Adds up new rows in ``store``, unless another process does; ``shipper`` has the time of the last stored rows."""
+
+    def __init__(self, store: Store, shipper: Shipper, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._shipper = shipper
+        self._clock = clock
+        self._since = 0
+        self._idle = IDLE_LOOKS  # checks without work; below the limit it was the last to add up
+        self._looked_at_s: float | None = None
+        self._fault = StandingFault(clock)
+
+    async def fold(self) -> None:
+        """Add up new rows if they are due. A failure is logged once an hour; shipping continues."""
+        if not self._is_due():
+            return
+        rest_s = REST_S if self._leads else TAKE_OVER_S
+        try:
+            while (folded := await self._store.fold(self._since, rest_s)).taken:
+                self._since, self._idle, rest_s = folded.until, 0, 0.0
+                if folded.taken < FULL:
+                    break
+            else:
+                self._idle = IDLE_LOOKS if folded.taken is None else self._idle + 1
+        except DatabaseUnreachableError as error:
+            self._since = 0  # it may be another server when it is back
+            self._say(str(error))
+        else:
+            self._fault.end()
+
+    async def fold_rest(self) -> None:
+        """Add up all new rows, of this process and others, before it ends."""
+        if self._shipper.stored_at_s is not None:
+            try:
+                await self._store.fold_all()
+            except DatabaseUnreachableError as error:
+                self._say(str(error))
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this process was the last to add up, as far as it knows."""
+        return self._idle < IDLE_LOOKS
+
+    def _is_due(self) -> bool:
+        now_s, stored_at_s = self._clock(), self._shipper.stored_at_s
+        is_eager = stored_at_s is not None and now_s - stored_at_s < EAGER_S
+        pause_s = 0.0 if self._leads else 1.5 * FOLD_INTERVAL_S if is_eager else ADOPT_INTERVAL_S
+        if self._looked_at_s is not None and now_s - self._looked_at_s < pause_s:
+            return False
+        self._looked_at_s = now_s
+        return True
+
+    def _say(self, problem: str) -> None:
+        if self._shipper.connected and self._fault.is_due(problem):
+            # Event ledger.not_folded: New rows could not be added up (`cause`): figures made of sums stand still. Rows
+            # are stored all the same, and count later.
+            # Do: Run `holeshot migrate` if the schema is old. Else give the gateway's role the right to insert calls.
+            structlog.get_logger().warning(
+                "ledger.not_folded", cause=problem, hint="rows are stored, and are added up as soon as it is possible"
+            )
+
 
 # Checks a running spool every second: restores it if it was deleted, resumes refused writes, and syncs.
 
@@ -167,6 +236,8 @@ class Keeper:
         return True
 
 
+FOLD_INTERVAL_S = 0.5
+ADOPT_INTERVAL_S = 15.0
 SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
 SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # so a database that is back is noticed soon

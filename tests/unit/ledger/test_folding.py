@@ -12,7 +12,7 @@ from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folding import FULL, Folded
 from gateway.ledger.retention import Retention
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.upkeep import (
+from gateway.ledger.writer import (
     ADOPT_INTERVAL_S,
     EAGER_S,
     FOLD_INTERVAL_S,
