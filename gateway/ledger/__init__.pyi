@@ -10,9 +10,9 @@ from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
-from .database import CONNECTIONS as CONNECTIONS
-from .database import Database as Database
-from .database import Pool as Pool
+from .connections import CONNECTIONS as CONNECTIONS
+from .connections import Database as Database
+from .connections import Pool as Pool
 from .database import check_schema as check_schema
 from .database import create_engine as create_engine
 from .database import current_revision as current_revision
@@ -50,6 +50,7 @@ from .reports.reports import Replays as Replays
 from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune
+from .shipper import SharedClock as SharedClock
 from .store import Store as Store
 from .tables import metadata as metadata
 from .targets.counting import TargetCounting as TargetCounting

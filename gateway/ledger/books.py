@@ -25,7 +25,12 @@ from gateway.detecting.slowdowns import (
     Tally,
     Window,
 )
-from gateway.ledger.database import DATABASE_ERRORS, Database, OwnConnection, engine_of, is_sqlite, release, unreachable
+from gateway.ledger.connections import Database, OwnConnection, engine_of, release
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    is_sqlite,
+    unreachable,
+)
 from gateway.ledger.entries import storable
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes

@@ -15,18 +15,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
+from gateway.ledger.connections import (
+    Database,
+    engine_of,
+    release,
+    report_turn,
+    url_of,
+)
 from gateway.ledger.database import (
     DATABASE_ERRORS,
-    Database,
     check_file,
-    engine_of,
     interrupt_sqlite,
     is_sqlite,
     parse_url,
-    release,
-    report_turn,
     unreachable,
-    url_of,
 )
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it

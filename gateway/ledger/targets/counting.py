@@ -11,16 +11,18 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
+from gateway.ledger.connections import (
     Database,
     engine_of,
-    is_sqlite,
     long_turn,
-    parse_url,
     release,
-    unreachable,
     url_of,
+)
+from gateway.ledger.database import (
+    DATABASE_ERRORS,
+    is_sqlite,
+    parse_url,
+    unreachable,
 )
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.reports.reader import Words
