@@ -88,8 +88,8 @@ class Outcome(StrEnum):
     """How an attempt ended."""
 
     WON = "won"
-    LOST = "lost"  # cut by the claim before its own first token; censored at its age
-    SUPERSEDED = "superseded"  # had its first token, but another attempt had won
+    LOST = "lost"  # cut by the claim before the token that wins (``win_on``: mostly its first); censored at its age
+    SUPERSEDED = "superseded"  # had that token, but another attempt had won
     FAILED = "failed"
     TIMEOUT = "timeout"  # connect, first-token or total timeout
     STALLED = "stalled"  # silence between events

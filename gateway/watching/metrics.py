@@ -225,10 +225,9 @@ class Metrics:
             cells[self._series.first_cell(DRIBBLED, deployment.label)] += 1.0
         if attempt.itl:
             observe_gaps(cells, deployment.gaps, attempt)
-        if attempt.completion_tokens:
-            cells[deployment.completion_tokens] += attempt.completion_tokens
-        if attempt.prompt_tokens:
-            cells[deployment.prompt_tokens] += attempt.prompt_tokens
+        if attempt.tokens_source is TokensSource.REPORTED:  # both or none: a loser's are not known
+            cells[deployment.completion_tokens] += attempt.completion_tokens or 0
+            cells[deployment.prompt_tokens] += attempt.prompt_tokens or 0
 
     def launch_refused(self, model: str, limit: str) -> None:
         """Count an extra attempt that ``limit`` (budget, usd_per_day, max_in_flight, …) refused."""
