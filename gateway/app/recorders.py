@@ -19,7 +19,8 @@ from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
-from gateway.watching.metrics import Metrics, UsageWatch
+from gateway.watching.metrics import Metrics
+from gateway.watching.usage import UsageWatch
 
 
 class Recorders:

@@ -272,7 +272,7 @@ TOKENS = Family(
 )
 FAR_OFF = Family(
     "holeshot_usage_far_off_total",
-    "Comparisons, one every 20 answers, with tokens per character far from the other deployments'.",
+    "Comparisons, one every 20 answers, in which counts of tokens are far from the other deployments', or cannot be.",
     "counter",
     ("deployment",),
 )
