@@ -160,10 +160,6 @@ def _is_unheard(record: AttemptRecord) -> bool:
     return record.outcome is not Outcome.WON and record.headers_ms is None
 
 
-def _counted(record: AttemptRecord) -> bool:
-    return record.prompt_tokens is not None and record.tokens_source is TokensSource.REPORTED
-
-
 def _most_tokens(
     record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: Requested
 ) -> float:
@@ -244,10 +240,9 @@ def settle(
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
         reported = max(0, reported - _given(winner, attempts))
+    is_counted = winner is not None and winner.tokens_source is TokensSource.REPORTED
     is_judged = is_text and winner is not None and not deployments[winner.deployment].extra_body
-    prompt = _prompt(
-        reported, estimated_prompt_tokens, is_counted=winner is not None and _counted(winner), is_judged=is_judged
-    )
+    prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
     priced = [
         _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked) for one in attempts
     ]
@@ -267,13 +262,13 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
     ``reported``: by the winner's provider, or taken from the estimate before. A count that is far from the ``estimate``
     is no measure of what other providers count; it only widens the bounds.
     """
-    if reported is not None and is_counted:
-        is_near = not is_judged or not estimate
-        if is_near or estimate / NEAR - TEMPLATE_TOKENS <= reported <= estimate * NEAR + TEMPLATE_TOKENS:
-            return Sent(reported, reported, reported)
+    if reported is None:
+        return Sent(estimate, estimate / MISCOUNT, estimate * MISCOUNT) if estimate else None
+    is_near = estimate / NEAR - TEMPLATE_TOKENS <= reported <= estimate * NEAR + TEMPLATE_TOKENS
+    if is_judged and estimate and not is_near:
         return Sent(estimate, min(estimate / MISCOUNT, reported), estimate * MISCOUNT)
-    tokens = (estimate or None) if reported is None else reported
-    return None if tokens is None else Sent(tokens, tokens / MISCOUNT, tokens * MISCOUNT)
+    off = 1.0 if is_counted else MISCOUNT
+    return Sent(reported, reported / off, reported * off)
 
 
 def _sent(record: AttemptRecord, prompt: Sent | None, attempts: Sequence[AttemptRecord]) -> Sent | None:

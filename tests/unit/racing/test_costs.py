@@ -288,3 +288,9 @@ def test_thoughts_that_came_as_no_text_count() -> None:
     winner = won(completion_tokens=1100, reasoning_tokens=1000, chars=400)
     _, priced = bill(winner, attempt("loser", Outcome.LOST), bills_on=True).attempts
     assert priced.wasted_high_tokens == LONGER * 1100
+
+
+def test_a_count_that_cannot_be_is_no_measure_of_a_loser_s_prompt() -> None:
+    winner = won(prompt_tokens=34_000, tokens_source=TokensSource.IMPLAUSIBLE)
+    _, priced = bill(winner, attempt("loser", Outcome.LOST)).attempts
+    assert (priced.prompt_tokens, priced.cost_low_usd) == (1000, pytest.approx(50e-3))
