@@ -98,7 +98,8 @@ def reports(seed: int, number: int, deployments: Sequence[str], lies: Mapping[st
             asked = 25 + int(draw.lognormvariate(5.7, 1.2))
             answer = max(1, round(chars * 0.24 * honest[name] * draw.lognormvariate(0, 0.12)))
             prompt = 8 + round((asked - 20) * honest[name] * draw.lognormvariate(0, 0.12))
-            answer, prompt = lies.get(name, lambda *true: true)(answer, prompt)
+            if (lie := lies.get(name)) is not None:
+                answer, prompt = lie(answer, prompt)
             counts = {"completion_tokens": answer, "prompt_tokens": prompt, "asked_tokens": asked}
             yield won(new_id(), deployment=name, chars=chars, **counts)
 
