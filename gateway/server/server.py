@@ -46,6 +46,7 @@ from gateway.connections.tls import Certificate, open_context
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
+from gateway.overload.bodies import return_freed_memory
 from gateway.server.reload import Latest, Reloader, Source, check_opens
 from gateway.settings import Settings
 from gateway.watching import logs
@@ -329,6 +330,7 @@ def run(settings: Settings, source: Source) -> None:
     """
     signal.signal(signal.SIGHUP, ignore)
     speed_up_enums()
+    return_freed_memory()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     if settings.workers > 1 and not hasattr(os, "fork"):
