@@ -192,7 +192,14 @@ class OpenCall:
         finally:
             if record is not None:
                 asked = requested(call.fields, call.dialect)
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, asked)
+                bill = settle(
+                    [attempt],
+                    self._winner,
+                    self._deployments,
+                    call.prompt_tokens,
+                    asked,
+                    is_text=call.inline_bytes is not None,
+                )
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(

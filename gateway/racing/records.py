@@ -17,7 +17,16 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
-from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
+from gateway.racing.measurement import (
+    MOST_TOKENS,
+    UNKNOWN,
+    Dribble,
+    Measurement,
+    Overtaken,
+    milliseconds,
+    plausible,
+    without_too_few,
+)
 from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
 from providers import (
     NOTHING,
@@ -221,8 +230,11 @@ def relayed_record(
     usage, source, beyond = said.usage, None, None
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
+        usage, fewest = without_too_few(usage, prompt_bytes, 0)
         usage, beyond = plausible(usage, MOST_TOKENS, prompt_bytes)
         source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
+        if fewest is not None:
+            source, beyond = TokensSource.ESTIMATED, fewest
     return AttemptRecord(
         **msgspec.structs.asdict(attempt.start),
         call_id=call.id,
@@ -379,7 +391,7 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=call.inline_bytes is not None)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,
