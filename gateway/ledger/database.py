@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import asyncpg
 import structlog
@@ -54,6 +55,12 @@ _DRIVERS = {
 }
 
 
+# libpq's parameters of TLS beside sslmode, which asyncpg has, too.
+_OF_TLS = (
+    "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
+)  # fmt: skip
+
+
 def parse_url(url: str, setting: str = "database_url") -> URL:
     """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
 
@@ -82,9 +89,10 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
         query["ssl"] = query.pop("sslmode")
-    unknown = query.keys() - {"ssl", "application_name"}
+    unknown = query.keys() - {"ssl", *_OF_TLS, "application_name"}
     if unknown:
-        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; only sslmode and application_name")
+        taken = ", ".join(("sslmode", *_OF_TLS, "application_name"))
+        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; those that are taken are {taken}")
     return parsed.set(query=query)
 
 
@@ -101,14 +109,19 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     parsed = parse_url(url)
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
+    tls = {name: str(value) for name, value in parsed.query.items() if name in _OF_TLS}
+    if tls and "ssl" in parsed.query:
+        tls["sslmode"] = str(parsed.query["ssl"])
     application = str(parsed.query.get("application_name", "holeshot"))
     engine = create_async_engine(
-        parsed.difference_update_query(["application_name"]),
+        parsed.difference_update_query([*_OF_TLS, *(["ssl"] if tls else []), "application_name"]),
         pool_size=pool_size,
         max_overflow=spare,
         pool_pre_ping=True,
         hide_parameters=True,
         connect_args={
+            # Only in an address does asyncpg take libpq's parameters; what it is given besides comes first.
+            "dsn": f"postgresql:///?{urlencode(tls)}" if tls else None,
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
             # A pooler may use another server connection for each transaction, so no statement outlives one.

@@ -57,6 +57,11 @@ def test_plain_urls_mean_their_asynchronous_drivers(given: str, driver: str) -> 
     assert parse_url(given).drivername == driver
 
 
+def test_the_parameters_of_tls_that_libpq_takes_are_taken() -> None:
+    tls = "sslmode=verify-full&sslrootcert=/ca.pem&sslcert=/c.pem&sslkey=/k.pem&ssl_min_protocol_version=TLSv1.3"
+    assert parse_url(f"postgres://u@h/db?{tls}").query["sslrootcert"] == "/ca.pem"
+
+
 def test_sslmode_is_understood() -> None:
     assert parse_url("postgres://u@h/db?sslmode=require").query == {"ssl": "require"}
 
