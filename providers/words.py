@@ -251,7 +251,7 @@ def _cut(text: str, spans: Iterable[tuple[int, int]], models: Collection[str]) -
     for begin, end in spans:
         gone[begin:end] = b"\x01" * (end - begin)
     for name in filter(None, models):
-        for match in re.finditer(re.escape(name), text, re.IGNORECASE):
+        for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
             gone[match.start() : match.end()] = bytes(len(match[0]))
     shown, at = [], 0
     for run in re.finditer(rb"\x01+", gone):

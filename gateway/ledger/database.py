@@ -5,6 +5,7 @@ import errno
 import os
 import secrets
 import sqlite3
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -59,6 +60,7 @@ _DRIVERS = {
 _OF_TLS = (
     "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
 )  # fmt: skip
+_FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
 
 
 def parse_url(url: str, setting: str = "database_url") -> URL:
@@ -103,13 +105,14 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     ``pool_size`` that are opened while all of these are busy.
 
     Raises:
-        DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
+        DatabaseUrlError: as for ``parse_url``, a file of TLS is not there, or the folder of a SQLite file cannot be
+            made.
 
     """
     parsed = parse_url(url)
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
-    tls = {name: str(value) for name, value in parsed.query.items() if name in _OF_TLS}
+    tls = {name: _of_tls(name, str(value)) for name, value in parsed.query.items() if name in _OF_TLS}
     if tls and "ssl" in parsed.query:
         tls["sslmode"] = str(parsed.query["ssl"])
     application = str(parsed.query.get("application_name", "holeshot"))
@@ -138,6 +141,15 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
 
     return _closing_late_returns(engine)
+
+
+def _of_tls(name: str, value: str) -> str:
+    if name == "sslrootcert" and value == "system":  # libpq's word for the authorities that the machine trusts
+        paths = ssl.get_default_verify_paths()
+        value = paths.cafile or paths.openssl_cafile
+    if name in _FILES_OF_TLS and not Path(value).is_file():
+        raise DatabaseUrlError(f"{name} of the database's URL names no file that can be read: {value!r}")
+    return value
 
 
 CONNECTIONS = 4  # of a process

@@ -219,16 +219,16 @@ def _user_info(text: str) -> range:
 def with_login_encoded(text: str) -> str:
     """Return ``text``; if it is a URL, with user and password that are percent-encoded where they must be.
 
-    They end at the last ``@`` before the path. Where there is none, and what would be host and port cannot be that,
-    they have a ``/``, ``?`` or ``#``, and end at an ``@`` behind it: of a database, which has no other, the last one.
+    They end at the last ``@`` of a database's address, and of others at the last one before the path. Where there is
+    none, and what would be host and port cannot be that, they have a ``/``, ``?`` or ``#``, and end at the next ``@``.
     """
     if (found := _URL.fullmatch(text)) is None or "@" not in text or found["scheme"].lower().startswith(_OF_FILES):
         return text
     scheme, rest, authority = found["scheme"], found["rest"], found["authority"]
-    if "@" in authority:
-        login = authority.rpartition("@")[0]
-    elif not scheme.lower().startswith("http"):
+    if not scheme.lower().startswith("http"):
         login = rest.rpartition("@")[0]
+    elif "@" in authority:
+        login = authority.rpartition("@")[0]
     elif _HOST_AND_PORT.fullmatch(authority) is None:
         login = rest.partition("@")[0]
     else:

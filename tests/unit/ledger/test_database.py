@@ -62,6 +62,16 @@ def test_the_parameters_of_tls_that_libpq_takes_are_taken() -> None:
     assert parse_url(f"postgres://u@h/db?{tls}").query["sslrootcert"] == "/ca.pem"
 
 
+async def test_a_file_of_tls_that_is_not_there_is_named() -> None:
+    with pytest.raises(DatabaseUrlError, match=r"sslrootcert .* '/nowhere/ca.pem'"):
+        create_engine("postgres://u:secret@h/db?sslmode=verify-full&sslrootcert=/nowhere/ca.pem")
+
+
+async def test_the_machines_authorities_may_be_asked_for_by_libpqs_word() -> None:
+    engine = create_engine("postgres://u@h/db?sslmode=verify-full&sslrootcert=system")
+    await engine.dispose()
+
+
 def test_sslmode_is_understood() -> None:
     assert parse_url("postgres://u@h/db?sslmode=require").query == {"ssl": "require"}
 

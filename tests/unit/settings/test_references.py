@@ -46,6 +46,7 @@ def test_a_password_of_any_characters_may_stand_in_an_address(url: str) -> None:
     [
         ("postgresql://me:p@ss@box/ledger", "p@ss"),
         ("postgresql://me:p/s@s#1?x@box:5432/ledger?sslmode=require", "p/s@s#1?x"),
+        ("postgresql://me:a@b/c#d@box/ledger", "a@b/c#d"),
         ("redis://:p[1]@box", "p[1]"),
         ("https://me:p/ss@box/v1", "p/ss"),
         ("https://me:p%40ss@box/v1", "p@ss"),
