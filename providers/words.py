@@ -30,8 +30,9 @@ _EXAMINED_CHARS = 1000  # of a message: far more than is kept
 _DECODED_TIMES = 3
 _WORD_BYTES = 8  # compared at once
 # A request beyond these takes too long to be searched while the event loop waits: code and type are kept.
-_LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
+LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _MOST_VALUES = 100_000
+_MOST_SEARCHED_BYTES = 64 * 1024 * 1024  # for one error: some tens of milliseconds
 
 _SIGNS = bytes(each for each in range(128) if chr(each) not in string.ascii_letters + string.digits)
 _BYTES = re.compile(r"(?:\\+x[0-9a-fA-F]{2})+")
@@ -58,18 +59,51 @@ def keep(
     ``requests`` are the fields of the request in each form, ``texts`` more of its content; None: they are no longer
     held, so that of the provider's words only code and type are kept. ``models`` are names that stay.
     """
-    words, content = error.words, None
-    if words is not None and requests is not None:
-        content = _content(requests, texts)
-    if words is None or content is None:
-        error.keep()
-        return
-    names = [name for name in error.names if _without(name, content, ()) == name]
-    words = words[:_EXAMINED_CHARS]
+    kept = None
+    if error.words is not None and requests is not None and (content := _content(requests, texts)) is not None:
+        with suppress(_TooCostlyError):
+            kept = _kept(error.words[:_EXAMINED_CHARS], error.names, content, models)
+    error.keep(kept)
+
+
+def _kept(words: str, names: Iterable[str], content: "_Content", models: Collection[str]) -> str:
     kept = _without(words, content, models)
-    said = "" if kept == words else ", ".join(names)
-    kept = " ".join(kept.split())
-    error.keep(f"{kept} ({said})" if said and kept != REMOVED else said or kept)
+    if kept == words:
+        return " ".join(kept.split())
+    kept, said = " ".join(kept.split()), ", ".join(name for name in names if _without(name, content, ()) == name)
+    return f"{kept} ({said})" if said and kept != REMOVED else said or kept
+
+
+class _TooCostlyError(Exception):
+    """A search takes too long while the event loop waits."""
+
+
+class _Content:
+    """The letters and digits of a request's texts, in which so much may be searched."""
+
+    __slots__ = ("_left", "_letters")
+
+    def __init__(self, letters: bytes) -> None:
+        self._letters = letters
+        self._left = _MOST_SEARCHED_BYTES
+
+    def __contains__(self, run: object) -> bool:
+        self._pay()
+        return isinstance(run, bytes) and run in self._letters
+
+    def shared_words(self, letters: bytes) -> set[int]:
+        """Return the places of eight bytes in ``letters`` that are here at a multiple of eight."""
+        self._pay()
+        places: dict[int, list[int]] = {}
+        for at in range(len(letters) - _WORD_BYTES + 1):
+            places.setdefault(int.from_bytes(letters[at : at + _WORD_BYTES], sys.byteorder), []).append(at)
+        here = memoryview(self._letters[: len(self._letters) & -_WORD_BYTES]).cast("Q")
+        return {at for word in places.keys() & here for at in places[word]}
+
+    def _pay(self) -> None:
+        self._left -= len(self._letters)
+        if self._left < 0:
+            raise _TooCostlyError
 
 
 def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
@@ -78,11 +112,11 @@ def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
-def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> bytes | None:
+def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> "_Content | None":
     """Return the letters and digits of all texts of a request, as they are and decoded; None if it is too large."""
     found = list(texts)
     raws = {bytes(raw): name in _FREE for each in requests for name, raw in each.items() if name not in _NO_CONTENT}
-    if sum(map(len, (*raws, *found))) > _LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > _MOST_VALUES:
+    if sum(map(len, (*raws, *found))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > _MOST_VALUES:
         return None
     for raw, is_free in raws.items():
         try:
@@ -91,7 +125,7 @@ def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]
             found.append(raw.decode(errors="replace"))
     text = "\n".join(found)
     decoded = _decoded(text)
-    return _squeezed(text if decoded == text else f"{text}\n{decoded}")
+    return _Content(_squeezed(text if decoded == text else f"{text}\n{decoded}"))
 
 
 def _gather(value: Any, found: list[str], *, is_free: bool) -> None:
@@ -112,7 +146,7 @@ def _squeezed(text: str) -> bytes:
     return text.casefold().encode("utf-8", "replace").translate(None, _SIGNS)
 
 
-def _without(text: str, content: bytes, models: Collection[str]) -> str:
+def _without(text: str, content: _Content, models: Collection[str]) -> str:
     """Return ``text`` without what is in ``content``; decoded if that is found only in the decoded text."""
     forms = [text]
     for _ in range(_DECODED_TIMES):
@@ -158,7 +192,7 @@ def _of_escape(match: re.Match[str]) -> str:
     return " " if match[2] is not None else match[3]
 
 
-def _spans(text: str, content: bytes, depth: int = 0) -> list[tuple[int, int]]:
+def _spans(text: str, content: _Content, depth: int = 0) -> list[tuple[int, int]]:
     """Return the begin and end of each run of ``text`` that is in ``content``, too, sorted."""
     letters, places = bytearray(), []
     for place, character in enumerate(text):
@@ -194,14 +228,14 @@ def _from_hex(text: str) -> Iterator[str]:
     yield bytes.fromhex(digits[1:-1]).decode(errors="replace")
 
 
-def _runs(letters: bytes, places: list[int], content: bytes) -> Iterator[tuple[int, int]]:
+def _runs(letters: bytes, places: list[int], content: _Content) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each run in ``letters`` that is long enough, and stands in ``content``.
 
     ``places`` are those of the letters in the text, where a gap separates words.
     """
     starts = [at for at in range(len(letters)) if at == 0 or places[at] - places[at - 1] > 1]
     ends = dict(zip(starts, [*starts[_LEAST_WORDS:], len(letters)], strict=False))  # of so many words
-    shared = _shared_words(letters, content)
+    shared = content.shared_words(letters)
     after = 0
     for at in range(len(letters)):
         if at < after:
@@ -224,7 +258,7 @@ def _runs(letters: bytes, places: list[int], content: bytes) -> Iterator[tuple[i
         after = end
 
 
-def _longest(letters: bytes, begin: int, end: int, content: bytes) -> int:
+def _longest(letters: bytes, begin: int, end: int, content: _Content) -> int:
     """Return the end of the longest run from ``begin`` that is in ``content``; up to ``end`` it is."""
     beyond = len(letters) + 1
     while end + 1 < beyond:
@@ -234,15 +268,6 @@ def _longest(letters: bytes, begin: int, end: int, content: bytes) -> int:
         else:
             beyond = middle
     return end
-
-
-def _shared_words(letters: bytes, content: bytes) -> set[int]:
-    """Return the places of eight bytes in ``letters`` that are in ``content`` at a multiple of eight."""
-    here: dict[int, list[int]] = {}
-    for at in range(len(letters) - _WORD_BYTES + 1):
-        here.setdefault(int.from_bytes(letters[at : at + _WORD_BYTES], sys.byteorder), []).append(at)
-    there = memoryview(content[: len(content) & -_WORD_BYTES]).cast("Q")
-    return {at for word in here.keys() & there for at in here[word]}
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], models: Collection[str]) -> str:

@@ -28,6 +28,7 @@ from gateway.racing.validation import (
     valid_calls,
 )
 from providers import (
+    LARGEST_REQUEST_BYTES,
     NOTHING,
     Answer,
     ErrorKind,
@@ -89,11 +90,11 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
         error.keep()
     else:
         sent = call.wordings.get(deployment.name, call.fields)
-        is_held = form is not None or not sent.keys() <= STILL_READ
+        is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
         keep(
             error,
             (call.fields, sent) if is_held else None,
-            texts=() if form is None else form.texts(),
+            texts=form.texts() if form is not None and is_held else (),
             models=(deployment.model, call.model, call.asked_model or ""),
         )
     deployment.hide_addresses(error)

@@ -140,5 +140,11 @@ def test_a_long_message_is_cut_to_what_is_kept() -> None:
     assert kept("word " * 300, request("message", CANARY)).endswith("…")
 
 
+def test_a_search_that_would_hold_up_others_ends_with_code_and_type() -> None:
+    prompt = " ".join(f"{number:x}" for number in range(700_000))
+    said = " ".join(f"{number:x} {number + 1:x} zz" for number in range(0, 300_000, 3000))
+    assert kept(said, {"prompt": prompt}, names=("bad_input",)) == "bad_input"
+
+
 def test_of_a_request_with_too_many_values_only_code_and_type_are_kept() -> None:
     assert kept("too long", {"prompt": list(range(200_000))}, names=("too_long",)) == "too_long"
