@@ -71,7 +71,7 @@ def luck(provider: Provider, prompt_tokens: int, effort: float, random: Random) 
 def _request(world: World, index: int, at_s: float, random: Random) -> Request:
     kind = random.choices(world.kinds, [each.share for each in world.kinds])[0]
     prompt_tokens = round(random.lognormvariate(log(kind.prompt_tokens), SIZE_SIGMA))
-    effort = random.gauss(0.0, world.request_sd)
+    effort = random.gauss(0.0, world.request_sd) + log(kind.thinks)
     replica = random.randrange(world.replicas)
     answer_tokens = max(2, round(random.lognormvariate(log(kind.answer_tokens), SIZE_SIGMA)))
     return Request(
@@ -80,7 +80,7 @@ def _request(world: World, index: int, at_s: float, random: Random) -> Request:
         replica=replica,
         prompt_tokens=prompt_tokens,
         answer_tokens=min(answer_tokens, kind.max_tokens or answer_tokens),
-        prompt_class=answer_class(sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES)),
+        prompt_class=answer_class(sum(prompt_tokens * BYTES_PER_TOKEN > limit for limit in CLASS_BYTES), kind.effort),
         effort=effort,
         luck=tuple(luck(provider, prompt_tokens, effort, random) for provider in world.providers),
         kind=_as_seen(kind, index, prompt_tokens),

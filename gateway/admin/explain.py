@@ -17,7 +17,7 @@ from gateway.api.request import Needs
 from gateway.core.attempts import AnswerKind
 from gateway.core.calls import Kind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
-from gateway.core.prompt_classes import answer_class
+from gateway.core.prompt_classes import Effort, answer_class
 from gateway.fleet.models import Model
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Terms
@@ -35,6 +35,7 @@ class HypotheticalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: bool = False
     json_schema: bool = False
     vision: bool = False
+    effort: Effort | None = None
 
     @property
     def fields(self) -> Mapping[str, msgspec.Raw]:
@@ -106,7 +107,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             bills_losers=model.bills_losers,
             holds=model.race.holds(streamed=call.stream),
         ),
-        answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN)),
+        answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort),
     )
     prospects = tuple(
         msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)

@@ -20,7 +20,7 @@ from gateway.api.json_body import (
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
-from gateway.core.prompt_classes import PromptClass, answer_class
+from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers.dialects import DIALECTS, NAMES_STORED, Dialect
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
@@ -40,6 +40,21 @@ INLINE = frozenset({
 }).union(*(dialect.requests.inline for dialect in DIALECTS.values()))  # fmt: skip
 _TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google also accepts a single turn
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
+
+# Fields that say how much the model is to think: of the APIs, and of servers and vendors with fields of their own.
+_EFFORT_FIELDS = frozenset({
+    "chat_template_kwargs", "enable_thinking", "output_config", "reasoning", "thinking", "thinking_budget",
+}).union(dialect.requests.effort for dialect in DIALECTS.values() if dialect.requests.effort is not None)  # fmt: skip
+_EFFORT_KEYS = (  # within their objects
+    "type", "effort", "enabled", "budget_tokens", "max_tokens", "enable_thinking", "thinking", "thinking_budget",
+    "thinkingBudget", "thinkingLevel", "thinking_level", "reasoning_effort",
+)  # fmt: skip
+_EFFORT_LONGEST = 2048  # bytes; a longer field is not read
+_MUCH_TOKENS = 2048  # a thinking budget, as for the effort medium
+_EFFORTS: Mapping[str, Effort] = {
+    **dict.fromkeys(("none", "off", "disabled", "minimal", "low"), Effort.LOW),
+    **dict.fromkeys(("medium", "high", "xhigh", "max", "enabled", "adaptive"), Effort.HIGH),
+}
 
 Decoders = Mapping[str, msgspec.json.Decoder[Any]]
 
@@ -87,8 +102,10 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_class(self) -> PromptClass:
-        """The prompt class of a request of this size."""
-        return answer_class(size_class(self.size))
+        """The prompt class of a request of this size, and this effort."""
+        fields = self.fields
+        effort = None if _EFFORT_FIELDS.isdisjoint(fields) else _effort_of(fields)
+        return answer_class(size_class(self.size), effort)
 
     @property
     def may_name_stored(self) -> bool:
@@ -213,3 +230,27 @@ def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec
     if raw is None or not is_set(raw):
         raise InvalidRequest(f"'{name}' is missing: {hint}", param=name)
     return raw
+
+
+def _effort_of(fields: Mapping[str, msgspec.Raw]) -> Effort | None:
+    """Return the effort that a request asks for, the least of several; None if it does not say, or it is unknown."""
+    found: set[Effort | None] = set()
+    for name in _EFFORT_FIELDS.intersection(fields):
+        raw = fields[name]
+        try:
+            said = msgspec.json.decode(raw) if len(raw) <= _EFFORT_LONGEST else None
+        except msgspec.DecodeError:  # the provider may say what is wrong
+            continue
+        values = [said.get(key) for key in _EFFORT_KEYS] if isinstance(said, dict) else [said]
+        found.update(map(_effort, values))
+    return Effort.LOW if Effort.LOW in found else Effort.HIGH if Effort.HIGH in found else None
+
+
+def _effort(value: object) -> Effort | None:
+    if isinstance(value, str):
+        return _EFFORTS.get(value.lower())
+    if isinstance(value, bool):
+        return Effort.HIGH if value else Effort.LOW
+    if isinstance(value, int | float):  # tokens; below 0 as many as the model likes
+        return Effort.LOW if 0 <= value < _MUCH_TOKENS else Effort.HIGH
+    return None

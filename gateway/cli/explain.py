@@ -52,6 +52,9 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         bool, typer.Option("--json-schema", help="Assume that the request has a JSON schema.")
     ] = False,
     vision: Annotated[bool, typer.Option("--vision", help="Assume that the request has a picture.")] = False,
+    effort: Annotated[
+        Literal["low", "high"] | None, typer.Option(help="Assume that the request asks the model to think so much.")
+    ] = None,
     objective: Annotated[
         Literal["auto", "first_token", "reading", "completion", "cost"] | None,
         typer.Option(help="What to optimize. [default: the model's]"),
@@ -89,6 +92,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         "max_tokens": max_tokens,
         "stream": str(stream).lower(),
         **{name: "true" for name, on in (("tools", tools), ("json_schema", json_schema), ("vision", vision)) if on},
+        "effort": effort,
         "objective": objective,
         "profile": profile,
         "mode": mode,
@@ -172,12 +176,12 @@ def _afterwards(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
-    profile = explained.get("profile")
+    profile, effort = explained.get("profile"), plan.get("effort")
     return (
         f"{explained.get('model')}: objective {_text(plan, 'objective')}, mode {_text(plan, 'mode')}"
         f"{f', profile {profile}' if profile else ''};"
         f" {'a first token may wait for a faster answer' if plan.get('hold') else 'the first token wins at once'};"
-        f" a prompt of {_text(plan, 'prompt_tokens')} tokens,"
+        f" a prompt of {_text(plan, 'prompt_tokens')} tokens{f', effort {effort}' if effort else ''},"
         f" an answer of about {_text(plan, 'answer_tokens')}"
         f"{', read at ' + _text(plan, 'reading_tok_s') + ' tok/s' if plan.get('reading_tok_s') is not None else ''}"
     )

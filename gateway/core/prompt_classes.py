@@ -1,13 +1,15 @@
-"""The classes by which figures of deployments are separated: the API, and the size of the prompt.
+"""The classes by which figures of deployments are separated: API, size of the prompt, and effort asked for.
 
-The time of an image says nothing about the first token of an answer, nor that of a short prompt about a long one.
-Ledger rows and the board have a class as one number that is the same in every version: ten times the API's, plus the
-size.
+The time of an image says nothing about the first token of an answer, nor that of a short prompt about a long one, nor
+that of an answer at once about one that is thought over. Ledger rows and the board have a class as one number that is
+the same in every version: ten times the API's, plus the size, plus 3 or 6 for little or much effort.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,6 +31,17 @@ class MeasuredApi(StrEnum):
     UNKNOWN = "unknown"  # of a later version
 
 
+class Effort(StrEnum):
+    """How much a request for an answer tells the model to think; most say nothing."""
+
+    LOW = "low"  # or not at all
+    HIGH = "high"  # medium or more, or as the model sees fit
+
+
+# What the policy measures apart: an API, for answers those whose requests say nothing of effort; or the others.
+Measured: TypeAlias = MeasuredApi | Effort
+
+
 # Must never change: rows and boards have them. The ledger's views leave out 10 and above.
 _NUMBERS = MappingProxyType({
     MeasuredApi.ANSWERS: 0,
@@ -44,7 +57,12 @@ _NUMBERS = MappingProxyType({
     MeasuredApi.COUNT_TOKENS: 10,
 })  # fmt: skip
 _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
-_SIZES = 10  # the number of sizes that fit between two APIs
+_SIZES = 10  # the number of classes that fit between two APIs
+_EFFORTS: tuple[Effort | None, ...] = (None, Effort.LOW, Effort.HIGH)
+_OF_EFFORT = 3  # sizes
+# Likewise. Versions that do not know effort take these for the numbers of unknown APIs, and leave them out.
+_EFFORT_NUMBERS = MappingProxyType({Effort.LOW: 100, Effort.HIGH: 200})
+_MEASURED: Mapping[int, Measured] = MappingProxyType({**_APIS, **{n: effort for effort, n in _EFFORT_NUMBERS.items()}})
 _CLASSES_KNOWN = 1024
 
 
@@ -53,6 +71,7 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     api: MeasuredApi
     size: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
+    effort: Effort | None = None  # of answers; None: the request does not say
 
     @property
     def is_answer(self) -> bool:
@@ -65,24 +84,24 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return self.api is not MeasuredApi.COUNT_TOKENS
 
 
-def answer_class(size: int) -> PromptClass:
-    """Return the class of calls for answers with a prompt of size class ``size``."""
-    return PromptClass(MeasuredApi.ANSWERS, size)
+def answer_class(size: int, effort: Effort | None = None) -> PromptClass:
+    """Return the class of calls for answers with a prompt of size class ``size`` and such an effort."""
+    return PromptClass(MeasuredApi.ANSWERS, size, effort)
 
 
-def encoded_api(api: MeasuredApi) -> int:
-    """Return the number of ``api`` on the board.
+def encoded_measured(measured: Measured) -> int:
+    """Return the number of an API or an effort in the policy's own figures on the board.
 
     Raises:
         KeyError: it is unknown.
 
     """
-    return _NUMBERS[api]
+    return _EFFORT_NUMBERS[measured] if isinstance(measured, Effort) else _NUMBERS[measured]
 
 
-def decoded_api(number: int) -> MeasuredApi:
-    """Return the API with this number."""
-    return _APIS.get(number, MeasuredApi.UNKNOWN)
+def decoded_measured(number: int) -> Measured:
+    """Return the API or the effort with this number."""
+    return _MEASURED.get(number, MeasuredApi.UNKNOWN)
 
 
 def encoded_class(prompt_class: PromptClass) -> int:
@@ -92,11 +111,16 @@ def encoded_class(prompt_class: PromptClass) -> int:
         KeyError: its API is unknown.
 
     """
-    return _NUMBERS[prompt_class.api] * _SIZES + prompt_class.size
+    effort = _OF_EFFORT * _EFFORTS.index(prompt_class.effort)
+    return _NUMBERS[prompt_class.api] * _SIZES + effort + prompt_class.size
 
 
 @lru_cache(maxsize=_CLASSES_KNOWN)
 def decoded_class(number: int) -> PromptClass:
     """Return the class with this number."""
-    api, size = divmod(number, _SIZES)
-    return PromptClass(decoded_api(api), size)
+    of_api, size = divmod(number, _SIZES)
+    api = _APIS.get(of_api, MeasuredApi.UNKNOWN)
+    if api is MeasuredApi.ANSWERS and size < _OF_EFFORT * len(_EFFORTS):
+        effort, size = divmod(size, _OF_EFFORT)
+        return PromptClass(api, size, _EFFORTS[effort])
+    return PromptClass(api, size)

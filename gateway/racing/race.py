@@ -278,7 +278,8 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        is_last = self._attempts.is_last(attempt, self.call.dialect)
+        runs_on = any(each.state is State.WATCHED for each in self._claim.before)
+        is_last = not runs_on and self._attempts.is_last(attempt, self.call.dialect)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
     async def wait_until_last(self, attempt: Attempt) -> None:
@@ -403,11 +404,11 @@ class Race:
         self._attempts.cut_all(reason)
         self._finish()
 
-    def give_way(self) -> None:
-        """End the race without an answer: that of another model has won."""
+    def give_way(self, *, runs_on: bool) -> None:
+        """End the race without an answer: that of another model has won. ``runs_on``: its primary is audited."""
         if self.phase is not Phase.OVER:
             self._hold.end()
-            self._attempts.overtaken(None, self.open_call.services.clock())
+            self._attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
             self._finish()
 
     def follow(self, attempts: Sequence[Attempt]) -> None:

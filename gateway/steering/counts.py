@@ -24,7 +24,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.core.prompt_classes import MeasuredApi, PromptClass, decoded_api, decoded_class, encoded_api, encoded_class
+from gateway.core.prompt_classes import (
+    Effort,
+    Measured,
+    MeasuredApi,
+    PromptClass,
+    decoded_class,
+    decoded_measured,
+    encoded_class,
+    encoded_measured,
+)
 from gateway.steering.constants import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_EDGE_S
 
 # Log-spaced latency buckets: eight per octave from 10 ms to 164 s.
@@ -244,7 +253,7 @@ _KINDS, _DIGITS = "aeclg", "0123456789"
 # Evidence: what the policy knows about one deployment on one time scale, read from the board's counts. The policy has
 # its own histograms besides the published ones: ``deployment|0|p17`` for first tokens and ``q17`` for attempts cut
 # without one. They differ in two ways. Times are divided by the effect of the prompt's size (``prediction.py``), so
-# that all prompts share a histogram. The number is the API's, 0 for answers.
+# that all prompts share a histogram. The number is the API's, 0 for answers; 100 and 200 for those with an effort.
 # ``deployment|1|ended`` and ``|failed`` count what of ``|n`` and ``|err`` is of an API other than answers, so that a
 # model that has no embeddings is not taken for one that fails. Versions that do not know them ignore them.
 
@@ -254,7 +263,7 @@ _FIELDS_A_STEP = 500
 
 
 class Evidence(msgspec.Struct):
-    """The weighted counts of one deployment. Histograms are by API."""
+    """The weighted counts of one deployment. Histograms are by API and effort."""
 
     n: float = 0.0
     err: float = 0.0
@@ -267,30 +276,31 @@ class Evidence(msgspec.Struct):
     burst: float = 0.0
     won: float = 0.0
     stall: float = 0.0
-    events: dict[MeasuredApi, Sparse] = {}
-    censored: dict[MeasuredApi, Sparse] = {}
+    events: dict[Measured, Sparse] = {}
+    censored: dict[Measured, Sparse] = {}
     ended: dict[MeasuredApi, float] = {}  # of n, those of other APIs than answers
     failed: dict[MeasuredApi, float] = {}  # of err, the same
 
-    def attempts(self, api: MeasuredApi) -> tuple[float, float]:
-        """Return how many attempts for ``api`` have ended, and how many of these failed, without ``down``.
+    def attempts(self, measured: Measured) -> tuple[float, float]:
+        """Return how many attempts for an API have ended, and how many of these failed, without ``down``.
 
+        For answers at any effort.
         Probes that fail would else keep a deployment from its calls for minutes after it has recovered.
         """
-        if api is not MeasuredApi.ANSWERS:
-            return self.ended.get(api, 0.0), self.failed.get(api, 0.0)
+        if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
+            return self.ended.get(measured, 0.0), self.failed.get(measured, 0.0)
         n, err = self.n - self.down, self.err - self.down
         return max(0.0, n - sum(self.ended.values())), max(0.0, err - sum(self.failed.values()))
 
 
-def event(deployment: str, api: MeasuredApi, ttft_s: float) -> str:
+def event(deployment: str, measured: Measured, ttft_s: float) -> str:
     """Return the field that counts such first tokens; ``ttft_s`` is scaled to the reference size."""
-    return _field(deployment, api, "p", bucket(ttft_s))
+    return _field(deployment, measured, "p", bucket(ttft_s))
 
 
-def cut(deployment: str, api: MeasuredApi, age_s: float) -> str:
+def cut(deployment: str, measured: Measured, age_s: float) -> str:
     """Return the field that counts attempts cut at such an age, scaled to the reference size."""
-    return _field(deployment, api, "q", bucket(age_s))
+    return _field(deployment, measured, "q", bucket(age_s))
 
 
 def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float], *, while_down: bool = False) -> Counts:
@@ -305,7 +315,7 @@ def of_api(deployment: str, api: MeasuredApi, counts: Mapping[str, float], *, wh
         return {f"{deployment}|down": counts[names.err]}
     if api is MeasuredApi.ANSWERS:
         return {}
-    owner = f"{deployment}|{encoded_api(api)}"
+    owner = f"{deployment}|{encoded_measured(api)}"
     failed = {f"{owner}|failed": counts[names.err]} if names.err in counts else {}
     return {f"{owner}|ended": counts[names.n], **failed}
 
@@ -332,18 +342,18 @@ def _read(counts: Iterable[tuple[str, float]], found: Evidences) -> None:
         place = _evidence_place(field) if 0.0 < amount < inf else None
         if place is None:
             continue
-        deployment, name, api, index = place
+        deployment, name, measured, index = place
         evidence = found.get(deployment)
         if evidence is None:
             if len(found) >= MOST_DEPLOYMENTS:
                 continue
             evidence = found[deployment] = Evidence()
-        if api is None:
+        if measured is None:
             setattr(evidence, name, amount)
-        elif name in _OF_API:
-            (evidence.ended if name == "ended" else evidence.failed)[api] = amount
+        elif name in _OF_API and isinstance(measured, MeasuredApi):
+            (evidence.ended if name == "ended" else evidence.failed)[measured] = amount
         else:
-            histogram = (evidence.events if name == "p" else evidence.censored).setdefault(api, {})
+            histogram = (evidence.events if name == "p" else evidence.censored).setdefault(measured, {})
             histogram[index] = histogram.get(index, 0.0) + amount
 
 
@@ -353,13 +363,13 @@ def lasting(counts: Mapping[str, float]) -> Counts:
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _field(deployment: str, api: MeasuredApi, name: str, index: int) -> str:
-    return intern(f"{deployment}|{encoded_api(api)}|{name}{index}")
+def _field(deployment: str, measured: Measured, name: str, index: int) -> str:
+    return intern(f"{deployment}|{encoded_measured(measured)}|{name}{index}")
 
 
 @lru_cache(maxsize=_FIELDS_KNOWN)
-def _evidence_place(field: str) -> tuple[str, str, MeasuredApi | None, int] | None:
-    """Parse a field: deployment, name, API (None if it is not a histogram's) and bucket."""
+def _evidence_place(field: str) -> tuple[str, str, Measured | None, int] | None:
+    """Parse a field: deployment, name, API or effort (None if it is not a histogram's) and bucket."""
     owner, _, name = field.rpartition("|")
     if not owner:
         return None
@@ -370,12 +380,13 @@ def _evidence_place(field: str) -> tuple[str, str, MeasuredApi | None, int] | No
     is_number = number.isdecimal() and index.isdecimal()
     if kind not in _KINDS_OF_API or not is_number or len(number) > DIGITS or len(index) > DIGITS:
         return None
-    api = decoded_api(int(number))
-    if api is MeasuredApi.UNKNOWN or (kind in _OF_API and api is MeasuredApi.ANSWERS):
+    measured = decoded_measured(int(number))
+    if measured is MeasuredApi.UNKNOWN or (kind in _OF_API and measured in _ANSWERS):
         return None
-    return intern(deployment), intern(kind), api, int(index)
+    return intern(deployment), intern(kind), measured, int(index)
 
 
 _OF_API = frozenset({"ended", "failed"})
+_ANSWERS = frozenset({MeasuredApi.ANSWERS, *Effort})
 _KINDS_OF_API = frozenset({"p", "q", *_OF_API})
 _EVIDENCE_TOTALS = frozenset({"n", "err", "down", "tok", "sec", "gtok", "gsec", "ans", "burst", "won", "stall"})

@@ -7,12 +7,13 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.core.prompt_classes import MeasuredApi
+from gateway.core.prompt_classes import Effort, Measured, MeasuredApi
 from gateway.steering.constants import (
     ANSWER_PRIOR,
     AT_ONCE_TPS,
     BUCKETS,
     COLD_EVENTS,
+    EFFORT_ALIKE,
     ERROR_PRIOR,
     EXPECTED_FROM_EVENTS,
     FIXED_PRIOR_EVENTS,
@@ -55,6 +56,7 @@ class Estimate(msgspec.Struct, frozen=True):
     scale: float = 1.0  # the factor of this prompt size on the times of ``curve``
     answered: Curve | None = None  # of the attempts that answered, without the fixed prior; None: none ever did
     answered_events: float = 0.0  # first tokens on which it is based, at all the model's deployments if few are its own
+    is_borrowed: bool = False  # from calls that say something else of effort: these may have to think longer
 
     def sized(self, scale: float) -> "Estimate":
         """Return the estimate for prompts whose size multiplies times by ``scale``."""
@@ -69,23 +71,27 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def well_q95_s(self) -> float:
-        """The q95 of TTFT while the deployment is healthy: the smaller of the recent and the usual one."""
-        return min(self.q95_s, self.usual_q95_s)
+        """The q95 of TTFT while the deployment is healthy: the smaller of the recent and the usual one.
+
+        Infinite if that is borrowed.
+        """
+        return inf if self.is_borrowed else min(self.q95_s, self.usual_q95_s)
 
     @property
     def is_known(self) -> bool:
         """Whether the model's first tokens are enough to tell when one is late."""
-        return max(self.events, self.answered_events) >= KNOWN_EVENTS
+        return not self.is_borrowed and max(self.events, self.answered_events) >= KNOWN_EVENTS
 
     @property
     def hangs_s(self) -> float:
         """The age at which an attempt without a first token counts as hanging, in seconds: another is asked beside it.
 
         Twice the q95; where that is more than three times the q90 of those that answer, some hang or a few are late,
-        and it is at most the 7.3 s of an unknown deployment.
+        and it is at most the 7.3 s of an unknown deployment; at least, if it is borrowed.
         """
         most_s = max(RESCUE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
-        return max(RESCUE_MIN_S, min(RESCUE_FACTOR * self.q95_s, most_s))
+        least_s = RESCUE_UNKNOWN_S if self.is_borrowed else RESCUE_MIN_S
+        return max(least_s, min(RESCUE_FACTOR * self.q95_s, most_s))
 
     @property
     def overdue_s(self) -> float:
@@ -205,25 +211,27 @@ class Usuals(msgspec.Struct, frozen=True):
 
     of: Mapping[str, Usual]
     unseen: Usual
+    classes: tuple[Measured, ...]  # whose first tokens they are
+    is_borrowed: bool = False  # from other classes, which may think less
 
 
-def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi) -> Usuals:
+def usuals(scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], measured: Measured) -> Usuals:
     """Compute the usual figures from the evidence of the longer time scales, the longest first.
 
     Each histogram gets 4 additional events, distributed as on the previous scale; the first gets them from the pool of
     all the model's deployments (all scales and ``lately``), which itself has 2 events of a fixed lognormal. So a
     deployment with few samples is judged by its past, and a new one by its peers, not by luck.
     """
-    return finished(usuals_in_steps(scales, lately, api))
+    return finished(usuals_in_steps(scales, lately, measured))
 
 
 def usuals_in_steps(
-    scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], api: MeasuredApi
+    scales: Sequence[Mapping[str, Evidence]], lately: Mapping[str, Evidence], measured: Measured
 ) -> Generator[None, None, Usuals]:
     """Do the same, one deployment at a time."""
     every = [each for scale in (*scales, lately) for each in scale.values()]
-    events = dense(merged(each.events.get(api, {}) for each in every))
-    censored = dense(merged(each.censored.get(api, {}) for each in every))
+    classes, is_borrowed = _classes(every, measured)
+    events, censored = _seen(every, classes)
     answered_events = sum(events)
     answered = kaplan_meier(events, censored) if answered_events else None
     unseen = Usual(kaplan_meier(_pool(events, censored), _NONE), answered=answered, answered_events=answered_events)
@@ -232,9 +240,41 @@ def usuals_in_steps(
     for evidences in scales:
         for name, evidence in evidences.items():
             before = found.get(name, unseen)
-            found[name] = _topped_up(evidence, api, before)
+            found[name] = _topped_up(evidence, classes, before)
             yield
-    return Usuals(found, unseen)
+    return Usuals(found, unseen, classes, is_borrowed)
+
+
+def _classes(every: Sequence[Evidence], measured: Measured) -> tuple[tuple[Measured, ...], bool]:
+    """Return the classes whose first tokens tell those of ``measured``, and whether they may be too quick for it.
+
+    An effort is a class of its own once ten of its first tokens are known, and the model takes clearly more or less
+    time for it than for others: one that does not think learns as fast as without classes.
+    """
+    if isinstance(measured, MeasuredApi) and measured is not MeasuredApi.ANSWERS:
+        return (measured,), False
+    own, own_cut = _seen(every, (measured,))
+    others, others_cut = _seen(every, tuple(each for each in _ANSWERS if each is not measured))
+    if not sum(others):
+        return (measured,), False
+    if sum(own) < KNOWN_EVENTS:
+        return _ANSWERS, measured is not Effort.LOW
+    mine, theirs = kaplan_meier(own, own_cut), kaplan_meier(others, others_cut)
+    is_alike = all(
+        1 / EFFORT_ALIKE
+        < mine.quantile_s(q * mine.reached[-1]) / theirs.quantile_s(q * theirs.reached[-1])
+        < EFFORT_ALIKE
+        for q in (0.5, LATE_QUANTILE)
+    )
+    return (_ANSWERS if is_alike else (measured,)), False
+
+
+def _seen(every: Sequence[Evidence], classes: tuple[Measured, ...]) -> tuple[list[float], list[float]]:
+    """Return first tokens, and attempts cut without one, by bucket."""
+    return (
+        dense(merged(each.events[name] for each in every for name in classes if name in each.events)),
+        dense(merged(each.censored[name] for each in every for name in classes if name in each.censored)),
+    )
 
 
 _Result = TypeVar("_Result")
@@ -253,7 +293,7 @@ def finished(steps: Generator[None, None, _Result]) -> _Result:
 def standings(
     lately: Mapping[str, Evidence],
     usual: Usuals | None = None,
-    api: MeasuredApi = MeasuredApi.ANSWERS,
+    api: Measured = MeasuredApi.ANSWERS,
     answer_tokens: float = ANSWER_PRIOR[0],
 ) -> Standings:
     """Estimate every deployment of a model from recent evidence, with 4 additional events from ``usual``.
@@ -264,14 +304,14 @@ def standings(
 
 
 def standings_in_steps(
-    lately: Mapping[str, Evidence], usual: Usuals, api: MeasuredApi, answer_tokens: float
+    lately: Mapping[str, Evidence], usual: Usuals, measured: Measured, answer_tokens: float
 ) -> Generator[None, None, Standings]:
     """Do the same, one deployment at a time."""
     estimates: dict[str, Estimate] = {}
     for name in {**lately, **usual.of}:
-        estimates[name] = _estimate(lately.get(name, _NOTHING), api, usual.of.get(name, usual.unseen))
+        estimates[name] = _estimate(lately.get(name, _NOTHING), measured, usual.of.get(name, usual.unseen), usual)
         yield
-    return Standings(estimates, _estimate(_NOTHING, api, usual.unseen), answer_tokens)
+    return Standings(estimates, _estimate(_NOTHING, measured, usual.unseen, usual), answer_tokens)
 
 
 def answer_tokens(counts: Mapping[str, float]) -> float:
@@ -319,10 +359,9 @@ def _prior(curve: Curve, otherwise: Sequence[float]) -> list[float]:
     return [PRIOR_EVENTS * mass / total for mass in masses]
 
 
-def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
+def _topped_up(evidence: Evidence, classes: tuple[Measured, ...], before: Usual) -> Usual:
     prior = _prior(before.curve, before.curve.masses())
-    events, cut = dense(evidence.events.get(api, {})), evidence.censored.get(api)
-    censored = dense(cut) if cut else _NONE
+    events, censored = _seen((evidence,), classes)
     curve = kaplan_meier(list(map(add, events, prior)), censored)
     own = sum(events)
     answered = before.answered
@@ -341,9 +380,9 @@ def _topped_up(evidence: Evidence, api: MeasuredApi, before: Usual) -> Usual:
     )
 
 
-def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
-    now = _topped_up(evidence, api, usual)
-    fails = error_rate(*evidence.attempts(api))
+def _estimate(evidence: Evidence, measured: Measured, usual: Usual, of: Usuals) -> Estimate:
+    now = _topped_up(evidence, of.classes, usual)
+    fails = error_rate(*evidence.attempts(measured))
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
     mean = now.curve.mean()
     return Estimate(
@@ -362,9 +401,11 @@ def _estimate(evidence: Evidence, api: MeasuredApi, usual: Usual) -> Estimate:
         usual=usual.curve,
         answered=now.answered,
         answered_events=now.answered_events,
+        is_borrowed=of.is_borrowed,
     )
 
 
 _NOTHING = Evidence()
+_ANSWERS: tuple[Measured, ...] = (MeasuredApi.ANSWERS, *Effort)
 _NONE = (0.0,) * BUCKETS
 LEAST_REMAINDER = 1.02  # of an age beyond all samples

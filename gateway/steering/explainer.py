@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Objective
+from gateway.core.prompt_classes import Effort
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
 from gateway.steering.budget import Budget
@@ -37,6 +38,7 @@ def explained(
     held: Held,
     home: Candidate | None = None,
     answer_tokens: float,
+    effort: Effort | None = None,
     budget: Budget,
     probes: bool = False,
 ) -> Explanation:
@@ -64,6 +66,7 @@ def explained(
         mode=plan.mode,
         prompt_tokens=terms.prompt_tokens,
         answer_tokens=round(answer_tokens, 1),
+        effort=effort,
         hold=terms.holds,
         reading_tok_s=race.reading_tok_s if terms.objective is Objective.READING else None,
         ttft_ms=race.ttft_ms,
@@ -82,7 +85,14 @@ def explained(
         ),
         rest=plan.rest,
         retry_after_s=plan.retry_after_s,
-        notes=(*plan.reasons, *_too_little(plan), *_full(lineup, terms), *_waiting(race, terms), *_rescues(budget)),
+        notes=(
+            *plan.reasons,
+            *_too_little(plan),
+            *_full(lineup, terms),
+            *_waiting(race, terms),
+            *_rescues(budget),
+            *_effort(plan),
+        ),
         width_asked=plan.width_asked,
         narrowed=plan.narrowed,
         late_s=round(plan.late_s, 3),
@@ -111,10 +121,22 @@ def _rescues(budget: Budget) -> tuple[str, ...]:
     return (f"{budget.rescues} rescues in the last {RESCUED_OF} calls; the budget pays for those beyond {most:g}",)
 
 
+def _effort(plan: Plan) -> tuple[str, ...]:
+    if plan.primary is None or not plan.primary.is_borrowed:
+        return ()
+    return (_BORROWED,)
+
+
 def _waiting(race: RaceSettings, terms: Terms) -> tuple[str, ...]:
     if race.win_on is not WinOn.VALID or terms.answer_kind is AnswerKind.PLAIN:
         return ()
     return (_WAITING,)
+
+
+_BORROWED = (
+    "fewer than ten first tokens of calls that ask for this effort to think are known: the figures are of others,"
+    " and no first token is late by them"
+)
 
 
 class _Known(msgspec.Struct, frozen=True):

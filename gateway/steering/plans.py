@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
+from gateway.core.prompt_classes import Effort
 from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
@@ -91,6 +92,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     prompt_tokens: int  # estimated
     answer_tokens: float  # expected
+    effort: Effort | None = None  # to think, as the request says; figures are of such calls once ten are known
     hold: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
     reading_tok_s: float | None = None  # for the objective reading: how fast the answer is read
     ttft_ms: float | None  # the call's target

@@ -10,7 +10,7 @@ from math import inf
 import msgspec
 
 from gateway.core.calls import HourlySum
-from gateway.core.prompt_classes import MeasuredApi, PromptClass
+from gateway.core.prompt_classes import Measured, MeasuredApi, PromptClass
 from gateway.steering.board import Board, slot_of
 from gateway.steering.constants import (
     HALF_LIFE_S,
@@ -111,7 +111,7 @@ class _Remembered(msgspec.Struct):
 
 
 class Snapshots:
-    """The latest standings of each model, API and size of prompt."""
+    """The latest standings of each model, API, effort and size of prompt."""
 
     def __init__(self, board: Board, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
         self._memory = Memory()
@@ -119,15 +119,15 @@ class Snapshots:
         self._clock = clock
         self._unix_clock = unix_clock
         self._models: dict[str, _Known] = {}
-        self._sizings: dict[str, dict[tuple[MeasuredApi, str], Sizing]] = {}  # by model
+        self._sizings: dict[str, dict[tuple[Measured, str], Sizing]] = {}  # by model
         self._refreshed_at_s = -inf
 
     def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
         """Return the standings for such a prompt, at most a second old if time allows."""
-        return self.at(model, prompt_class.api, size_of(prompt_tokens, prompt_class.size))
+        return self.at(model, prompt_class.effort or prompt_class.api, size_of(prompt_tokens, prompt_class.size))
 
-    def at(self, model: str, api: MeasuredApi, size: int) -> Standings:
-        """Return the standings for an API and a size of prompt."""
+    def at(self, model: str, measured: Measured, size: int) -> Standings:
+        """Return the standings for an API or effort, and a size of prompt."""
         known = self._models.get(model)
         now_s = self._clock()
         if known is None or (
@@ -135,22 +135,22 @@ class Snapshots:
         ):
             known = self._check(model, now_s)
         known.used_at_s = now_s
-        return known.standings(api, size)
+        return known.standings(measured, size)
 
     def fresh(self, model: str, prompt_class: PromptClass) -> Standings:
         """Return standings computed now from all counts."""
         known = self._check(model, self._clock())
-        return known.standings(prompt_class.api, size_of(None, prompt_class.size))
+        return known.standings(prompt_class.effort or prompt_class.api, size_of(None, prompt_class.size))
 
-    def sizing(self, model: str, api: MeasuredApi, deployment: str) -> Sizing:
+    def sizing(self, model: str, measured: Measured, deployment: str) -> Sizing:
         """Return how the size of a prompt affects a deployment."""
         sizings = self._sizings_of(model)
-        sizing = sizings.get((api, deployment))
+        sizing = sizings.get((measured, deployment))
         if sizing is None:
-            sizing = sizings[api, deployment] = Sizing()
+            sizing = sizings[measured, deployment] = Sizing()
         return sizing
 
-    def _sizings_of(self, model: str) -> dict[tuple[MeasuredApi, str], Sizing]:
+    def _sizings_of(self, model: str) -> dict[tuple[Measured, str], Sizing]:
         """Return a model's sizings; they are kept as long as its memory, even without calls."""
         sizings = self._sizings.get(model)
         if sizings is None:
@@ -289,19 +289,19 @@ class _Known:
         "used_at_s",
     )
 
-    def __init__(self, sizings: dict[tuple[MeasuredApi, str], Sizing]) -> None:
+    def __init__(self, sizings: dict[tuple[Measured, str], Sizing]) -> None:
         self.used_at_s = self.made_at_s = -inf
         self.outdated = 0
         self.outdate()
         self.scales: tuple[Evidences, ...] = ({},)
-        self.sizings = sizings  # by API and deployment
+        self.sizings = sizings  # by API or effort, and deployment
         self._lately: Evidences = {}
         self._answer_tokens = 0.0
         self._lasting: dict[int, tuple[tuple[float, ...], Counts]] = {}  # by slot: its fingerprint, and the result
-        self._usuals: dict[MeasuredApi, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
-        self._made: dict[MeasuredApi, Standings] = {}  # by API, for the reference size
-        self._sized: dict[tuple[MeasuredApi, int], Standings] = {}  # by API and size
-        self._used: set[tuple[MeasuredApi, int]] = set()  # those used since they were last computed
+        self._usuals: dict[Measured, tuple[float, Usuals]] = {}  # by API, with the number of recent attempts
+        self._made: dict[Measured, Standings] = {}  # by API, for the reference size
+        self._sized: dict[tuple[Measured, int], Standings] = {}  # by API and size
+        self._used: set[tuple[Measured, int]] = set()  # those used since they were last computed
 
     def is_due(self, now_s: float) -> bool:
         """Whether to check again: it was used since, or the board may drop something."""
@@ -331,39 +331,39 @@ class _Known:
 
     def update(self, lately: Evidences, answer_tokens: float) -> Iterator[None]:
         """Set the recent evidence, and compute the standings that were used before."""
-        made: dict[MeasuredApi, Standings] = {}
-        for api in list(self._made):
-            made[api] = yield from self._steps(api, lately, answer_tokens)
-        sized: dict[tuple[MeasuredApi, int], Standings] = {}
-        for api, size in list(self._used):
-            if api in made:  # else it was first used in the meantime
-                sized[api, size] = self._at_size(made[api], api, size)
+        made: dict[Measured, Standings] = {}
+        for measured in list(self._made):
+            made[measured] = yield from self._steps(measured, lately, answer_tokens)
+        sized: dict[tuple[Measured, int], Standings] = {}
+        for measured, size in list(self._used):
+            if measured in made:  # else it was first used in the meantime
+                sized[measured, size] = self._at_size(made[measured], measured, size)
                 yield
         self._lately, self._answer_tokens, self._made, self._sized = lately, answer_tokens, made, sized
         self._used.clear()
 
-    def standings(self, api: MeasuredApi, size: int) -> Standings:
+    def standings(self, measured: Measured, size: int) -> Standings:
         """Return the standings for prompts of a size."""
-        sized = self._sized.get((api, size))
-        self._used.add((api, size))
+        sized = self._sized.get((measured, size))
+        self._used.add((measured, size))
         if sized is None:
-            made = self._made.get(api)
+            made = self._made.get(measured)
             if made is None:
-                made = self._made[api] = finished(self._steps(api, self._lately, self._answer_tokens))
-            sized = self._sized[api, size] = self._at_size(made, api, size)
+                made = self._made[measured] = finished(self._steps(measured, self._lately, self._answer_tokens))
+            sized = self._sized[measured, size] = self._at_size(made, measured, size)
         return sized
 
-    def _at_size(self, made: Standings, api: MeasuredApi, size: int) -> Standings:
-        scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is api}
+    def _at_size(self, made: Standings, measured: Measured, size: int) -> Standings:
+        scales = {name: sizing.factor(size) for (of, name), sizing in self.sizings.items() if of is measured}
         return made.sized(scales, _UNSEEN.factor(size))
 
-    def _steps(self, api: MeasuredApi, lately: Evidences, answer_tokens: float) -> Generator[None, None, Standings]:
-        seen, usual = self._usuals.get(api, (0.0, None))
+    def _steps(self, measured: Measured, lately: Evidences, answer_tokens: float) -> Generator[None, None, Standings]:
+        seen, usual = self._usuals.get(measured, (0.0, None))
         n = sum(each.n for each in lately.values())
         if usual is None or n > _MUCH_MORE * seen:
-            usual = yield from usuals_in_steps(self.scales, lately, api)
-            self._usuals[api] = (n, usual)
-        return (yield from standings_in_steps(lately, usual, api, answer_tokens))
+            usual = yield from usuals_in_steps(self.scales, lately, measured)
+            self._usuals[measured] = (n, usual)
+        return (yield from standings_in_steps(lately, usual, measured, answer_tokens))
 
 
 _MUCH_MORE = 1.25  # factor of attempts since the usual was last computed: at the start that is every other second

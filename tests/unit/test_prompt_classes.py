@@ -5,7 +5,7 @@ import pytest
 
 from gateway.api import passthrough_requests
 from gateway.core.calls import CallStart
-from gateway.core.prompt_classes import MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
+from gateway.core.prompt_classes import Effort, MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
 from gateway.ledger import CALL_COLUMNS, attempt_rows, call_rows
 from gateway.ledger.entries import Started, decode
 from gateway.steering import counts, event_field
@@ -42,6 +42,21 @@ LINE = (
 def test_each_class_has_the_number_it_always_had(api: MeasuredApi, size: int) -> None:
     assert encoded_class(PromptClass(api, size)) == 10 * NUMBERS[api] + size
     assert decoded_class(10 * NUMBERS[api] + size) == PromptClass(api, size)
+
+
+@pytest.mark.parametrize(("effort", "number"), [(None, 2), (Effort.LOW, 5), (Effort.HIGH, 8)])
+def test_an_effort_is_part_of_the_number_which_stays_that_of_answers(effort: Effort | None, number: int) -> None:
+    assert encoded_class(answer_class(2, effort)) == number
+    assert decoded_class(number) == answer_class(2, effort)
+    assert event_field("groq/a", answer_class(2, effort), 0.02) == f"groq/a|{number}|e8"
+    assert read_tallies({f"groq/a|{number}|e8": 1.0})["groq/a"].events == {answer_class(2, effort): {8: 1.0}}
+
+
+def test_the_policys_own_figures_of_an_effort_are_of_an_api_unknown_to_versions_before() -> None:
+    fields = [counts.event("groq/a", effort, 0.02) for effort in Effort]
+    assert fields == ["groq/a|100|p8", "groq/a|200|p8"]
+    assert read_evidence(dict.fromkeys(fields, 1.0))["groq/a"].events == {Effort.LOW: {8: 1.0}, Effort.HIGH: {8: 1.0}}
+    assert not read_evidence({"groq/a|100|ended": 1.0, "groq/a|300|p8": 1.0})
 
 
 def test_every_relayed_api_has_a_number_of_its_own() -> None:

@@ -73,6 +73,7 @@ _ABOUT_CALL: Mapping[str, str] = {
     "tools": "Whether there are tools.",
     "json_schema": "Whether the answer must follow a schema.",
     "vision": "Whether there are pictures in the prompt.",
+    "effort": "How much the model is asked to think; without it the request does not say.",
 }
 _MODEL = parameter("model", "Only this model; by default all.")
 # The call that is explained: its size and kind, and how it is raced.

@@ -106,6 +106,23 @@ def often_late(deployment: str) -> dict[str, float]:
     return samples | {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 1.0}
 
 
+async def test_the_plan_says_which_effort_its_figures_are_of(serve: Serve) -> None:
+    async with serve(quick=answer("Hello"), config=single()) as running:
+        running.prefer("quick")
+        for effort in ("high", "none", None):
+            async with running.chat(**({} if effort is None else {"reasoning_effort": effort})) as response:
+                await response.read()
+        said, unsaid = (
+            await holeshot(running, "explain", MODEL, "--effort", "high"),
+            await holeshot(running, "explain", MODEL),
+        )
+        rows = await running.rows("select prompt_class, size_class from calls order by started_at")
+    assert [(row["prompt_class"], row["size_class"]) for row in rows] == [(6, 0), (3, 0), (0, 0)]
+    assert "effort high" in said.stdout
+    assert "fewer than ten first tokens of calls that ask for this effort" in said.stdout.replace("\n", " ")
+    assert "effort" not in unsaid.stdout
+
+
 async def test_nobody_is_told_a_plan_unasked(serve: Serve) -> None:
     async with serve() as running, running.chat() as response:
         assert "x-holeshot-plan" not in response.headers
@@ -203,7 +220,7 @@ async def test_what_cannot_be_explained_says_why(serve: Serve) -> None:
             (
                 f"model={MODEL}&prompt_token=3",
                 400,
-                "explain takes prompt_tokens, max_tokens, stream, tools, json_schema, vision, profile",
+                "explain takes prompt_tokens, max_tokens, stream, tools, json_schema, vision, effort, profile",
             ),
             (f"model={MODEL}&objective=speed", 400, "speed"),
             (f"model={MODEL}&prompt_tokens=-5", 400, "prompt_tokens"),

@@ -114,13 +114,15 @@ class VirtualReplica:
         judged_as: AnswerKind | None = None,
         flaw: Flaw | None = None,
         is_restricted: bool = False,
+        prompt_class: PromptClass = SHORT,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role)
-        self.steering.first_token(MODEL, SHORT, start, ttft_s)
+        self.steering.first_token(MODEL, prompt_class, start, ttft_s)
         return self._end(
             start,
             Outcome.WON,
+            prompt_class,
             ttft_ms=ttft_s * 1000,
             last_token_ms=ttft_s * 1000 + 2000,
             decode_tps=speed_tps,
@@ -131,13 +133,24 @@ class VirtualReplica:
             is_restricted=is_restricted,
         )
 
-    def lose(self, deployment: str, age_s: float, role: Role = Role.PRIMARY) -> AttemptRecord:
+    def lose(
+        self, deployment: str, age_s: float, role: Role = Role.PRIMARY, prompt_class: PromptClass = SHORT
+    ) -> AttemptRecord:
         """Run an attempt that is cut at ``age_s``, before its first token."""
-        return self._end(self.launch(deployment, role), Outcome.LOST, censored_at_ms=age_s * 1000)
+        return self._end(self.launch(deployment, role), Outcome.LOST, prompt_class, censored_at_ms=age_s * 1000)
 
-    def leave(self, deployment: str, age_s: float, client: str | None = None) -> AttemptRecord:
+    def overtake(self, deployment: str, age_s: float) -> AttemptRecord:
+        """Run a primary that is cut at ``age_s``, as another model has its first token."""
+        start = self.launch(deployment)
+        self.steering.runs_on(MODEL, self.plan(mode=Mode.SINGLE), [start.id])
+        return self._end(start, Outcome.LOST, censored_at_ms=age_s * 1000)
+
+    def leave(
+        self, deployment: str, age_s: float, client: str | None = None, prompt_class: PromptClass = SHORT
+    ) -> AttemptRecord:
         """Run an attempt whose client leaves at ``age_s``, before its first token."""
-        return self._end(self.launch(deployment), Outcome.CLIENT_GONE, censored_at_ms=age_s * 1000, client=client)
+        start, age_ms = self.launch(deployment), age_s * 1000
+        return self._end(start, Outcome.CLIENT_GONE, prompt_class, censored_at_ms=age_ms, client=client)
 
     def fail(
         self,

@@ -190,7 +190,7 @@ function legend(rows) {
 
 /** Who would run for the next call, and why, in words. */
 function planned(plan) {
-  const kind = `${counted(plan.prompt_tokens, "token")} in, about ${count(plan.answer_tokens)} out, streamed`;
+  const kind = `${counted(plan.prompt_tokens, "token")} in, about ${count(plan.answer_tokens)} out, streamed${plan.effort ? `, ${plan.effort} effort` : ""}`;
   const others = plan.deployments.filter((each) => each.passed_over);
   return [
     h("div", { class: "who" },
