@@ -1,4 +1,6 @@
 from . import queries as queries
+from .address import is_sqlite as is_sqlite
+from .address import parse_url as parse_url
 from .board import MOST_CALLS as MOST_CALLS
 from .board import counts_since as counts_since
 from .board import models as models
@@ -19,11 +21,9 @@ from .database import current_revision as current_revision
 from .database import demand_ledger as demand_ledger
 from .database import downgrade as downgrade
 from .database import head_revision as head_revision
-from .database import is_sqlite as is_sqlite
 from .database import migrate as migrate
 from .database import migrations_folder as migrations_folder
 from .database import own_signing_key as own_signing_key
-from .database import parse_url as parse_url
 from .database import prepare_schema as prepare_schema
 from .entries import ATTEMPT_COLUMNS as ATTEMPT_COLUMNS
 from .entries import CALL_COLUMNS as CALL_COLUMNS

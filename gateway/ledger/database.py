@@ -5,7 +5,6 @@ import errno
 import os
 import secrets
 import sqlite3
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -17,11 +16,12 @@ from urllib.parse import urlencode
 import asyncpg
 import structlog
 from sqlalchemy import TextClause, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway.core import tasks
+from gateway.ledger.address import is_sqlite, parse_url, tls_parameters
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
 from gateway.ledger.folders import make_private
 
@@ -47,56 +47,6 @@ DATABASE_ERRORS = (
 _INTERRUPTED_EVERY_S = 0.01
 _FILE = "file"  # where a SQLite connection stores which file it has open
 
-_DRIVERS = {
-    "postgres": "postgresql+asyncpg",
-    "postgresql": "postgresql+asyncpg",
-    "postgresql+asyncpg": "postgresql+asyncpg",
-    "sqlite": "sqlite+aiosqlite",
-    "sqlite+aiosqlite": "sqlite+aiosqlite",
-}
-
-
-# libpq's parameters of TLS beside sslmode, which asyncpg has, too.
-_OF_TLS = (
-    "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
-)  # fmt: skip
-_FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
-
-
-def parse_url(url: str, setting: str = "database_url") -> URL:
-    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
-
-    ``setting`` names its source in errors.
-
-    Raises:
-        DatabaseUrlError: another database, not a URL, or one that no server could have.
-
-    """
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
-    driver = _DRIVERS.get(parsed.drivername)
-    if driver is None:
-        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
-    parsed = parsed.set(drivername=driver)
-    if driver.startswith("sqlite"):
-        if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
-        return parsed
-    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
-        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
-    if "@" in (parsed.host or ""):
-        raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
-    query = dict(parsed.query)
-    if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
-        query["ssl"] = query.pop("sslmode")
-    unknown = query.keys() - {"ssl", *_OF_TLS, "application_name"}
-    if unknown:
-        taken = ", ".join(("sslmode", *_OF_TLS, "application_name"))
-        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; those that are taken are {taken}")
-    return parsed.set(query=query)
-
 
 def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE, spare: int = 1) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
@@ -112,12 +62,10 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     parsed = parse_url(url)
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
-    tls = {name: _of_tls(name, str(value)) for name, value in parsed.query.items() if name in _OF_TLS}
-    if tls and "ssl" in parsed.query:
-        tls["sslmode"] = str(parsed.query["ssl"])
+    tls = tls_parameters(parsed)
     application = str(parsed.query.get("application_name", "holeshot"))
     engine = create_async_engine(
-        parsed.difference_update_query([*_OF_TLS, *(["ssl"] if tls else []), "application_name"]),
+        parsed.difference_update_query([*tls, *(["ssl"] if tls else []), "application_name"]),
         pool_size=pool_size,
         max_overflow=spare,
         pool_pre_ping=True,
@@ -141,15 +89,6 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
             context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
 
     return _closing_late_returns(engine)
-
-
-def _of_tls(name: str, value: str) -> str:
-    if name == "sslrootcert" and value == "system":  # libpq's word for the authorities that the machine trusts
-        paths = ssl.get_default_verify_paths()
-        value = paths.cafile or paths.openssl_cafile
-    if name in _FILES_OF_TLS and not Path(value).is_file():
-        raise DatabaseUrlError(f"{name} of the database's URL names no file that can be read: {value!r}")
-    return value
 
 
 CONNECTIONS = 4  # of a process
@@ -249,11 +188,6 @@ def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
         disposed = True
 
     return engine
-
-
-def is_sqlite(url: URL) -> bool:
-    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
-    return url.get_backend_name() == "sqlite"
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:

@@ -14,7 +14,8 @@ import msgspec
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.ledger.address import is_sqlite
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError
 
 FULL = 2000  # notes taken at a time, in some tenths of a second

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
+from gateway.ledger.address import is_sqlite
+from gateway.ledger.database import DATABASE_ERRORS, check_file, unreachable
 from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,

@@ -15,6 +15,7 @@ import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
 
+from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
@@ -24,9 +25,7 @@ from gateway.ledger.database import (
     engine_of,
     head_revision,
     interrupt_sqlite,
-    is_sqlite,
     open_sqlite,
-    parse_url,
     release,
     unreachable,
     url_of,

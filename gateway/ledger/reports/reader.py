@@ -15,14 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
+from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
     check_file,
     engine_of,
     interrupt_sqlite,
-    is_sqlite,
-    parse_url,
     release,
     report_turn,
     unreachable,

@@ -11,17 +11,8 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
-    Database,
-    engine_of,
-    is_sqlite,
-    long_turn,
-    parse_url,
-    release,
-    unreachable,
-    url_of,
-)
+from gateway.ledger.address import is_sqlite, parse_url
+from gateway.ledger.database import DATABASE_ERRORS, Database, engine_of, long_turn, release, unreachable, url_of
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements

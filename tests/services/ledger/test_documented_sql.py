@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.ledger import queries
-from gateway.ledger.database import parse_url
+from gateway.ledger.address import parse_url
 from gateway.ledger.errors import LedgerError
 from tests.app.documentation.snippets import Snippet, snippets
 

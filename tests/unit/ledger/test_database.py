@@ -18,6 +18,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
+from gateway.ledger.address import parse_url
 from gateway.ledger.database import (
     check_schema,
     create_engine,
@@ -29,7 +30,6 @@ from gateway.ledger.database import (
     migrations_folder,
     open_sqlite,
     own_signing_key,
-    parse_url,
 )
 from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
 from tests.patience import PATIENCE_S
