@@ -1,6 +1,4 @@
 from . import queries as queries
-from .address import is_sqlite as is_sqlite
-from .address import parse_url as parse_url
 from .board import MOST_CALLS as MOST_CALLS
 from .board import counts_since as counts_since
 from .board import models as models
@@ -36,6 +34,8 @@ from .errors import DatabaseUnreachableError as DatabaseUnreachableError
 from .errors import LedgerError as LedgerError
 from .errors import SchemaOutdatedError as SchemaOutdatedError
 from .errors import SchemaTooNewError as SchemaTooNewError
+from .errors import is_sqlite as is_sqlite
+from .errors import parse_url as parse_url
 from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
 from .queries import reader_sql as reader_sql

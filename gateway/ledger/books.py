@@ -25,9 +25,9 @@ from gateway.detecting.slowdowns import (
     Tally,
     Window,
 )
-from gateway.ledger.address import is_sqlite
 from gateway.ledger.database import DATABASE_ERRORS, Database, OwnConnection, engine_of, release, unreachable
 from gateway.ledger.entries import storable
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 

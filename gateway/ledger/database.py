@@ -21,8 +21,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from gateway.core import tasks
-from gateway.ledger.address import is_sqlite, parse_url, tls_parameters
-from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    DatabaseUrlError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    is_sqlite,
+    parse_url,
+    tls_parameters,
+)
 from gateway.ledger.folders import make_private
 
 if TYPE_CHECKING:

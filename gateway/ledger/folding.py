@@ -14,9 +14,8 @@ import msgspec
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.address import is_sqlite
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite
 
 FULL = 2000  # notes taken at a time, in some tenths of a second
 FOLD_TIMEOUT_S = 15.0

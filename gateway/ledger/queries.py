@@ -15,7 +15,6 @@ import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
 
-from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
@@ -35,6 +34,8 @@ from gateway.ledger.errors import (
     QueryError,
     SchemaOutdatedError,
     SchemaTooNewError,
+    is_sqlite,
+    parse_url,
 )
 
 # Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions

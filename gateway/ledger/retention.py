@@ -16,8 +16,8 @@ import msgspec
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.address import is_sqlite
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, LOCK, connected, fold_on
 from gateway.settings import LedgerSettings
 

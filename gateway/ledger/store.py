@@ -9,9 +9,9 @@ from sqlalchemy import text
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import DATABASE_ERRORS, Database, engine_of, long_turn, release, unreachable, url_of
 from gateway.ledger.entries import Entry
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, paid
 from providers.dialects import DIALECTS
 

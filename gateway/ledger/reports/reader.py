@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
-from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import (
     DATABASE_ERRORS,
     Database,
@@ -27,6 +26,7 @@ from gateway.ledger.database import (
     unreachable,
     url_of,
 )
+from gateway.ledger.errors import is_sqlite, parse_url
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.

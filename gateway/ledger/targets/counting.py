@@ -11,9 +11,8 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.address import is_sqlite, parse_url
 from gateway.ledger.database import DATABASE_ERRORS, Database, engine_of, long_turn, release, unreachable, url_of
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor

@@ -17,9 +17,9 @@ from gateway.core.ids import new_id
 from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happened, Histogram, Metric, Slowdown, Window
 from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries
-from gateway.ledger.address import is_sqlite
 from gateway.ledger.books import Slowdowns
 from gateway.ledger.database import create_engine
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger import records

@@ -18,7 +18,6 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from gateway.ledger.address import parse_url
 from gateway.ledger.database import (
     check_schema,
     create_engine,
@@ -31,7 +30,13 @@ from gateway.ledger.database import (
     open_sqlite,
     own_signing_key,
 )
-from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    DatabaseUrlError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    parse_url,
+)
 from tests.patience import PATIENCE_S
 
 
