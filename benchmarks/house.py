@@ -29,7 +29,7 @@ LIMITS = {
     "api and admin": 50,
     "ledger": 32,  # the connections of a process are a subject beside the database
     "settings": 26,
-    "providers": 86,  # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens
+    "providers": 87,  # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens
     "loose files of gateway": 3,
 }
 

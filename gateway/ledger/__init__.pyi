@@ -19,11 +19,9 @@ from .database import current_revision as current_revision
 from .database import demand_ledger as demand_ledger
 from .database import downgrade as downgrade
 from .database import head_revision as head_revision
-from .database import is_sqlite as is_sqlite
 from .database import migrate as migrate
 from .database import migrations_folder as migrations_folder
 from .database import own_signing_key as own_signing_key
-from .database import parse_url as parse_url
 from .database import prepare_schema as prepare_schema
 from .entries import ATTEMPT_COLUMNS as ATTEMPT_COLUMNS
 from .entries import CALL_COLUMNS as CALL_COLUMNS
@@ -36,6 +34,8 @@ from .errors import DatabaseUnreachableError as DatabaseUnreachableError
 from .errors import LedgerError as LedgerError
 from .errors import SchemaOutdatedError as SchemaOutdatedError
 from .errors import SchemaTooNewError as SchemaTooNewError
+from .errors import is_sqlite as is_sqlite
+from .errors import parse_url as parse_url
 from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
 from .queries import reader_sql as reader_sql

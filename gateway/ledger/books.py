@@ -26,12 +26,9 @@ from gateway.detecting.slowdowns import (
     Window,
 )
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
-    is_sqlite,
-    unreachable,
-)
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import storable
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 

@@ -21,10 +21,10 @@ from gateway.ledger.database import (
     check_file,
     create_engine,
     dispose,
-    is_sqlite,
     sqlstate_of,
     unreachable,
 )
+from gateway.ledger.errors import is_sqlite
 
 GIVEN_BACK_S = 10.0  # a connection that was not needed for so long is closed
 LOOK_INTERVAL_S = 2.0

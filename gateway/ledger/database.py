@@ -9,17 +9,26 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import asyncpg
 import structlog
 from sqlalchemy import event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from gateway.core import tasks
-from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    DatabaseUrlError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    is_sqlite,
+    parse_url,
+    tls_parameters,
+)
 from gateway.ledger.folders import make_private
 
 if TYPE_CHECKING:
@@ -44,48 +53,6 @@ DATABASE_ERRORS = (
 _INTERRUPTED_EVERY_S = 0.01
 _FILE = "file"  # where a SQLite connection stores which file it has open
 
-_DRIVERS = {
-    "postgres": "postgresql+asyncpg",
-    "postgresql": "postgresql+asyncpg",
-    "postgresql+asyncpg": "postgresql+asyncpg",
-    "sqlite": "sqlite+aiosqlite",
-    "sqlite+aiosqlite": "sqlite+aiosqlite",
-}
-
-
-def parse_url(url: str, setting: str = "database_url") -> URL:
-    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
-
-    ``setting`` names its source in errors.
-
-    Raises:
-        DatabaseUrlError: another database, not a URL, or one that no server could have.
-
-    """
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
-    driver = _DRIVERS.get(parsed.drivername)
-    if driver is None:
-        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
-    parsed = parsed.set(drivername=driver)
-    if driver.startswith("sqlite"):
-        if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
-        return parsed
-    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
-        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
-    if "@" in (parsed.host or ""):
-        raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
-    query = dict(parsed.query)
-    if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
-        query["ssl"] = query.pop("sslmode")
-    unknown = query.keys() - {"ssl", "application_name"}
-    if unknown:
-        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; only sslmode and application_name")
-    return parsed.set(query=query)
-
 
 def create_engine(
     url: str,
@@ -101,15 +68,17 @@ def create_engine(
     ``pool_size`` that are opened while all of these are busy. ``pool``: what keeps those to Postgres.
 
     Raises:
-        DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
+        DatabaseUrlError: as for ``parse_url``, a file of TLS is not there, or the folder of a SQLite file cannot be
+            made.
 
     """
     parsed = parse_url(url)
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
+    tls = tls_parameters(parsed)
     application = str(parsed.query.get("application_name", "holeshot"))
     engine = create_async_engine(
-        parsed.difference_update_query(["application_name"]),
+        parsed.difference_update_query([*tls, *(["ssl"] if tls else []), "application_name"]),
         pool_size=pool_size,
         max_overflow=spare,
         pool_pre_ping=True,
@@ -117,6 +86,8 @@ def create_engine(
         poolclass=pool,
         hide_parameters=True,
         connect_args={
+            # Only in an address does asyncpg take libpq's parameters; what it is given besides comes first.
+            "dsn": f"postgresql:///?{urlencode(tls)}" if tls else None,
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
             # A pooler may use another server connection for each transaction, so no statement outlives one.
@@ -163,11 +134,6 @@ def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
         disposed = True
 
     return engine
-
-
-def is_sqlite(url: URL) -> bool:
-    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
-    return url.get_backend_name() == "sqlite"
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:

@@ -23,9 +23,7 @@ from gateway.ledger.database import (
     demand_ledger,
     head_revision,
     interrupt_sqlite,
-    is_sqlite,
     open_sqlite,
-    parse_url,
     unreachable,
 )
 from gateway.ledger.errors import (
@@ -33,6 +31,8 @@ from gateway.ledger.errors import (
     QueryError,
     SchemaOutdatedError,
     SchemaTooNewError,
+    is_sqlite,
+    parse_url,
 )
 
 # Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions

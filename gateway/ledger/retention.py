@@ -17,7 +17,8 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, WITHOUT_LIMITS, is_sqlite, sqlstate_of, unreachable, without_limits
+from gateway.ledger.database import DATABASE_ERRORS, WITHOUT_LIMITS, sqlstate_of, unreachable, without_limits
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, LOCK, connected, fold_on
 from gateway.settings import LedgerSettings
 

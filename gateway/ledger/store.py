@@ -16,13 +16,9 @@ from gateway.ledger.connections import (
     release,
     url_of,
 )
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
-    is_sqlite,
-    parse_url,
-    unreachable,
-)
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, paid
 from providers.dialects import DIALECTS
 

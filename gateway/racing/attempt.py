@@ -27,7 +27,7 @@ from gateway.racing.measurement import (
     most_tokens,
 )
 from gateway.racing.reader import Block
-from gateway.racing.records import Ending, attempt_record, outcome_of
+from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
@@ -548,6 +548,8 @@ class Attempt:
 
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Set how and when the attempt ends, once; its record is built later."""
+        if error is not None:
+            keep_words(error, self.race.call, self.deployment)
         if self.ending is not None:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call

@@ -392,9 +392,9 @@ class Dialer:
             raise _too_late() from None
         except (OSError, RuntimeError, ValueError, ProxyRefused, MemoryError) as error:  # uvloop's are RuntimeErrors
             if is_shortage(error):
-                raise UpstreamError(ErrorKind.LOCAL_RESOURCES, self._lacking(error)) from None
+                raise self._lacking(error) from None
             self._addresses = []  # they may have changed
-            raise UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error))) from None
+            raise self._failure(error) from None
         finally:
             clock.cancel()
 
@@ -467,11 +467,28 @@ class Dialer:
         if not lookup.cancelled() and lookup.exception() is None:
             self._addresses, self._resolved_at = lookup.result(), self._loop.time()
 
-    def _lacking(self, error: BaseException) -> str:
+    def _lacking(self, error: BaseException) -> UpstreamError:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
         if out_of_descriptors():
             reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL report it with other texts
-        return f"no connection to {self._host}:{self._port}, as the gateway's machine is short of resources ({reason})"
+        why = f"as the gateway's machine is short of resources ({reason})"
+        message = f"no connection to {self._host}:{self._port}, {why}"
+        return UpstreamError(ErrorKind.LOCAL_RESOURCES, message, caller=f"no connection, {why}")
+
+    def _failure(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> UpstreamError:
+        """Return the error, which tells its caller no host."""
+        match error:
+            case ProxyRefused():
+                caller = "no connection (refused on the way)"
+            case ssl.SSLCertVerificationError():
+                caller = "its certificate is not trusted"
+            case socket.gaierror() | UnicodeError():
+                caller = "its name does not resolve"
+            case OSError(errno=int(number)) if number > 0 and not isinstance(error, ssl.SSLError):
+                caller = f"no connection ({os.strerror(number)})"
+            case _:
+                caller = "no connection"
+        return UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error)), caller=caller)
 
     def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> str:
         through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"

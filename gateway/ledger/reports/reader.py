@@ -22,14 +22,8 @@ from gateway.ledger.connections import (
     report_turn,
     url_of,
 )
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
-    check_file,
-    interrupt_sqlite,
-    is_sqlite,
-    parse_url,
-    unreachable,
-)
+from gateway.ledger.database import DATABASE_ERRORS, check_file, interrupt_sqlite, unreachable
+from gateway.ledger.errors import is_sqlite, parse_url
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.

@@ -18,13 +18,8 @@ from gateway.ledger.connections import (
     release,
     url_of,
 )
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
-    is_sqlite,
-    parse_url,
-    unreachable,
-)
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor

@@ -58,7 +58,7 @@ async def test_throughput_of_an_hour_has_quantiles_over_first_tokens(ask: Ask) -
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 20, 21, 100, 140])
 async def test_throughput_of_a_day_is_within_a_bucket_of_that_of_all_time(ask: Ask, number: int) -> None:
     now = datetime.now(UTC)
-    speeds = [
+    speeds: list[dict[str, Any]] = [
         {"ttft_ms": 90 * 1.2**at, "decode_tps": 20 * 1.3 ** (at % 17), "e2e_tps": 0.0 if at % 5 == 0 else 9 * 1.2**at}
         for at in (number % 37 for number in range(number))
     ]

@@ -67,6 +67,25 @@ def test_a_key_has_the_characters_of_keys(problems: Problems, preset: str, form:
     assert "cret" not in problem
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ('"gsk-secret"', "is in quotes"),
+        ("'gsk-secret'", "is in quotes"),
+        (" gsk-secret", "has blanks around it"),
+        ("gsk-secret\t", "has"),
+        ("Bearer gsk-secret", "begins with 'Bearer'"),
+        (" bearer gsk-secret", "begins with 'Bearer'"),
+    ],
+)
+@pytest.mark.parametrize("form", ["api_key: {}", "api_keys: [gsk-1, {}]"])
+def test_what_stands_around_a_key_is_no_part_of_it(problems: Problems, form: str, key: str, words: str) -> None:
+    (problem,) = problems(f"providers: {{ groq: {{ {form.format('${KEY}')} }} }}\n", {"KEY": key})
+
+    assert words in problem
+    assert "secret" not in problem
+
+
 def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
     settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
     assert settings.providers["mine"].base_url == "https://me:pw@h/v1"

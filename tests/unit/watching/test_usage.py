@@ -110,7 +110,7 @@ def found_in(answers: Iterable[AttemptRecord]) -> list[dict[str, Any]]:
     with capture_logs() as lines:
         for each in answers:
             watch.answered("m", each)
-    return [line for line in lines if line["event"] in {"usage.far_off", "usage.surplus"}]
+    return [dict(line) for line in lines if line["event"] in {"usage.far_off", "usage.surplus"}]
 
 
 LIES: Mapping[str, Report] = {
