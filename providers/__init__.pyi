@@ -86,3 +86,7 @@ from .usage import Usage as Usage
 from .usage import completed as completed
 from .usage import reported as reported
 from .vertex_upstream import VertexUpstream as VertexUpstream
+from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
+from .words import addresses as addresses
+from .words import keep as keep
+from .words import without_addresses as without_addresses

@@ -28,7 +28,7 @@ from gateway.racing.measurement import (
     most_tokens,
 )
 from gateway.racing.reader import Block, drain, reading
-from gateway.racing.records import Ending, attempt_record, outcome_of
+from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
@@ -214,12 +214,11 @@ class Attempt:
         at: float,
         refused: "Attempt | None" = None,
     ) -> None:
-        """``refused``: the attempt whose request it repeats, as its deployment refused to stream the answer."""
         self.deployment = deployment
-        self.refused = refused
-        self.whole, known = refused is not None, race.open_call.services.whole
-        if deployment.whole or deployment.name in known.until:
-            self.whole = self.whole or known.expected(race.call, deployment, at)
+        self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
+        known = race.open_call.services.whole
+        may_be = deployment.whole or deployment.name in known.until
+        self.whole = refused is not None or bool(may_be and known.expected(race.call, deployment, at))
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -249,10 +248,8 @@ class Attempt:
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        began = None if self.refused is None else self.refused.measurement.started
-        clocks = AttemptClocks(
-            self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self, started=began
-        )
+        limits, began = self.deployment.clocks, None if self.refused is None else self.refused.measurement.started
+        clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -501,8 +498,8 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        known = self.race.open_call.services.whole
-        is_refused = known.refused(self.race.call, self.deployment, error, now, whole=self.whole)
+        refused = self.race.open_call.services.whole.refused
+        is_refused = refused(self.race.call, self.deployment, error, now, whole=self.whole)
         self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
@@ -552,6 +549,8 @@ class Attempt:
 
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Set how and when the attempt ends, once; its record is built later."""
+        if error is not None:
+            keep_words(error, self.race.call, self.deployment)
         if self.ending is not None:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call

@@ -23,7 +23,7 @@ from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.slots import Wait
-from gateway.racing.validation import EXPECTED, REQUESTED, requested
+from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
@@ -203,7 +203,14 @@ class OpenCall:
         finally:
             if record is not None:
                 asked = requested(call.fields, call.dialect)
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, asked)
+                bill = settle(
+                    [attempt],
+                    self._winner,
+                    self._deployments,
+                    call.prompt_tokens,
+                    asked,
+                    is_text=call.inline_bytes is not None,
+                )
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(
@@ -294,8 +301,6 @@ def _number(attempt: AttemptRecord) -> int:
 
 # Releases a prompt after its last use: the answer may stream for minutes.
 
-_STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
-
 
 def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """Remove the fields of a request that are not needed at the call's end; copy the others out of the body.
@@ -305,7 +310,7 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}
+    kept = {name: fields[name].copy() for name in STILL_READ if name in fields}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())

@@ -17,17 +17,37 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
-from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
-from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
+from gateway.racing.measurement import (
+    MOST_TOKENS,
+    UNKNOWN,
+    Dribble,
+    Measurement,
+    Overtaken,
+    milliseconds,
+    plausible,
+    without_too_few,
+)
+from gateway.racing.validation import (
+    CUT_SHORT,
+    STILL_READ,
+    UNJUDGED,
+    Judgement,
+    first_was_invalid,
+    requested,
+    valid_calls,
+)
 from providers import (
+    LARGEST_REQUEST_BYTES,
     NOTHING,
     Answer,
     ErrorKind,
     Exchange,
+    Form,
     Reported,
     SendCount,
     UpstreamError,
     headroom,
+    keep,
     redact,
     redact_word,
 )
@@ -67,6 +87,26 @@ class Ending(msgspec.Struct, frozen=True):
 def outcome_of(error: UpstreamError) -> Outcome:
     """Return the outcome of an attempt that failed with ``error``. A lack of local resources is not its fault."""
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
+
+
+def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
+    """Remove from an attempt's ``error`` what others must not read, and from its message what its caller must not.
+
+    Others must not read what a provider's words quote of the request (of ``form``, or of the call's fields, unless the
+    prompt is forgotten already), callers the operator's addresses.
+    """
+    if error.words is None:
+        error.keep()
+    else:
+        sent = call.wordings.get(deployment.name, call.fields)
+        is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
+        keep(
+            error,
+            (call.fields, sent) if is_held else None,
+            texts=form.texts() if form is not None and is_held else (),
+            models=(deployment.model, call.model, call.asked_model or ""),
+        )
+    deployment.hide_addresses(error)
 
 
 def attempt_record(
@@ -128,7 +168,7 @@ def attempt_record(
         predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
         error_kind=error.kind if error else None,
-        error_message=error.message if error else None,
+        error_message=error.kept if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(exchange.headers) if exchange is not None else None,
         asked_tokens=start.asked_tokens,
@@ -224,8 +264,11 @@ def relayed_record(
     usage, source, beyond = said.usage, None, None
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
+        usage, fewest = without_too_few(usage, prompt_bytes, 0)
         usage, beyond = plausible(usage, MOST_TOKENS, prompt_bytes)
         source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
+        if fewest is not None:
+            source, beyond = TokensSource.ESTIMATED, fewest
     return AttemptRecord(
         **msgspec.structs.asdict(attempt.start),
         call_id=call.id,
@@ -245,7 +288,7 @@ def relayed_record(
         censored_at_ms=milliseconds(now - attempt.began) if is_censored else None,
         status_code=answer.status if answer else (error.status if error else None),
         error_kind=error.kind if error else None,
-        error_message=error.message if error else None,
+        error_message=error.kept if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(answer.headers) if answer else None,
         prompt_tokens=usage.prompt_tokens if usage else None,
@@ -382,7 +425,7 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=call.inline_bytes is not None)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,

@@ -52,6 +52,7 @@ from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
+from providers.http import not_understood
 from providers.simulator.persona import are_demo
 
 # The text shown when the gateway has started: commands to try it.
@@ -341,6 +342,7 @@ def run(settings: Settings, source: Source) -> None:
     # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
+    _check_no_proxy()
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
@@ -461,6 +463,17 @@ def _check_authorities(path: str | None) -> None:
         # authority are not trusted.
         # Do: Correct the variable, or unset it, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
+
+
+def _check_no_proxy() -> None:
+    """Log what NO_PROXY has that is not understood."""
+    if entries := not_understood():
+        effect = "calls to these go through the proxy, with their keys and prompts; correct the variable and restart"
+        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood, so calls to
+        # what they mean go through the proxy, with their keys and prompts.
+        # Do: Write a name, `.domain`, `*.domain`, an address or a network such as 10.0.0.0/8; `:port` may follow all
+        # but a network. Restart.
+        structlog.get_logger().warning("configuration.no_proxy_not_understood", entries=entries, effect=effect)
 
 
 def _freeze_garbage() -> None:
