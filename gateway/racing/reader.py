@@ -394,7 +394,7 @@ class AnswerReader:
         """
         self._lesson = None
         learned, (raw, chunk) = self._learned, lesson
-        if learned is None or not self._lessons:
+        if learned is None or not self._lessons or len(raw) > LARGE_BYTES:
             return
         if self._pattern is not None and raw.startswith(self._pattern.before):
             return

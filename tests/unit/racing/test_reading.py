@@ -57,6 +57,14 @@ def read(reads: list[bytes], dialect: Dialect = CHAT) -> tuple[dict[str, Any], l
     return asyncio.run(main())
 
 
+def test_no_pattern_is_learnt_from_a_large_event_which_would_take_seconds() -> None:
+    small = delta("a") * 20
+    _, plain, _ = read([ROLE, delta("a"), small])
+    assert plain[-1]
+    _, plain, _ = read([ROLE, delta("a" * 100_000), small, small])
+    assert plain[-2:] == [False, True]
+
+
 @given(
     st.lists(st.one_of(PLAIN, ODD), max_size=6),
     st.lists(st.one_of(PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, ODD), max_size=40),
