@@ -51,7 +51,12 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    return with_own(request, shape(request.fields, quirks) if request.dialect.requests.takes_quirks else request.fields)
+    requests, fields = request.dialect.requests, request.fields
+    if requests.takes_quirks:
+        fields = shape(fields, quirks)
+    if requests.with_history is not None:
+        fields = requests.with_history(fields, quirks.history).fields
+    return with_own(request, fields)
 
 
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -124,7 +129,7 @@ class HttpUpstream:
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.accepts_all_parameters = quirks is None or not quirks.drop
+        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:
@@ -177,7 +182,11 @@ class HttpUpstream:
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - part of the protocol; here a vendor's models are alike
         """Return the parts of a request that this vendor would refuse."""
-        return losses(fields, self._quirks) if dialect.requests.takes_quirks else ()
+        requests = dialect.requests
+        lost = losses(fields, self._quirks) if requests.takes_quirks else ()
+        if requests.with_history is not None:
+            lost += requests.with_history(fields, self._quirks.history).losses
+        return lost
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import Chunk, Gathering, Pattern
+from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE
 
@@ -213,6 +214,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None
+    # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
+    with_history: Callable[[Fields, History], Wording] | None = None
 
 
 class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):

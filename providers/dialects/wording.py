@@ -60,6 +60,50 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+# What is valid in one API, and refused in the next.
+
+
+def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
+    """Return a tool's schema with empty ``properties``, if it is an object's without any; others unchanged."""
+    try:
+        top = msgspec.json.decode(schema, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return schema
+    if "properties" in top or bytes(top.get("type", b"")) != b'"object"':
+        return schema
+    return raw_json({**top, "properties": {}})
+
+
+def arguments_object(written: str) -> msgspec.Raw | None:
+    """Return a call's arguments as a JSON object; None if they are something else.
+
+    Blank and ``null`` mean none: an empty object. Some models encode the object twice.
+    """
+    text = written.strip()
+    if text[:1] == '"':
+        try:
+            text = msgspec.json.decode(text, type=str).strip()
+        except UNREADABLE:
+            return None
+    if text in {"", "null"}:
+        return msgspec.Raw(b"{}")
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return None
+    return msgspec.Raw(text.encode())
+
+
+def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
+    """Return a call's arguments, a string, as the string of a JSON object; unchanged if they are something else."""
+    try:
+        written = msgspec.json.decode(arguments, type=str)
+    except UNREADABLE:
+        return arguments
+    said = arguments_object(written)
+    return arguments if said is None or bytes(said) == written.encode() else raw_json(bytes(said).decode())
+
+
 # Names of tools in the length that every API accepts.
 
 _LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API

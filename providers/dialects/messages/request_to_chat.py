@@ -18,7 +18,17 @@ from providers.dialects.messages.fields import (
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import SEE_BELOW, SHOWN_LATER, Malformed, Wording, decoded, raw_json, short_name, shown
+from providers.dialects.wording import (
+    SEE_BELOW,
+    SHOWN_LATER,
+    Malformed,
+    Wording,
+    decoded,
+    raw_json,
+    short_name,
+    shown,
+    with_properties,
+)
 
 # A Messages conversation translated to chat: blocks of turns become messages.
 
@@ -354,7 +364,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         function: Object = {"name": short_name(text_at(tool, "name", path))}
         if not is_null(tool.get("description", msgspec.Raw(b"null"))):
             function["description"] = tool["description"]
-        function["parameters"] = schema
+        function["parameters"] = with_properties(schema)
         if "strict" in tool:
             function["strict"] = tool["strict"]
         said.append({"type": "function", "function": function})

@@ -5,9 +5,11 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.histories import CallIds, FittedIds, History
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
-from providers.dialects.wording import Malformed, Wording, raw_json
+from providers.dialects.wording import Malformed, Wording, raw_json, written_object
+from providers.errors import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.
 
@@ -19,6 +21,9 @@ _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
+LONGEST_ID = CallIds(64)  # OpenAI's limit
+
+
 class Transcript:
     """Input items, made from chat messages in their order."""
 
@@ -26,6 +31,7 @@ class Transcript:
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
+        self._ids = FittedIds(LONGEST_ID)
         self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
 
     def add(self, message: Fields) -> None:
@@ -76,7 +82,7 @@ class Transcript:
             self._call(call)
 
     def _call(self, call: Fields) -> None:
-        call_id = call.need("id")
+        call_id = self._ids.raw(call.need("id"))
         kind = call.take("type", str) or "function"
         if kind not in {"function", "custom"}:
             self._losses.add(call.path, f"Responses has no call of type {kind!r}")
@@ -87,13 +93,13 @@ class Transcript:
             self._custom_calls.add(bytes(call_id))
             item |= {"type": "custom_tool_call", "input": inner.need("input")}
         else:
-            item["arguments"] = inner.need("arguments")
+            item["arguments"] = written_object(inner.need("arguments"))
         self.items.append(item)
         call.pass_over("index")  # from a stream; some clients keep it
         call.lose_rest(self._losses, _NO_SUCH_FIELD)
 
     def _result(self, message: Fields) -> None:
-        call_id, content = message.need("tool_call_id"), message.need("content")
+        call_id, content = self._ids.raw(message.need("tool_call_id")), message.need("content")
         message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
@@ -138,6 +144,22 @@ class Transcript:
                     continue
             part.lose_rest(self._losses, _NO_SUCH_FIELD)
         return said
+
+
+def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
+    """Return a Responses request with the ids of calls as ``history`` says; what is no list of items stays."""
+    form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
+    if form is None or b'"call_id"' not in raw:
+        return Wording(fields)
+    try:
+        items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return Wording(fields)
+    ids, changed = FittedIds(form), False
+    for item in items:
+        if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
+            item["call_id"], changed = fitted, True
+    return Wording({**fields, "input": raw_json(items)}) if changed else Wording(fields)
 
 
 def _output_text(text: msgspec.Raw) -> Item:
