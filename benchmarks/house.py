@@ -29,7 +29,8 @@ LIMITS = {
     "api and admin": 50,
     "ledger": 31,
     "settings": 26,
-    "providers": 86,  # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens
+    # Gemini and Bedrock brought eleven files (a folder for each format, and who asks for tokens), histories one.
+    "providers": 87,
     "loose files of gateway": 3,
 }
 

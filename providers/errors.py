@@ -98,7 +98,8 @@ class UpstreamError(Exception):
     """A request to a provider failed.
 
     ``message`` can be shown and stored: secrets were removed. ``body`` is the provider's own JSON error object,
-    redacted. It exists only for ``bad_request``, where it is returned to the client.
+    redacted. It exists only for ``bad_request``, where it is returned to the client. ``is_bound``: that is about
+    reasoning in the request which only the key that made it can read; with another key it may be valid.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class UpstreamError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         body: bytes | None = None,
+        is_bound: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -116,6 +118,7 @@ class UpstreamError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.body = body
+        self.is_bound = is_bound
 
     def without_frames(self) -> "UpstreamError":
         """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""
