@@ -34,7 +34,6 @@ from .events import learned as learned
 from .gemini.dialect import GEMINI as GEMINI
 from .gemini.fields import camel as camel
 from .gemini.fields import flattened as flattened
-from .histories import STRICTEST as STRICTEST
 from .histories import History as History
 from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT

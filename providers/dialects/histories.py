@@ -85,9 +85,10 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether something may be lost, so that a request has to be looked at before it is planned."""
         return self.missing_reasoning is not None or self.one_system or self.assistant_fields is not None
 
+    def strictest(self) -> "History":
+        """Return the same with the strictest order of roles. A server that refuses another with 400 is asked so."""
+        return msgspec.structs.replace(self, user_after_tool=False, one_system=True, alternating=True)
 
-# A server refuses the order or the names of roles with 400: it is asked again as the strictest would be.
-STRICTEST = History(user_after_tool=False, one_system=True, alternating=True)
 
 # A chat conversation.
 

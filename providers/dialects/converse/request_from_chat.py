@@ -25,7 +25,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -84,7 +84,7 @@ class Conversation:
 
         """
         role = ""
-        for number, message in enumerate(messages):
+        for number, message in results_first(messages):
             path = f"messages[{number}]"
             role = text_at(message, "role", path)
             match role:

@@ -54,7 +54,7 @@ from providers.dialects.messages.fields import (
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import Fields, Malformed, Wording, arguments_object, decoded, raw_json
+from providers.dialects.wording import Fields, Malformed, Wording, arguments_object, decoded, raw_json, results_first
 from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
@@ -96,7 +96,7 @@ class _Conversation:
 
         """
         role = ""
-        for number, message in enumerate(messages):
+        for number, message in results_first(messages):
             path = f"messages[{number}]"
             role = text_at(message, "role", path)
             if role in {"system", "developer"}:

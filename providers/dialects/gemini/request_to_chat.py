@@ -25,6 +25,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     raw_json,
+    results_first,
     short_name,
     shown,
     with_properties,
@@ -284,7 +285,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
         raise Malformed("'contents' must have at least one turn", "contents")
     conversation.read(contents)
     chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
-    chat["messages"] = conversation.said
+    chat["messages"] = [message for _, message in results_first(conversation.said)]
     for name, chats in _SAME.items():
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]

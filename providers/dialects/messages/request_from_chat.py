@@ -25,7 +25,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
 
 # A chat conversation translated to Messages: a system prompt, and turns of blocks.
 
@@ -53,8 +53,8 @@ class Conversation:
 
         """
         roles = [text_at(message, "role", f"messages[{i}]") for i, message in enumerate(messages)]
-        for number, (role, message) in enumerate(zip(roles, messages, strict=True)):
-            path = f"messages[{number}]"
+        for number, message in results_first(messages):
+            path, role = f"messages[{number}]", roles[number]
             if role in {"system", "developer"}:
                 self._add_system(message, path)
             elif role == "user":

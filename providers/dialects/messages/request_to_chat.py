@@ -25,6 +25,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     raw_json,
+    results_first,
     short_name,
     shown,
     with_properties,
@@ -66,7 +67,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
             raise Malformed(f"'{path}.role' must be 'user', 'assistant' or 'system'", f"{path}.role")
     if role == "assistant":
         losses.add(f"messages[{len(turns) - 1}]", "chat answers an assistant's last message, and does not continue it")
-    return said
+    return [message for _, message in results_first(said)]
 
 
 def _history_to_chat_user(turn: RawObject, path: str, losses: Losses) -> list[Object]:

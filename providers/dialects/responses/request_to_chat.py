@@ -13,6 +13,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     raw_json,
+    results_first,
     shown,
     with_properties,
     written_object,
@@ -51,7 +52,7 @@ class Conversation:
     def messages(self) -> list[dict[str, Any]]:
         """The messages so far."""
         self._show()
-        return self._said
+        return [message for _, message in results_first(self._said)]
 
     def say(self, role: str, content: Content) -> None:
         """Add a message that is not the assistant's."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, Status, Step
+from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import RESPONSE_BYTES, speaking
 
@@ -71,3 +71,34 @@ async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, 
             await response.read()
     assert (response.status, response.headers["x-holeshot-provider"]) == (200, "gamma")
     assert "x-holeshot-dropped" not in response.headers
+
+
+SYSTEMS = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "developer", "content": "Rules of the sandbox."},
+    {"role": "user", "content": "Hi"},
+]
+
+
+async def test_a_server_that_refuses_the_order_of_roles_is_asked_once_more_and_then_at_once_as_it_wants(
+    serve: Serve,
+) -> None:
+    def template(body: Any) -> Sequence[Step]:
+        roles = [message["role"] for message in body["messages"]]
+        says = {"error": {"message": "System message must be at the beginning."}}
+        return answer("Hello") if roles == ["system", "user"] else [Status(400, says)]
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = template
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, "messages": SYSTEMS}) as response:
+                assert response.status == 200
+            assert len(running["alpha"].received) == sendings
+    assert running["alpha"].received[-1].body["messages"][0]["content"] == "You are an agent.\n\nRules of the sandbox."
+
+
+async def test_another_400_is_not_asked_again(serve: Serve) -> None:
+    async with serve(alpha=[Status(400, {"error": {"message": "the prompt is too long"}})]) as running:
+        async with running.post({"model": MODEL, "messages": SYSTEMS}) as response:
+            assert response.status == 400
+        assert len(running["alpha"].received) == 1

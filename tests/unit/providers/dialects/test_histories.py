@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from providers.catalog import load_catalog
 from providers.dialects import DIALECTS, History
-from providers.dialects.histories import STRICTEST, CallIds, FittedIds, chat_history
+from providers.dialects.histories import CallIds, FittedIds, chat_history
 from providers.dialects.wording import Loss, Wording
 
+STRICTEST = History().strictest()
 NINE = CallIds(9, 9, "alphanumeric")
 MISTRAL, OPENAI = (load_catalog()[name].quirks.history for name in ("mistral", "openai"))
 QUESTION = {"role": "user", "content": "weather?"}
