@@ -338,6 +338,8 @@ def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
 
 def _chat_function(tool: Fields) -> Object:
     function = {"name": tool.need("name"), **tool.several("description", "parameters", "strict")}
+    if "parameters" in function:
+        function["parameters"] = with_properties(function["parameters"])
     # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so it is not set.
     if function.get("strict") == _FALSE:
         del function["strict"]
