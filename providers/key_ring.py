@@ -266,7 +266,8 @@ class KeyRing:
 
         """
         model = request.model  # the request itself has the prompt
-        bound, find = (), request.dialect.requests.bound_reasoning
+        bound: Sequence[bytes] = ()
+        find = request.dialect.requests.bound_reasoning
         if find is not None and _BOUND in (raw := bytes(request.fields.get(request.dialect.requests.prompt, b""))):
             bound = find(raw)
         maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)

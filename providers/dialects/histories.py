@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -257,15 +257,16 @@ def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
     """Return two contents as one: texts with a blank line between, else the parts of both."""
     if bytes(first) in _ABSENT or bytes(second) in _ABSENT:
         return second if bytes(first) in _ABSENT else first
-    contents = [
-        msgspec.json.decode(each) if _is_string(each) else _parts_decoder.decode(each) for each in (first, second)
-    ]
-    if all(isinstance(content, str) for content in contents):
-        return raw_json("\n\n".join(contents))
-    parts: list[Any] = []
-    for content in contents:
-        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return raw_json(parts)
+    if _is_string(first) and _is_string(second):
+        before, after = (msgspec.json.decode(each, type=str) for each in (first, second))
+        return raw_json(f"{before}\n\n{after}")
+    return raw_json([*_parts(first), *_parts(second)])
+
+
+def _parts(content: msgspec.Raw) -> list[_Message]:
+    if _is_string(content):
+        return [{"type": msgspec.Raw(b'"text"'), "text": content}]
+    return _parts_decoder.decode(content)
 
 
 def _tagged(content: msgspec.Raw) -> msgspec.Raw:
@@ -288,6 +289,4 @@ def _is_string(content: msgspec.Raw) -> bool:
 
 
 def _is_text(content: msgspec.Raw) -> bool:
-    return _is_string(content) or all(
-        bytes(part.get("type", _NULL)) == b'"text"' for part in _parts_decoder.decode(content)
-    )
+    return all(bytes(part.get("type", _NULL)) == b'"text"' for part in _parts(content))

@@ -21,7 +21,7 @@ UNREADABLE = Status(
     },
 )
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "made elsewhere"}
-CONVERSATION = [
+CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Hi"},
     REASONING,
     {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
@@ -102,3 +102,19 @@ async def test_another_400_is_not_asked_again(serve: Serve) -> None:
         async with running.post({"model": MODEL, "messages": SYSTEMS}) as response:
             assert response.status == 400
         assert len(running["alpha"].received) == 1
+
+
+async def test_an_operator_says_beforehand_what_a_server_takes(serve: Serve) -> None:
+    ids = {"chat": {"longest": 9, "shortest": 9, "letters": "alphanumeric"}}
+    config = {"providers": {"alpha": {"history": {"one_system": True, "call_ids": ids}}}}
+    function = {"name": "f", "arguments": "{}"}
+    called = {"role": "assistant", "tool_calls": [{"id": "call_abcdef", "type": "function", "function": function}]}
+    history = [*SYSTEMS, called, {"role": "tool", "tool_call_id": "call_abcdef", "content": "rain"}]
+    async with serve(alpha=None, config=config) as running:
+        async with running.post({"model": MODEL, "messages": history}) as response:
+            assert response.status == 200
+        [received] = running["alpha"].received
+    roles = [message["role"] for message in received.body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool"]
+    call_id = received.body["messages"][3]["tool_call_id"]
+    assert (len(call_id), received.body["messages"][2]["tool_calls"][0]["id"]) == (9, call_id)
