@@ -342,7 +342,7 @@ class _ChunkSink(ClientSink):
 
     async def begin(self, winner: Winner) -> None:
         """Note the winner's deployment, and the time to first token."""
-        self.winner, self.ttft_s = winner.deployment, winner.ttft_ms / 1000
+        self.winner, self.ttft_s = winner.deployment, _seconds(winner.ttft_ms)
 
     async def write(self, block: Block) -> None:
         """Queue the block's events, and wait while the queue is full."""

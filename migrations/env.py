@@ -7,6 +7,7 @@ from typing import Any
 
 from alembic import context
 from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import metadata
 
@@ -25,6 +26,17 @@ left join pg_description on objoid = pg_class.oid and classoid = 'pg_class'::reg
 where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p', 'v')
 """
 
+
+# Reports lock views before tables, and rows are stored into calls before their ids are noted.
+_LOCKED = r"""
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and not relispartition and pg_has_role(relowner, 'usage')
+and (relkind = 'v' or relkind in ('r', 'p') and (relname = any(:known) or relname like 'rollup\_%'))
+order by relkind <> 'v' or relname = 'rollup_pending', relname <> 'calls', relname <> 'attempts', relname
+"""
+# At first less than ``deadlock_timeout``, after which Postgres ends one of two that wait for each other.
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 16.0
+_AGAIN = frozenset({"57014", "40P01"})  # query_canceled, deadlock_detected
 
 SPANS = {"1h": "Of the last hour.", "24h": "Of the last 24 hours.", "30d": "Of the last 30 days."}
 
@@ -65,6 +77,33 @@ def note_oldest(revision: str) -> None:
     context.get_bind().execute(change, {"oldest": oldest})
 
 
+def lock_all(connection: Connection) -> None:
+    """Lock all views and tables before anything is changed, after the fold that runs.
+
+    If others have locks for longer, this gives up those it has, lets the others go on, and tries again, for longer.
+    """
+    names = list(connection.scalars(text(_LOCKED), {"known": list(metadata.tables)}))
+    if not names:
+        return
+    wanted = ", ".join(f'"{name}"' for name in names)
+    limit = connection.scalar(text("select current_setting('statement_timeout')"))
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql("select pg_advisory_xact_lock(hashtext('holeshot.fold'))")
+                connection.exec_driver_sql(f"set local statement_timeout = '{wait_s}s'")
+                connection.exec_driver_sql(f"lock table {wanted} in access exclusive mode")
+                connection.exec_driver_sql(f"set local statement_timeout = '{limit}'")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in _AGAIN:
+                raise
+            connection.exec_driver_sql(f"select pg_sleep({FIRST_WAIT_S})")
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        else:
+            return
+
+
 def set_views_aside(connection: Connection) -> None:
     """Have SQLite drop columns without its views and triggers: for each column it would resolve all, in 1.4 s."""
     aside: list[tuple[str, str, str]] = []
@@ -89,6 +128,8 @@ if context.config.attributes["connection"].dialect.name == "sqlite":
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 
 with context.begin_transaction():
+    if context.config.attributes["goes_back"] and context.get_bind().dialect.name == "postgresql":
+        lock_all(context.get_bind())
     context.run_migrations()
     current = context.get_context().get_current_revision()
     if current is not None and current >= OLDEST_SCHEMA:

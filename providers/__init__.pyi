@@ -19,6 +19,7 @@ from .catalog import has_litellm as has_litellm
 from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
 from .catalog import load_catalog as load_catalog
+from .catalog import parameters_of as parameters_of
 from .datasheets import UNKNOWN as UNKNOWN
 from .datasheets import UNLISTED as UNLISTED
 from .datasheets import Capabilities as Capabilities
@@ -85,3 +86,7 @@ from .usage import Usage as Usage
 from .usage import completed as completed
 from .usage import reported as reported
 from .vertex_upstream import VertexUpstream as VertexUpstream
+from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
+from .words import addresses as addresses
+from .words import keep as keep
+from .words import without_addresses as without_addresses

@@ -1,16 +1,18 @@
 """The catalog of vendors, read from ``vendors.toml`` beside this file: a vendor is a row of data, not a class."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from providers.dialects import DIALECTS, PIVOT, History, Loss, Way
+from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
 # lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top
@@ -52,6 +54,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
     history: History = History()  # what it accepts in a conversation's history
+    # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
+    whole: Mapping[str, tuple[str, ...]] = {}
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
@@ -84,6 +88,41 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
         for name, value in fields.items()
         if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
     )
+
+
+# Whether a provider refuses to stream may depend on which parameters a request has, and on the kinds of their values.
+# Kinds are few: a text or number may be another one in each request.
+
+
+class _Typed(msgspec.Struct):
+    type: Any = None
+    format: Any = None
+
+
+_typed = msgspec.json.Decoder(_Typed)
+
+
+def parameters_of(fields: Mapping[str, msgspec.Raw], prompt: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Return the names of a request's parameters, all fields but those of the ``prompt``, with their values' kinds."""
+    kinds = ((name, kind_of(value)) for name, value in fields.items() if name not in prompt)
+    return frozenset((name, kind) for name, kind in kinds if kind)
+
+
+def kind_of(raw: msgspec.Raw) -> str:
+    """Return the kind of a value: an object's format or type, list, text, true, 0, 1, many; "" for null and false."""
+    value = bytes(raw).strip()
+    match value[:1]:
+        case b"{":
+            with suppress(*UNREADABLE):
+                said = _typed.decode(value)
+                told = said.format.get("type") if isinstance(said.format, dict) else said.format or said.type
+                return told if isinstance(told, str) else "object"
+            return "object"
+        case b"[" | b'"':
+            return "list" if value[:1] == b"[" else "text"
+        case b"t" | b"f" | b"n" | b"":
+            return "true" if value == b"true" else ""
+    return value.decode() if value in {b"0", b"1"} else "many"
 
 
 def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:

@@ -12,6 +12,7 @@ import msgspec
 
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
+from providers.words import names_of
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
 # first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
@@ -121,9 +122,10 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-_LONGEST_MESSAGE = 500  # characters
-_LONGEST_TEXT = 4096  # characters of an error's text, before anything is searched for in it
+_LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
+_LONGEST_CODE = 500  # characters of each field beside the message of a large error
 _UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
+_LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
 _UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
@@ -182,9 +184,12 @@ def error_of_response(
         retry = retry_after_s(headers, now_s)
         if retry is None and error:
             retry = _google_retry_delay_s(error)
+    words = _presentable(message, secrets) or None
     return UpstreamError(
         kind,
-        _presentable(message, secrets) or f"answered {status} without a message",
+        words or f"answered {status} without a message",
+        words=words,
+        names=names_of(error or {}),
         status=status,
         retry_after_s=retry,
         body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
@@ -198,9 +203,12 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
     status = _status(error)
     meant = _meant_status(error) if status is None else status
     kind = otherwise if meant is None else _kind(meant, error)
+    words = _presentable(_message(error), secrets) or None
     return UpstreamError(
         kind,
-        _presentable(_message(error), secrets) or "sent an error without a message",
+        words or "sent an error without a message",
+        words=words,
+        names=names_of(error),
         status=status,
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
@@ -215,6 +223,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
         error.message = _presentable(message_of_text(data), secrets) or error.message
+        error.words = error.message
     return error
 
 
@@ -367,7 +376,7 @@ def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
     message = _presentable(_message(error), secrets) or "the provider refused the request"
     if len(msgspec.json.encode(error)) > _LONGEST_TEXT:
         shown = {name: said for name in _OF_LARGE_ERRORS if isinstance(said := error.get(name), str | int)}
-        error = {name: said[:_LONGEST_MESSAGE] if isinstance(said, str) else said for name, said in shown.items()}
+        error = {name: said[:_LONGEST_CODE] if isinstance(said, str) else said for name, said in shown.items()}
     shaped = {"type": "invalid_request_error", "param": None, "code": None, **redact_json(dict(error), secrets)}
     return msgspec.json.encode({"error": {**shaped, "message": message}})
 
@@ -399,7 +408,8 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
         answer = _first_of_array(body)
     except UNREADABLE:
         quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with text that is not JSON: {quote!r}") from None
+        brief, message = "answered with text that is not JSON", f"answered with text that is not JSON: {quote!r}"
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, message, words=message, brief=brief) from None
     if says_error(answer):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
     return answer

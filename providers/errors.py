@@ -14,11 +14,13 @@ UpstreamError
     ├── invalid_response                     HTML, broken JSON, not an event stream
     ├── stream_error                         an error of no known kind inside a stream that began well
     ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
+    ├── no_place                             it has a picture or sound, and the client's API has no place for that
     └── invalid_answer                       it is not in the requested form (win_on: valid)
 """
 
 import errno
 import os
+import re
 import socket
 import ssl
 from enum import StrEnum
@@ -89,17 +91,35 @@ class ErrorKind(StrEnum):
     # Means: The stream ended without its last event, so the answer is incomplete.
     # Do: A proxy between here and the provider may cut long answers; else ask the provider.
     UPSTREAM_TRUNCATED = "upstream_truncated"
+    # Means: The answer has a picture or sound, and the API that the client speaks has no place for it.
+    # Do: The caller asks in an API that has one: chat completions, Gemini's, or for pictures Responses.
+    NO_PLACE = "no_place"
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
     # Do: If one deployment fails often, use another ([valid answers](../valid.md)).
     INVALID_ANSWER = "invalid_answer"
 
 
-class UpstreamError(Exception):
-    """A request to a provider failed.
+NOT_KEPT = "its message is not kept"
+MOST_KEPT = 200  # characters of a message that is stored
+_IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z0-9]+)*|[0-9]{1,6}", re.ASCII)
+_LONGEST_IDENTIFIER = 40  # characters
 
-    ``message`` can be shown and stored: secrets were removed. ``body`` is the provider's own JSON error object,
-    redacted. It exists only for ``bad_request``, where it is returned to the client. ``is_bound``: that is about
-    reasoning in the request which only the key that made it can read; with another key it may be valid.
+
+def identifier(said: object) -> str | None:
+    """Return a code or type that a provider sent if it is a short identifier, and so no text; else None."""
+    word = str(said) if isinstance(said, str | int) else ""
+    return word if len(word) <= _LONGEST_IDENTIFIER and _IDENTIFIER.fullmatch(word) is not None else None
+
+
+class UpstreamError(Exception):
+    """A request to a provider failed. Secrets are removed from all texts.
+
+    ``message`` is for the operator, ``caller`` for the caller, if that differs: it is without the operator's hosts.
+    Both may quote the request. ``words`` is what the provider has written of it, and ``note`` what ``message`` adds.
+    ``kept`` is what may be stored, and shown to others: without words it is the message; else ``names`` (the provider's
+    code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
+    ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
+    client. ``is_bound``: that is about reasoning which only the key that made it can read.
     """
 
     def __init__(
@@ -111,6 +131,10 @@ class UpstreamError(Exception):
         retry_after_s: float | None = None,
         body: bytes | None = None,
         is_bound: bool = False,
+        caller: str | None = None,
+        words: str | None = None,
+        names: tuple[str, ...] = (),
+        brief: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -119,11 +143,41 @@ class UpstreamError(Exception):
         self.retry_after_s = retry_after_s
         self.body = body
         self.is_bound = is_bound
+        self.caller = caller
+        self.words = words
+        self.names = names
+        self.brief = brief
+        self.note = ""
+        self._kept: str | None = None
+
+    @property
+    def kept(self) -> str:
+        """What may be stored and shown to others, at most ``MOST_KEPT`` characters."""
+        kept = self._kept
+        if kept is None:
+            known = self.brief or ", ".join(self.names) or NOT_KEPT
+            kept = self.message.removesuffix(self.note) if self.words is None else known
+        return shortened(kept, MOST_KEPT - len(self.note)) + self.note
+
+    def keep(self, kept: str | None = None) -> None:
+        """Decide what is kept: ``kept``, else what is known to be harmless. The first decision stands."""
+        if self._kept is None:
+            self._kept = self.kept.removesuffix(self.note) if kept is None else kept
+
+    def noted(self, note: str) -> None:
+        """Add a ``note`` for the operator."""
+        self.caller = self.caller or self.message
+        self.message, self.note = self.message + note, note
 
     def without_frames(self) -> "UpstreamError":
         """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
+
+
+def shortened(text: str, most: int) -> str:
+    """Return ``text`` with at most ``most`` characters, the last of them … if some are missing."""
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
 
 
 def kind_of_status(status: int) -> ErrorKind:

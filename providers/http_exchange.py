@@ -1,5 +1,6 @@
 """One answer over HTTP: the response's body as an event stream, whatever its format is."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -14,6 +15,7 @@ from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.redaction import holds, redact
 from providers.sse import (
+    LARGE_BYTES,
     MOST_SILENT_BYTES,
     Event,
     EventSplitter,
@@ -107,6 +109,8 @@ class HttpExchange:
             return head
         body = await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
         check_values(body)
+        if len(body) > LARGE_BYTES:  # in a thread, so that other calls go on
+            return await asyncio.to_thread(self._events_of_answer, body, self.secrets)
         return self._events_of_answer(body, self.secrets)
 
 
@@ -156,7 +160,11 @@ class TranslatedExchange:
                 self._silent_bytes += silent_bytes(whole)
                 if self._silent_bytes > MOST_SILENT_BYTES:
                     raise too_many_comments()
-                block = self._translated(self._halves.mend(whole))
+                mended = self._halves.mend(whole)
+                if len(mended) > LARGE_BYTES:  # in a thread, so that other calls go on
+                    block = await asyncio.to_thread(self._translated, mended)
+                else:
+                    block = self._translated(mended)
             except UpstreamError as error:
                 self.abort()
                 raise error if data else broken_within(error) from None

@@ -307,13 +307,13 @@ class HttpUpstream:
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
-        """Add the requested URL to an error that may be about the path, so that a wrong base URL is noticed."""
+        """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
         if error.status not in _NO_SUCH_PATH or _names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
         hint = "; is /v1 missing at the end of its base_url?" if lacks_version else ""
-        error.message = redact(f"{error.message} (asked was {url}{hint})", self._secrets)
+        error.noted(redact(f" (asked was {url}{hint})", self._secrets))
 
     async def _checked(self, response: Response) -> Body:
         """Return a response's body if its status is 2xx; raise its error otherwise."""
@@ -332,8 +332,11 @@ class HttpUpstream:
         if status < _CLIENT_ERROR:
             # Not followed: the key must not be sent elsewhere.
             target = redact(response.headers.get("location", "elsewhere").partition("?")[0], self._secrets)
-            message = f"redirects to {target} ({status}); correct its base_url"
-            return UpstreamError(ErrorKind.INVALID_RESPONSE, message, status=status)
+            told = f"redirects to {target} ({status}); correct its base_url"
+            caller = f"redirects elsewhere ({status})"
+            return UpstreamError(
+                ErrorKind.INVALID_RESPONSE, told, status=status, caller=caller, words=told, brief=caller
+            )
         body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
         return error_of_response(status, response.headers, body, self._secrets, self._wall_clock())
 

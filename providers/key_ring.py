@@ -408,6 +408,8 @@ class KeyRing:
 
     def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
         now_s = self._clock()
+        wait_s: float | None
+        status: int | None
         # A key whose rate limit has ended in the meantime is not a refused key.
         waits_s = [key.at(model).cooling_s(now_s) for key in self._keys if not key.refused(model)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
@@ -417,7 +419,13 @@ class KeyRing:
             told = f"{len(waits_s)} of {len(self._keys)} keys {are} rate-limited" + (
                 f", {refused} refused" if refused else ""
             )
-            message = f"provider {self._provider!r}: {told}{said}"
-            return UpstreamError(ErrorKind.RATE_LIMITED, message, status=429, retry_after_s=min(waits_s))
-        message = f"provider {self._provider!r}: all {len(self._keys)} keys are refused{said}"
-        return UpstreamError(ErrorKind.PROVIDER_AUTH, message, status=last.status if last is not None else 401)
+            wait_s, kind, status = min(waits_s), ErrorKind.RATE_LIMITED, 429
+        else:
+            told = f"all {len(self._keys)} keys are refused"
+            wait_s, kind, status = None, ErrorKind.PROVIDER_AUTH, last.status if last is not None else 401
+        brief = f"provider {self._provider!r}: {told}"
+        message = f"{brief}{said}"
+        words = None if last is None or last.words is None else message
+        return UpstreamError(
+            kind, message, status=status, retry_after_s=wait_s, words=words, brief=brief if words else None
+        )

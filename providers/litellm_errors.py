@@ -44,10 +44,10 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
                 ErrorKind.PROVIDER_AUTH, f"needs a Python package: pip install {_PACKAGES.get(package, package)}"
             )
         if type(link).__name__ in _NO_CREDENTIALS:
-            return UpstreamError(ErrorKind.PROVIDER_AUTH, redact(message, secrets))
+            return _said(ErrorKind.PROVIDER_AUTH, message, secrets)
     kind = _transport_failure(original, opened=opened)
     if kind is not None:
-        return UpstreamError(kind, redact(message, secrets))
+        return _said(kind, message, secrets)
     status = getattr(original, "status_code", None)
     if type(original).__name__ == "UnsupportedParamsError":
         status = _BAD_REQUEST  # sometimes its status is 500
@@ -63,6 +63,11 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
     if opened and told.kind is ErrorKind.SERVER_ERROR:
         told.kind = ErrorKind.STREAM_ERROR
     return told
+
+
+def _said(kind: ErrorKind, message: str, secrets: Sequence[str]) -> UpstreamError:
+    words = redact(message, secrets)
+    return UpstreamError(kind, words, words=words)
 
 
 def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | None:

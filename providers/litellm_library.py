@@ -11,6 +11,9 @@ import logging
 import os
 from collections.abc import Iterable
 from typing import Any
+from urllib.request import getproxies_environment
+
+from providers.http import is_direct
 
 
 class LiteLLM:
@@ -73,7 +76,18 @@ def _import_litellm() -> Any:
     clients: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     # All of litellm's clients use this class.
     clients.TCPConnector = importlib.import_module("providers.litellm_connector").DroppingConnector
+    transport: Any = importlib.import_module("litellm.llms.custom_httpx.aiohttp_transport").LiteLLMAiohttpTransport
+    transport._proxy_from_env = _proxy_of  # noqa: SLF001 - it has no other way in
     return litellm
+
+
+def _proxy_of(_transport: object, url: Any) -> str | None:
+    """Return the proxy for ``url``, as litellm chooses it, but with NO_PROXY as the gateway reads it."""
+    proxies = getproxies_environment()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named or is_direct(url.scheme, url.host, url.port):
+        return None
+    return named if "://" in named else f"http://{named}"
 
 
 def _rehearse(litellm: Any, prefixes: Iterable[str]) -> None:

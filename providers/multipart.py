@@ -95,6 +95,11 @@ class Form(MaskedRecord, frozen=True):
         except UnicodeDecodeError:
             raise Malformed(f"{name!r} is not valid UTF-8", name) from None
 
+    def texts(self) -> list[str]:
+        """Return what its parts contain but the model's name, with their headers, as text."""
+        body = self.body
+        return [body[part.at : part.end].decode(errors="replace") for part in self.parts if part.name != "model"]
+
     def without(self, names: Iterable[str]) -> "Form":
         """Return the form without these fields."""
         return finished(self.without_steps(names))

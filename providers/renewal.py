@@ -67,7 +67,8 @@ class Renewal(Generic[_T]):
             self._hurry.set()
         await self._fetched.wait()
         if (held := self._held) is None or self._has_ended(held):
-            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or "has no valid credentials")
+            caller = "has no valid credentials"
+            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or caller, caller=caller)
         return held.credentials
 
     def refused(self) -> None:

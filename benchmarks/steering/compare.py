@@ -29,7 +29,7 @@ OURS = {"1.0": contest.RACES, "0.1": contest.ECONOMY, "single": contest.SINGLE}
 RUN = {**OURS, "EWMA": EWMA, "oracle": contest.ORACLE}
 # Of Student's distribution: the half-width of a 95 % interval in standard errors, by the number of seeds.
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-MEAN, P99, LAUNCHED = {"1.0": 0.97, "0.1": 0.95, "single": 0.93}, {"1.0": 0.94, "0.1": 0.93, "single": 0.87}, 0.01
+MEAN, P99, EXTRA = {"1.0": 0.97, "0.1": 0.95, "single": 0.93}, {"1.0": 0.94, "0.1": 0.93, "single": 0.87}, 0.01
 WORST_MEAN, WORST_P99, WORST_EWMA, FAILED = 1.02, 1.10, 1.05, 0.001
 
 
@@ -38,7 +38,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     mean_s: float
     p99_s: float
-    launched: float  # attempts per call
+    extra: float  # attempts per call that started while another one ran
     failed: float  # share of calls
 
 
@@ -67,7 +67,7 @@ def _figure(results: list[Result]) -> Figure:
     return Figure(
         mean_s=fmean(seconds),
         p99_s=seconds[round(0.99 * (len(seconds) - 1))],
-        launched=fmean(each.launched for each in results),
+        extra=fmean(each.extra for each in results),
         failed=fmean(each.ttft_s is None for each in results),
     )
 
@@ -96,7 +96,7 @@ def ratio(now: list[float], before: list[float]) -> Paired:
 def show(now: Figures, before: Figures) -> None:
     """Print a line for each world, then the geometric means over all, and what misses a goal."""
     names = [name for name in OURS if all(name in found for found in now.values())]
-    print("world        " + "".join(f"| {name:>6}: mean {'':13} p99 {'':14} launched  failed " for name in names))
+    print("world        " + "".join(f"| {name:>6}: mean {'':13} p99 {'':14}    extra  failed " for name in names))
     means: dict[str, list[float]] = {}
     missed: list[str] = []
     for world, found in now.items():
@@ -105,23 +105,23 @@ def show(now: Figures, before: Figures) -> None:
             mine, its = found[name], before[world][name]
             mean = ratio([each.mean_s for each in mine], [each.mean_s for each in its])
             p99 = ratio([each.p99_s for each in mine], [each.p99_s for each in its])
-            more = paired([a.launched - b.launched for a, b in zip(mine, its, strict=True)])
+            more = paired([a.extra - b.extra for a, b in zip(mine, its, strict=True)])
             failed = fmean(each.failed for each in mine), fmean(each.failed for each in its)
             line += f"| {_told(mean)} {_told(p99)} {more.mean:+7.3f} {failed[0]:6.2%} ({failed[1]:.2%}) "
             means.setdefault(f"{name} mean", []).append(mean.mean)
             means.setdefault(f"{name} p99", []).append(p99.mean)
-            means.setdefault(f"{name} launched", []).append(more.mean)
+            means.setdefault(f"{name} extra", []).append(more.mean)
             if mean.low > WORST_MEAN or p99.low > WORST_P99:
                 missed.append(f"{world} at {name}: mean {_told(mean)}, p99 {_told(p99)}")
-            if more.low > LAUNCHED:
-                missed.append(f"{world} at {name}: {more.mean:+.3f} launches")
+            if more.low > EXTRA:
+                missed.append(f"{world} at {name}: {more.mean:+.3f} extra attempts")
         print(line)
         missed += _against_others(world, found)
     for name in names:
         ours, p99s = (exp(fmean(map(log, means[f"{name} {what}"]))) for what in ("mean", "p99"))
         print(
             f"{name}: mean {ours:.3f} x (goal {MEAN[name]}), p99 {p99s:.3f} x (goal {P99[name]}),"
-            f" launches {fmean(means[f'{name} launched']):+.4f} a call"
+            f" extra attempts {fmean(means[f'{name} extra']):+.4f} a call"
         )
         if "oracle" in next(iter(now.values())):
             best = [ratio(_means(found[name]), _means(found["oracle"])).mean for found in now.values()]

@@ -91,7 +91,7 @@ class Fleet:
             drawn = luck(provider, request.prompt_tokens, request.effort, again)
         second = min(int(now_s), len(self._weather.slow[number]) - 1)
         fault = self._weather.fault[number][second]
-        if fault is Fault.HANGS:
+        if fault is Fault.HANGS or self._drawn(provider.hang_share, number, request, earlier, "hang"):
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
         if fault is Fault.REFUSES:
             return Answer(None, REFUSAL_S, error=ErrorKind.CONNECT_ERROR)
@@ -109,16 +109,14 @@ class Fleet:
             return Answer(None, TIMEOUT_S, error=ErrorKind.TTFT_TIMEOUT)
         tok_s = drawn.tok_s / crowding
         end_s = ttft_s + drawn.stall_s + (request.answer_tokens - 1) / tok_s
-        is_flawed = self._is_flawed(number, provider, request, earlier)
+        is_flawed = self._drawn(provider.flawed_share, number, request, earlier, "flaw")
         if now_s >= provider.fakes_from * self._run_s:
             return Answer(end_s, end_s, headroom=headroom, is_flawed=is_flawed)
         return Answer(ttft_s, end_s, tok_s, headroom=headroom, stall_s=drawn.stall_s, is_flawed=is_flawed)
 
-    def _is_flawed(self, number: int, provider: Provider, request: Request, earlier: int) -> bool:
-        """Draw from a source of its own, so that worlds without flaws stay as they were."""
-        if not provider.flawed_share:
-            return False
-        return Random(f"{self._seed}:{request.index}:{number}:{earlier}:flaw").random() < provider.flawed_share
+    def _drawn(self, share: float, number: int, request: Request, earlier: int, what: str) -> bool:
+        """Draw from a source of its own, so that worlds without this fault stay as they were."""
+        return share > 0 and Random(f"{self._seed}:{request.index}:{number}:{earlier}:{what}").random() < share
 
     def _queue(self, number: int, provider: Provider) -> float:
         if provider.seats is None:

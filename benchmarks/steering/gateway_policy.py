@@ -107,6 +107,14 @@ class GatewayPolicy:
         """Ask the budget."""
         return self._steering.permit(MODEL, launch, self._race, cost_usd=self._attempt_usd)
 
+    def runs_on(self, plan: Plan, attempts: Sequence[str]) -> bool:
+        """Return whether a primary that another model has overtaken runs on."""
+        return self._steering.runs_on(MODEL, plan, attempts)
+
+    def is_broken(self, deployment: str) -> bool:
+        """Return whether a deployment is out, broken or cooling down."""
+        return bool(self._steering.not_asked((deployment,), ()))
+
     def attempt_started(self, start: AttemptStart) -> None:
         """Tell steering."""
         self._steering.attempt_started(MODEL, start)

@@ -44,6 +44,7 @@ class Result(Struct):
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
     is_flawed: bool = False
+    overtaken: bool = False  # by another model's race
 
 
 def reading_wait_s(ttft_s: float, total_s: float, *, answer_tokens: int, stall_s: float) -> float:
@@ -68,7 +69,9 @@ class Race:
         objective: Objective,
         done: Callable[[Result], None],
         deadline_s: float | None = None,
+        won: Callable[[], None] = lambda: None,
     ) -> None:
+        """``won`` is called when an attempt has won."""
         self._request = request
         self._plan = plan
         self._policy = policy
@@ -76,6 +79,7 @@ class Race:
         self._timeline = timeline
         self._objective = objective
         self._done = done
+        self._won = won
         self._received_at_s = timeline.now_s
         self._schedule = LaunchSchedule(
             plan,
@@ -206,8 +210,33 @@ class Race:
 
     # Winning and losing
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether an attempt has won, or all have failed."""
+        return self._winner is not None or self._record is not None
+
+    @property
+    def attempts(self) -> list[str]:
+        """The ids of the attempts so far."""
+        return [each.start.id for each in self._attempts]
+
+    def give_way(self, *, runs_on: bool) -> None:
+        """End without an answer: another model's race has won. ``runs_on``: the primary does, to its first token."""
+        self._hold.end()
+        self._schedule.close()
+        for loser in tuple(self._running):
+            if loser is self._attempts[0] and runs_on and loser.token_at_s is None:
+                loser.watched = True
+                self._audited.append(loser)
+            else:
+                self._end(loser, Outcome.LOST)
+        self._running = []
+        self._result.overtaken = True
+        self._close(200)
+
     def _win(self, attempt: Attempt) -> None:
         self._winner = attempt
+        self._won()
         self._claimed_at_s = self._timeline.now_s
         self._hold.end()
         self._schedule.close()

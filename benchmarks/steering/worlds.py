@@ -31,6 +31,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     prefill_s: float  # per 1,000 prompt tokens
     tok_s: float
     error_share: float
+    hang_share: float = 0.0  # of attempts that never have a first token
     seats: float | None = None  # in flight when its queue doubles the time to first token; None: it never queues
     account: float | None = None  # share of the world's traffic its rate limit lets through; None: no limit
     usd_per_mtok: float = 1.0  # input; output costs three times that
@@ -100,6 +101,7 @@ class World(Struct, frozen=True, kw_only=True):
     spells: tuple[Spell, ...] = ()  # of others
     region_slow: float = 1.0  # two regions, each slow together for 60 s in about 240 s
     burst: float = 1.0  # traffic in 10 s of every 60 s, over that of the rest
+    fallback: tuple[Provider, ...] = ()  # another model's, which is asked beside this one when that is late
     together: int = 0  # calls that begin at the same instant once a minute, besides the others
     windows: bool = False  # accounts are counted by the minute, and begin again with the next; else they refill
     tells: bool = True  # answers say what is left of an account
@@ -312,6 +314,7 @@ def _spells(names: str, *, begins_s: float, lasts_s: float, every_s: float, **ow
 
 _LIMITED = tuple(replace(each, account=1.25 / len(_SIX)) for each in _SIX)  # all together a quarter more than needed
 _BIMODAL = tuple(replace(each, tail_share=0.0, slow_mode=(0.2, 8.0)) for each in _SIX)
+_THINKERS = _each(_alike("thinks", 6, tail_share=0.005), "median_s", (25.0, 30.0, 35.0, 42.0, 50.0, 60.0))
 # One in a hundred never answers. Half of the calls ask for high effort, and have their first token fifty times later.
 _HANGING = tuple(replace(each, median_s=0.6, tail_share=0.0, slow_mode=(0.01, 1e6)) for each in _SIX[:2])
 _THINKING = (Kind(0.5, 700, 220, effort=Effort.LOW), Kind(0.5, 700, 900, effort=Effort.HIGH, thinks=50.0))
@@ -372,6 +375,8 @@ HARD = (
         calls_per_s=2.0,
         request_sd=0.8,
     ),
+    World(name="slowthink", providers=_THINKERS, calls_per_s=0.5),  # the first visible token takes up to a minute
+    World(name="twoslow", providers=_THINKERS[:2], calls_per_s=0.5),
     World(name="thinkmix", providers=_HANGING, calls_per_s=1.0, kinds=_THINKING),
     World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
     World(name="equal", providers=_alike("same", 6)),
@@ -416,6 +421,23 @@ HARD = (
     World(name="tokenwindows", providers=_LIMITED, windows=True, tells=False, counts_tokens=True),
     World(name="tokenstold", providers=_LIMITED, windows=True, counts_tokens=True),
     World(name="limitedpair", providers=_each(_SIX[:2], "account", (0.625, 0.625)), windows=True, tells=False),
+)
+
+
+def _lone(name: str, *, spells: tuple[Spell, ...] = (), **own: Any) -> World:
+    """Return a world of one deployment with a median of 0.6 s, and a fallback that always answers."""
+    other = Provider(name="other", median_s=0.6, sigma=0.35, tail_share=0.0, prefill_s=0.0, tok_s=80, error_share=0.0)
+    lone = replace(other, name="lone", **own)
+    return World(name=name, providers=(lone,), fallback=(other,), calls_per_s=1.0, spells=spells)
+
+
+# What a fallback beside a late model does (benchmarks/steering/beside.py).
+BESIDE = (
+    _lone("silent1", hang_share=0.01),
+    _lone("silent5", hang_share=0.05),
+    _lone("thinks", median_s=30.0),
+    _lone("begins", spells=_spells("lone", begins_s=600.0, lasts_s=1e6, every_s=1e6, slow=50.0)),  # to think
+    _lone("spells", spells=_spells("lone", begins_s=300.0, lasts_s=30.0, every_s=300.0, slow=30.0)),
 )
 
 WORLDS = {world.name: world for world in (*TUNED, *HELD_OUT, *WEAKNESSES, *HARD)}

@@ -1,8 +1,9 @@
 """``make bench WHAT=truth``: a real gateway before a fleet that knows its draws, and the ledger's figures beside them.
 
-Every column of ``calls`` and ``attempts`` and the figures of the views people look at first. Ends with 1 when one is
-farther from the truth than it may be. ``--faults`` then bends each column in turn, and each figure of those views, and
-ends with 1 when a bend would have passed unnoticed; ``--bend COLUMN`` bends one.
+Every column of ``calls`` and ``attempts`` and the figures of the views people look at first, in SQLite, in Postgres,
+and in ClickHouse where its engine is installed (tests/clickhouse/requirements.lock). Ends with 1 when one is farther
+from the truth than it may be. ``--faults`` then bends each column in turn, and each figure of those views, and ends
+with 1 when a bend would have passed unnoticed; ``--bend COLUMN`` bends one.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import asyncio
 import sys
 import tempfile
 from contextlib import AsyncExitStack, ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -21,15 +23,17 @@ from benchmarks.harness.report import grid, print_json
 from benchmarks.harness.servers import running, wait_until_listening
 from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
-from benchmarks.truth.facts import Ledger, join, read
+from benchmarks.truth.facts import Ledger, Row, alike, arrived, join, read, read_clickhouse
 from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
 from benchmarks.truth.rules import Figure
 from gateway.ledger import create_engine
+from tests.clickhouse.stand_in import clickhouse
 from tests.services.servers import free_port
 
 CALLS, QUICK_CALLS = 6_000, 800
+STORES = ("sqlite", "postgres", "clickhouse")  # postgres with Redis; clickhouse: beside these two
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -46,7 +50,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shared", type=float, default=0.3, help="share of the log-variance that is the call's")
-    parser.add_argument("--stores", choices=("sqlite", "postgres"), default="sqlite", help="postgres: and Redis")
+    parser.add_argument("--stores", choices=STORES, help="one run alone; default: sqlite, then postgres or clickhouse")
     parser.add_argument("--faults", action="store_true", help="bend every column in turn: each must be noticed")
     parser.add_argument(
         "--bend", metavar="COLUMN", choices=bendable(), help="bend this column (calls.cost_usd): it must fail"
@@ -62,10 +66,21 @@ def main() -> None:
 
 
 async def _run(options: argparse.Namespace) -> Outcome:
+    runs = [options.stores] if options.stores else ["sqlite", "clickhouse" if find_spec("chdb") else "postgres"]
+    found: list[Figure] = []
+    for stores in runs:
+        outcome = await _run_on(options, stores, is_bent=stores == runs[0])
+        found += [msgspec.structs.replace(each, name=f"{stores}: {each.name}") for each in outcome.figures]
+        if outcome.faults or options.bend:
+            return Outcome(found, outcome.faults)  # of one store: what compares them is the same
+    return Outcome(found, [])
+
+
+async def _run_on(options: argparse.Namespace, stores: str, *, is_bent: bool) -> Outcome:
     calls = options.calls or (QUICK_CALLS if options.quick else CALLS)
     fleet = Fleet({persona.name: persona for persona in PERSONAS}, options.seed, options.shared)
-    ledger, made = await _play(calls, fleet, options.stores)
-    if options.bend:
+    ledger, made, in_clickhouse = await _play(calls, fleet, stores)
+    if options.bend and is_bent:
         ledger = bend(ledger, options.bend)
 
     def compared(rows: Ledger, column: str | None = None) -> list[Figure]:
@@ -73,22 +88,34 @@ async def _run(options: argparse.Namespace) -> Outcome:
         return [*(figures(rows, facts) if column is None else ()), *columns(facts, column)]
 
     found = compared(ledger)
+    if in_clickhouse:
+        both = msgspec.structs.replace(ledger, views=ledger.views | in_clickhouse)
+        of_views = [
+            msgspec.structs.replace(each, name=f"views: {each.name}") for each in figures(both, join(both, made, fleet))
+        ]
+        found += [*of_views, *alike(ledger.views, in_clickhouse)]
     if not options.faults:
         return Outcome(found, [])
     with Progress(console=Console(stderr=True)) as progress:
         return Outcome(found, list(progress.track(plant(ledger, compared), len(bendable()) * 2, description="faults")))
 
 
-async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made]]:
-    """Run the fleet, the gateway and all clients; return what the ledger has in the end, and what the clients saw."""
-    todo = scenarios(calls)
+async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made], dict[str, list[Row]]]:
+    """Run the fleet, the gateway and all clients.
+
+    Return what the ledger has in the end, what the clients saw, and what the views of ClickHouse say, if it was there.
+    """
+    todo, engine_url = scenarios(calls), None
     async with AsyncExitStack() as last_first:
         folder = Path(last_first.enter_context(tempfile.TemporaryDirectory()))
         kept = sqlite(folder) if stores == "sqlite" else production(last_first.enter_context(ExitStack()))
         progress = last_first.enter_context(Progress(console=Console(stderr=True)))
         task = progress.add_task("calls", total=sum(scenario.calls for scenario in todo))
         ports = free_port(), free_port()
-        config = write_config(folder, fleet, ports, kept.database_url, kept.redis_url)
+        if stores == "clickhouse":
+            column = await last_first.enter_async_context(clickhouse(folder / "clickhouse"))
+            engine_url = column.url
+        config = write_config(folder, fleet, ports, kept.database_url, kept.redis_url, clickhouse_url=engine_url)
         await last_first.enter_async_context(serving(fleet, ports[1]))
         quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
         with running(gateway_command(config), quiet) as process:
@@ -97,11 +124,14 @@ async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Mad
             made = await drive(ports[0], todo, lambda: progress.advance(task))
             await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
             limits = await counted(ports[0])
+            if engine_url is not None:
+                await arrived(engine_url, kept.database_url)
         engine = create_engine(kept.database_url)
         try:
-            return await read(engine, limits), made
+            ledger = await read(engine, limits)
         finally:
             await engine.dispose()
+        return ledger, made, {} if engine_url is None else await read_clickhouse(engine_url)
 
 
 def _show(found: Outcome) -> None:

@@ -158,7 +158,13 @@ def jobs(todo: Sequence[Scenario]) -> Iterator[Job]:
 
 
 def write_config(
-    folder: Path, fleet: Fleet, ports: tuple[int, int], database_url: str, redis_url: str | None = None
+    folder: Path,
+    fleet: Fleet,
+    ports: tuple[int, int],
+    database_url: str,
+    redis_url: str | None = None,
+    *,
+    clickhouse_url: str | None = None,
 ) -> Path:
     """Write a gateway's configuration. ``ports`` are its own and the fleet's."""
     port, fleet_port = ports
@@ -188,6 +194,7 @@ def write_config(
         "port": port,
         "database_url": database_url,
         **({"redis_url": redis_url} if redis_url is not None else {}),
+        **({"ledger": {"clickhouse": {"url": clickhouse_url}}} if clickhouse_url is not None else {}),
         "spool_dir": f"{folder}/spool",
         "log_level": "warning",
         "replica": REPLICA,

@@ -1,7 +1,10 @@
 """The ledger's rows joined to what clients and providers saw themselves, and what is true by that."""
 
+import asyncio
+import math
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -10,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.truth.course import LEFT, MODES, Made
 from benchmarks.truth.fleet import PROMPT_TOKENS, Fleet, Persona, Seen
-from benchmarks.truth.rules import One, Truth
-from gateway.ledger import tables
+from benchmarks.truth.rules import Figure, One, Truth, equal
+from gateway.ledger import ClickHouse, create_engine, tables
 
 Row: TypeAlias = dict[str, Any]
 
@@ -83,6 +86,73 @@ async def read(engine: AsyncEngine, counted: Row) -> Ledger:
             await rows(select(tables.attempts)),
             {"limits": [counted]} | {view: await rows(text(f"select * from {view}")) for view in VIEWS},
         )
+
+
+# The views that ClickHouse has too, by what tells their rows apart.
+IN_CLICKHOUSE: Mapping[str, Sequence[str]] = {
+    "race_value": ("model",),
+    "client_usage": ("client", "model"),
+    "throughput": ("deployment",),
+    "provider_errors": ("deployment", "error_kind", "status_code"),
+    "slo": ("day", "model"),
+    "leaderboard": ("model", "deployment"),
+}
+ARRIVE_WITHIN_S = 60.0
+# How far a value may be from SQL's, by a part of its column's name: quantiles of buckets and of rows, and what is made
+# of roots by another method.
+APART = {r"tps_p\d\d|throughput.*ttft_p\d\d": 0.0906, r"saved.*_(low|high)_ms": 0.003}
+# A window of sums, and the last ten minutes, go on while the two are asked.
+MOVING = ("leaderboard",)
+
+
+async def _ask(url: str, statement: str) -> list[Row]:
+    client = ClickHouse(url)
+    try:
+        async with client.asked(statement, 60.0) as answer:
+            return [dict(zip(answer.columns, row, strict=True)) async for batch in answer.batches for row in batch]
+    finally:
+        await client.aclose()
+
+
+async def arrived(url: str, database_url: str) -> None:
+    """Wait until ClickHouse has as many attempts as the ledger; give up after ``ARRIVE_WITHIN_S``."""
+    engine = create_engine(database_url)
+    try:
+        async with asyncio.timeout(ARRIVE_WITHIN_S), engine.connect() as connection:
+            while True:
+                stored = (await connection.execute(text("select count(*) from attempts"))).scalar_one()
+                if int((await _ask(url, "select uniq(id) as n from attempts"))[0]["n"]) >= stored:
+                    return
+                await asyncio.sleep(1)
+    except TimeoutError:
+        return  # the figures say what is missing
+    finally:
+        await engine.dispose()
+
+
+async def read_clickhouse(url: str) -> dict[str, list[Row]]:
+    """Return what the views of ClickHouse say."""
+    return {view: await _ask(url, f"select * from {view}") for view in IN_CLICKHOUSE}
+
+
+def alike(in_sql: Mapping[str, Sequence[Row]], in_clickhouse: Mapping[str, Sequence[Row]]) -> Iterator[Figure]:
+    """Yield, for each view, how many of its values are not those of SQL."""
+    for view, keys in IN_CLICKHOUSE.items():
+        if view in MOVING:
+            continue
+        rows = {tuple(str(row[key]) for key in keys): row for row in in_clickhouse[view]}
+        unlike = sum(
+            not _is_near(view, column, value, rows.get(tuple(str(row[key]) for key in keys), {}).get(column))
+            for row in in_sql[view]
+            for column, value in row.items()
+            if isinstance(value, int | float)
+        )
+        yield equal(f"values of {view} that SQL has otherwise", 0, unlike)
+
+
+def _is_near(view: str, column: str, there: float, here: Any) -> bool:
+    apart = next((share for part, share in APART.items() if re.search(part, f"{view} {column}")), 1e-6)
+    return here is not None and math.isclose(there, float(here), rel_tol=apart, abs_tol=1e-9)
 
 
 def join(ledger: Ledger, made: Sequence[Made], fleet: Fleet) -> Facts:

@@ -268,6 +268,7 @@ async def get_session(request: web.Request) -> web.Response:
             "stores": {
                 "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",
                 "database_ok": state["database"]["connected"],
+                "clock_off_s": abs(state["clock"]["ahead_s"]) if state["clock"]["is_off"] else None,
                 "replica": await _replica(request.app[OPERATIONS].reports),
                 "redis": state["redis"] is not None and state["redis"]["connected"],
             },

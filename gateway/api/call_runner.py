@@ -431,7 +431,11 @@ class CallRunner:
             self._use(entries[other])
             on_use(self.entry)
 
-        beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won)
+        def runs_on(other: Race) -> bool:
+            attempts = [attempt.start.id for attempt in other.attempts]
+            return self._context.steering.runs_on(entries[other].model.name, entries[other].plan, attempts)
+
+        beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won, runs_on=runs_on)
         ending = await beside.run()
         if isinstance(ending, Unanswered):
             self._failed += [(entries[each], its) for each, its in beside.unanswered]

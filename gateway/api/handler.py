@@ -35,6 +35,7 @@ from gateway.racing import (
     Forward,
     GatheringSink,
     Winner,
+    answers_asked,
     forget_prompt,
 )
 from providers import UpstreamError, events
@@ -421,7 +422,10 @@ class _Answer:
         return sink.response
 
     async def _whole(self) -> web.StreamResponse:
-        sink = GatheringSink(self._journey.call.dialect)
+        call = self._journey.call
+        requests = call.dialect.requests
+        is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
+        sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
         record = await self._run(partial(self._journey.gather, sink))
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")

@@ -81,9 +81,10 @@ def identifying(request_id: str) -> dict[str, str]:
 def for_client(winner: Winner) -> dict[str, str]:
     """Return an answered call's response headers, in lower case: the gateway's own and those allowed from upstream."""
     headers = of_answer(winner.call, winner.provider, winner.deployment, winner.launched, winner.exchange.headers)
-    headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
+    if winner.ttft_ms is not None:
+        headers[_TTFT_MS] = f"{winner.ttft_ms:.1f}"
     headers[_OVERHEAD_MS] = f"{winner.overhead_ms:.2f}"
-    if (deadline_ms := winner.call.deadline_ms) is not None:
+    if (deadline_ms := winner.call.deadline_ms) is not None and winner.ttft_ms is not None:
         headers[_DEADLINE_MET] = "true" if winner.ttft_ms <= deadline_ms else "false"
     return headers
 

@@ -438,6 +438,7 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
             async with asyncio.timeout(limit_s):
                 answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
         except UpstreamError as error:
+            deployment.hide_addresses(error)
             raise _translated(deployment.name, response_id, error) from None
         except TimeoutError:
             late = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s")

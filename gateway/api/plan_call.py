@@ -127,7 +127,7 @@ async def plan_call(
         is_restricted=resolved.is_restricted,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
-    seats = context.services.seats
+    seats, known = context.services.seats, context.services.whole
     terms = Terms(
         call.objective,
         call.prompt_tokens,
@@ -145,6 +145,13 @@ async def plan_call(
         is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
         holds=model.race.holds(streamed=asked.stream),
         stateful=asked.stateful,
+        whole=()
+        if asked.stream
+        else [
+            each.name
+            for each in fitting.deployments
+            if (each.whole or each.name in known.until) and known.expected(call, each, call.received_at)
+        ],
         asked=None if race_asked is model.race else race_asked,
     )
     names = [deployment.name for deployment in fitting.deployments]

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MOST_NAMES = 5_000  # of a request: an agent names each item of a long conversation
 MOST_GIVEN = 1_000  # of an answer: what it names beyond these is nobody's
 LONGEST_NAME = 500  # characters; all known ids are far shorter
-_NAMES_A_TURN = 100
 _SMALL_BYTES = 2**16  # searched in one turn of the loop
 _AT_ONCE = 50  # questions to Redis
 _CALLED = frozenset({StoredKind.SERVER, StoredKind.CONNECTOR})
@@ -70,20 +69,19 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
         InvalidRequest: they name too much.
 
     """
-    table, found, done = asked_fields(api), list[Named](), 0
+    table, found = asked_fields(api), list[Named]()
     for name, raw in fields.items():
         field = table.get(plain(name))
-        if field is None or not field.hint.search(raw):
+        if field is None or not (yield from field.hinted(raw)):
             continue
         size = len(memoryview(raw))
-        if size > most_values and (yield from values_outside_strings(bytes(raw), most_values)) > most_values:
+        if size > most_values and (yield from values_outside_strings(raw, most_values)) > most_values:
             raise too_many_values(most_values, "where something stored at a provider is named", name)
         for each in field.named_in(name, raw):
-            if each is not None:
-                found.append(each)
-            done += 1
-            if done % _NAMES_A_TURN == 0:
+            if each is None:
                 yield
+            else:
+                found.append(each)
         if len(found) > MOST_NAMES:
             raise InvalidRequest(f"{name!r} names more than {MOST_NAMES} things that a provider stores", param=name)
     return found

@@ -286,6 +286,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except ApiError as error:
         return _refusal(request, error)
     except web.HTTPException as error:
+        error.__traceback__ = None  # likewise: its route has it
         asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS
         return _refusal(request, _translate(request, error)) if asked is None else asked
     except web.RequestPayloadError:
@@ -319,6 +320,8 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
     request.app[CONTEXT].refusals.add_error(error, lambda: _facts(request, has_client=has_client))
     if (unread := request.content.exception()) is not None:
         unread.__traceback__ = None  # break the reference cycle exception → frame → request → body → exception
+    # And exception → frame → a future, or another object, that has the exception: the frames have the body, too.
+    error.__traceback__ = error.__context__ = error.__cause__ = None
     response = _response(request, error)
     if isinstance(error, NoWebSocket):
         response.force_close()  # after a handshake the connection does not speak HTTP

@@ -42,6 +42,7 @@ from gateway.ledger import (
     LedgerError,
     LedgerReports,
     Reader,
+    SharedClock,
     Slowdowns,
     SqlAlertBook,
     SqlProbeBook,
@@ -208,14 +209,14 @@ SLOWER = Family(
 )
 
 
-def slowdown_watch(database: Database, runtime: Runtime, *, holder: str) -> "Detection":
+def slowdown_watch(database: Database, clock: SharedClock, *, holder: str) -> "Detection":
     """Return the search for slowdowns in the ledger.
 
     Raises:
         DatabaseUrlError: the ledger's address is invalid.
 
     """
-    return Detection(Slowdowns(database, Reader(database), holder), runtime.unix_clock)
+    return Detection(Slowdowns(database, Reader(database), holder), clock.unix_s, leaves=lambda: clock.leaves_turns)
 
 
 class DetectorState(msgspec.Struct):
@@ -231,7 +232,11 @@ class DetectorState(msgspec.Struct):
 class Detection:
     """Finds slowdowns, and reports them in the ledger, the log and the metrics. Nothing runs before ``run``."""
 
-    def __init__(self, ledger: Slowdowns, unix_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Slowdowns, unix_clock: Callable[[], float], *, leaves: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``leaves``: whether another replica should look, as this one's clock is off."""
+        self._leaves = leaves
         self._ledger = ledger
         self._unix_clock = unix_clock
         self._state: DetectorState | None = None  # None: another process is elected
@@ -285,7 +290,7 @@ class Detection:
         return changes
 
     async def _look(self, now_s: int) -> list[Change]:
-        if not await self._ledger.elected(datetime.fromtimestamp(now_s, UTC), _LEASE):
+        if self._leaves() or not await self._ledger.elected(datetime.fromtimestamp(now_s, UTC), _LEASE):
             self._state = None
             return []
         state = self._state
@@ -397,6 +402,7 @@ class Detection:
 
 def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
     """Return the prober of quiet deployments; it does nothing until it is started, and while probes are off."""
+    own = AttemptTasks[Attempt, OpenCall]()  # those of calls are shown live, as calls
     spent = _SpentToday(runtime)
     metrics.gauge(
         "holeshot_probes_today_usd",
@@ -415,8 +421,7 @@ def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledge
     return Prober(
         _View(context),
         book,
-        # Tasks of their own: those of calls are shown live, as calls.
-        msgspec.structs.replace(context.services, recorder=recorder, tasks=AttemptTasks[Attempt, OpenCall]()),
+        msgspec.structs.replace(context.services, recorder=recorder, tasks=own, utc_now=runtime.utc_now),
         random=runtime.random,
         replica=context.replica,
         on_end=ended,
@@ -485,13 +490,14 @@ def target_watch(
     database: Database,
     runtime: Runtime,
     *,
+    clock: SharedClock,
     reports: Reports,
     metrics: Metrics,
     targets: Callable[[], Sequence[Target]],
 ) -> "TargetWatch":
     """Compose the watch of a process. ``targets`` returns those that are in force."""
     counting = TargetCounting(database, targets, utc_now=runtime.utc_now, clock=runtime.clock)
-    return TargetWatch(counting, reports, metrics, targets)
+    return TargetWatch(counting, reports, metrics, targets, leaves=lambda: clock.leaves_turns)
 
 
 class TargetFigures:
@@ -521,7 +527,10 @@ class TargetWatch:
         targets: Callable[[], Sequence[Target]],
         *,
         every_s: float = EVERY_S,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``leaves``: whether another replica should count, as this one's clock is off."""
+        self._leaves = leaves
         self._counting = counting
         self._reports = reports
         self._figures = TargetFigures(metrics)
@@ -551,7 +560,7 @@ class TargetWatch:
         if not has_some and not self._had_some:
             return
         self._had_some = has_some
-        if has_some:
+        if has_some and not self._leaves():
             await self._counting.keep_up()
         self._figures.show(await self._reports.targets())
 

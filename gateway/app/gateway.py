@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
@@ -23,7 +24,6 @@ from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.ledger import (
-    CONNECTIONS,
     Database,
     Ledger,
     LedgerReports,
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 def _database(settings: Settings) -> Database:
-    """Return the ledger's database; for Postgres, a pool that all its users share but the store of keys."""
+    """Return the ledger's database; for Postgres, a pool that all its users share."""
     url = settings.database_url.get_secret_value()
-    return url if is_sqlite(parse_url(url)) else Pool(url, CONNECTIONS - (settings.keys == "database"))
+    return url if is_sqlite(parse_url(url)) else Pool(url)
 
 
 def _clickhouse(settings: Settings, runtime: Runtime) -> "ClickHouseSink | None":
@@ -111,12 +111,15 @@ class Gateway:
             database,
             Path(settings.spool_dir),
             worker,
+            replica=replica,
             retention=Retention.of(settings.ledger),
             clock=runtime.clock,
             utc_now=runtime.utc_now,
             store=runtime.store,
             clickhouse=_clickhouse(settings, runtime),
         )
+        # What replicas share goes by the database's clock, also where this machine's is off.
+        shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
         self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
         self.leases = leases(settings, runtime)
         engine = self.engine = Engine(
@@ -133,10 +136,8 @@ class Gateway:
             watch=Watch(self.metrics.call_waited, self.metrics.launch_refused),
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
-        self._reports = self._reports_of(
-            settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), runtime
-        )
-        self._page_reports = self._reports_for_page(settings, runtime)
+        self._reports = self._reports_of(settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), shared)
+        self._page_reports = self._reports_for_page(settings, shared)
         log = CallLog()
         self._history = StartupHistory(
             self.ledger,
@@ -145,9 +146,9 @@ class Gateway:
             spending,
             teams=lambda: self.context.admission.teams,
             payer_of=lambda: self.context.fleet.payer_of,
-            unix_clock=runtime.unix_clock,
+            unix_clock=shared.unix_clock,
         )
-        keys = client_keys(settings, runtime)
+        keys = client_keys(settings, shared, database)
         limits = engine.limits
         stated = StatedModels(runtime.utc_now)
         self.context = Context(
@@ -187,7 +188,7 @@ class Gateway:
             alerts=alerts(
                 lambda: self.context,
                 replica=replica,
-                runtime=runtime,
+                runtime=shared,
                 database=database,
                 ledger=self.ledger,
                 reports=self._reports,
@@ -232,13 +233,20 @@ class Gateway:
         )
         add_process_figures(self.metrics)
         self.metrics.on_render(outbox.drain)
-        targets = target_watch(database, runtime, reports=self._reports, metrics=self.metrics, targets=self._targets)
+        targets = target_watch(
+            database,
+            shared,
+            clock=self.ledger.clock,
+            reports=self._reports,
+            metrics=self.metrics,
+            targets=self._targets,
+        )
         self._tasks.later(targets.run)
         if settings.ledger.slowdowns and runtime.store is None:
-            slowdowns = slowdown_watch(database, runtime, holder=worker)
+            slowdowns = slowdown_watch(database, self.ledger.clock, holder=worker)
             self.metrics.read_series(SLOWER, slowdowns.ratios)
             self._tasks.later(slowdowns.run)
-        self.probes = prober(self.context, runtime, database, self.ledger, self.metrics)
+        self.probes = prober(self.context, shared, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)
 
     async def start(self) -> None:

@@ -94,6 +94,11 @@ def _add_ledger(metrics: Metrics, ledger: Ledger) -> None:
         "Rows that were older than the retention when they arrived.",
         lambda: ledger.expired,
     )
+    metrics.gauge(
+        "holeshot_clock_off",
+        "Workers whose clock is more than two seconds off the database's.",
+        lambda: ledger.clock.is_off,
+    )
     metrics.gauge("holeshot_ledger_rejected", "Calls that the database refused.", lambda: ledger.rejected)
     metrics.gauge(
         "holeshot_ledger_away",
@@ -410,6 +415,7 @@ def readiness(
             "pending": ledger.pending,
             "oldest_pending_s": _tenths(ledger.oldest_pending_s),
         },
+        "clock": {"ahead_s": _tenths(ledger.clock.ahead_s), "is_off": ledger.clock.is_off},
         "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
         "redis": (
             None if redis_board is None else {"connected": redis_board.connected, "topology": redis_board.topology}

@@ -13,7 +13,7 @@ from gateway import __version__
 from gateway.api.client import Client, client_of, role_of
 from gateway.app.engine import Runtime
 from gateway.keys.keys import Keys
-from gateway.ledger import SqlKeyStore
+from gateway.ledger import Database, SqlKeyStore
 from gateway.limits import Leases, OwnShare
 from gateway.live.live import Live
 from gateway.settings import Settings
@@ -125,14 +125,14 @@ def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing |
 # Composes the keys of a gateway's clients: the file's, and with ``keys: database`` the database's.
 
 
-def client_keys(settings: Settings, runtime: Runtime) -> Keys[Client]:
+def client_keys(settings: Settings, runtime: Runtime, database: Database) -> Keys[Client]:
     """Return the keys. Nothing is read from the database before they are started.
 
     Raises:
         DatabaseUrlError: the database URL is invalid.
 
     """
-    store = SqlKeyStore(settings.database_url.get_secret_value()) if settings.keys == "database" else None
+    store = SqlKeyStore(database) if settings.keys == "database" else None
     return Keys(
         client_of,
         settings.clients,

@@ -11,7 +11,7 @@ from gateway.cli.configuration import ConfigOption, report
 from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, write_json, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from gateway.app.stores import RedisFound
     from gateway.cli.live import Liveness, Unlisted
@@ -101,6 +101,18 @@ def _check_certificate(settings: "Settings") -> None:
         raise ConfigurationError([Problem(str(error))]) from None
 
 
+def _unread_exceptions() -> "Iterator[str]":
+    """Yield a note for each entry of NO_PROXY that is not understood."""
+    from providers.http import not_understood  # noqa: PLC0415 - only where it is needed
+
+    for entry in not_understood():
+        yield (
+            f"NO_PROXY: {entry!r} is not understood, so calls to it go through the proxy, with their keys and prompts:"
+            " write a name, .domain, *.domain, an address or a network such as 10.0.0.0/8; :port may follow all but a"
+            " network"
+        )
+
+
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
@@ -120,6 +132,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *summary.warnings(settings, deployments, catalog),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
+        *_unread_exceptions(),
         *_liveness_notes(liveness),
         *(each.note for each in unlisted),
         *endings,

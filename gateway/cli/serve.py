@@ -7,7 +7,7 @@ import resource
 import sys
 import tempfile
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -197,7 +197,6 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
 
     demand_ledger(url)
     engine = create_engine(url)
-    now = datetime.now(UTC)
     gone: dict[str, int] = {}
 
     def tell(table: str, number: int) -> None:
@@ -208,10 +207,19 @@ async def _prune(url: str, retention: "Retention", *, dry_run: bool) -> dict[str
     try:
         await check_schema(engine)
         if dry_run:
-            return await expired(engine, retention, now)
+            return await expired(engine, retention)
         await fold_all(engine)  # also where nothing is ever deleted
-        return await delete(engine, retention, now, tell)
+        return await delete(engine, retention, deleted=tell, waits=_tell_of_waiting)
     finally:
         await engine.dispose()
         if gone and sys.stderr.isatty():
             sys.stderr.write("\r")
+
+
+def _tell_of_waiting(table: str, until: datetime, _: bool) -> None:
+    """Say that rows which are too old stay for now."""
+    say(
+        f"{table}: all rows are too old, or the clock has jumped: nothing is deleted before {until:%Y-%m-%d %H:%M} "
+        "UTC; check the clock of the database's machine",
+        err=True,
+    )

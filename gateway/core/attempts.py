@@ -37,6 +37,7 @@ class Role(StrEnum):
     EXPLORE = "explore"
     PROBE = "probe"
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
+    WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
 
 
 class Narrowed(StrEnum):
@@ -88,8 +89,8 @@ class Outcome(StrEnum):
     """How an attempt ended."""
 
     WON = "won"
-    LOST = "lost"  # cut by the claim before its own first token; censored at its age
-    SUPERSEDED = "superseded"  # had its first token, but another attempt had won
+    LOST = "lost"  # cut by the claim before the token that wins (``win_on``: mostly its first); censored at its age
+    SUPERSEDED = "superseded"  # had that token, but another attempt had won
     FAILED = "failed"
     TIMEOUT = "timeout"  # connect, first-token or total timeout
     STALLED = "stalled"  # silence between events
@@ -117,7 +118,7 @@ class TokensSource(StrEnum):
     """The source of a token count; the two are never mixed in one average."""
 
     REPORTED = "reported"
-    ESTIMATED = "estimated"
+    ESTIMATED = "estimated"  # nothing was reported, or too few tokens for so much text
     IMPLAUSIBLE = "implausible"  # reported, but more than is possible: the largest possible count is used instead
 
 
@@ -192,7 +193,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cached_tokens: int | None = None  # of the prompt: read from the provider's prompt cache
     cache_write_tokens: int | None = None  # of the prompt: written to it
     tokens_source: TokensSource | None = None
-    reported_tokens: int | None = None  # the provider's largest count, if it is implausible
+    reported_tokens: int | None = None  # by the provider, if they are implausible: more than can be, or too few
     decode_tps: float | None = None
     e2e_tps: float | None = None
     itl_p50_ms: float | None = None

@@ -3,7 +3,7 @@
 structlog is imported when the first line is logged.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 
@@ -16,6 +16,32 @@ def get_logger() -> Any:
     import structlog  # noqa: PLC0415 - see above
 
     return structlog.get_logger()
+
+
+REPEATED_S = 3600.0
+
+
+class StandingFault:
+    """A fault that is seen again and again: worth a line when it begins or changes, and once an hour."""
+
+    __slots__ = ("_clock", "_said_at_s", "_what")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._what: str | None = None
+        self._said_at_s = 0.0
+
+    def is_due(self, what: str) -> bool:
+        """Note that the fault is there; return whether to log it now."""
+        now_s = self._clock()
+        if what == self._what and now_s - self._said_at_s < REPEATED_S:
+            return False
+        self._what, self._said_at_s = what, now_s
+        return True
+
+    def end(self) -> None:
+        """Note that it is gone."""
+        self._what = None
 
 
 _MOST_CAUSES = 8  # of one outage: words that differ each time must not fill the log

@@ -28,6 +28,7 @@ class MeasuredApi(StrEnum):
     EDITS = "images.edits"
     VARIATIONS = "images.variations"
     COUNT_TOKENS = "messages.count_tokens"
+    WHOLE = "answers.whole"  # answers that their providers do not stream: measured to their end
     UNKNOWN = "unknown"  # of a later version
 
 
@@ -55,6 +56,7 @@ _NUMBERS = MappingProxyType({
     MeasuredApi.EDITS: 8,
     MeasuredApi.VARIATIONS: 9,
     MeasuredApi.COUNT_TOKENS: 10,
+    MeasuredApi.WHOLE: 11,
 })  # fmt: skip
 _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
 _SIZES = 10  # the number of classes that fit between two APIs
@@ -79,6 +81,11 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return self.api is MeasuredApi.ANSWERS
 
     @property
+    def is_whole(self) -> bool:
+        """Whether its answer, in tokens, comes whole."""
+        return self.api is MeasuredApi.WHOLE
+
+    @property
     def is_sampled(self) -> bool:
         """Whether its response time counts for steering: a fast token count does not mean fast answers."""
         return self.api is not MeasuredApi.COUNT_TOKENS
@@ -87,6 +94,11 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 def answer_class(size: int, effort: Effort | None = None) -> PromptClass:
     """Return the class of calls for answers with a prompt of size class ``size`` and such an effort."""
     return PromptClass(MeasuredApi.ANSWERS, size, effort)
+
+
+def whole_class(prompt_class: PromptClass) -> PromptClass:
+    """Return the class of an attempt at a call of ``prompt_class`` whose answer its provider does not stream."""
+    return PromptClass(MeasuredApi.WHOLE, prompt_class.size)
 
 
 def encoded_measured(measured: Measured) -> int:

@@ -71,8 +71,9 @@ class ProviderMisconfigured(RaceFailed):
 class NoValidAnswer(RaceFailed):
     """Those that answered gave nothing that can be used (``win_on: valid``)."""
 
-    # Means: With `win_on: valid`: no deployment gave an answer that fits the schema. The message has what is wrong with
-    # each. All of these answers are paid for, so `x-should-retry: false` keeps SDKs from trying again.
+    # Means: With `win_on: valid`: no deployment gave an answer that fits the schema. Or each answered with a picture or
+    # sound, for which the caller's API has no place. The message has what is wrong with each. All of these answers are
+    # paid for, so `x-should-retry: false` keeps SDKs from trying again.
     # Retry: no.
     # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
     # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
@@ -239,7 +240,7 @@ def race_failed(
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
-    is_invalid = ErrorKind.INVALID_ANSWER in kinds
+    is_invalid = not kinds.isdisjoint({ErrorKind.INVALID_ANSWER, ErrorKind.NO_PLACE})
     message = (
         f"none of the deployments of {model!r} that were asked gave a valid answer ({causes})"
         if is_invalid

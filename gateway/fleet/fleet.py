@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Self
+from urllib.request import getproxies_environment
 
 import msgspec
 
@@ -27,7 +28,7 @@ from gateway.settings import (
     profile_timeouts,
     ways_of,
 )
-from providers import Api, Datasheet, Price, Upstream, Vendor, apis_of
+from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of
 from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
@@ -201,6 +202,10 @@ class Resolver:
             zdr=settings.zdr,
             region=settings.region,
             quantization=settings.quantization,
+            whole=vendor.quirks.whole if vendor is not None else {},
+            addresses=addresses(
+                (*([str(provided.base_url)] if provided.base_url else []), *getproxies_environment().values())
+            ),
         )
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:

@@ -16,7 +16,7 @@ from gateway.settings import (
     RaceSettings,
     TakeoverSettings,
 )
-from providers import UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream
+from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
@@ -57,10 +57,20 @@ class Deployment(MaskedRecord, frozen=True):
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
+    whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
+    addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""
         yield "name", self.name
+
+    def hide_addresses(self, error: UpstreamError) -> None:
+        """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""
+        error.message, pattern = error.caller or error.message, self.addresses
+        if pattern is not None:
+            error.message = pattern.sub(MASK, error.message)
+            if error.body is not None:
+                error.body = pattern.sub(MASK, error.body.decode(errors="replace")).encode()
 
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect in which it gets requests in ``dialect``: the same one if it has that."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
+from urllib.request import getproxies_environment
 
 import aiohttp
 import jwt
@@ -18,6 +18,7 @@ import structlog
 
 from gateway.settings import is_safe_url
 from providers import UNREADABLE
+from providers.http import is_direct
 
 TIMEOUT_S = 5.0  # of one request to an issuer; a client may wait for it
 LARGEST = 1024 * 1024  # bytes of an answer
@@ -347,7 +348,9 @@ def _proxy_of(url: str) -> str | None:
     """Return the proxy for ``url``, from the environment; files with passwords (netrc) are not read."""
     parts = urlsplit(url)
     proxy = getproxies_environment().get(parts.scheme)
-    return None if proxy is None or proxy_bypass(parts.hostname or "") else proxy
+    if proxy is None or is_direct(parts.scheme, parts.hostname or "", parts.port):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _shown(url: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.core.attempts import Outcome
 from gateway.ledger import queries
-from gateway.ledger.database import is_sqlite, parse_url
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, instant
 from gateway.replay.rows import Call, Try
 

@@ -25,8 +25,10 @@ from gateway.detecting.slowdowns import (
     Tally,
     Window,
 )
-from gateway.ledger.database import DATABASE_ERRORS, Database, OwnConnection, engine_of, is_sqlite, release, unreachable
+from gateway.ledger.connections import Database, OwnConnection, engine_of, release
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import storable
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 

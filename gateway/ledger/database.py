@@ -5,22 +5,30 @@ import errno
 import os
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import asyncpg
 import structlog
-from sqlalchemy import TextClause, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy import event, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from gateway.core import tasks
-from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    DatabaseUrlError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    is_sqlite,
+    parse_url,
+    tls_parameters,
+)
 from gateway.ledger.folders import make_private
 
 if TYPE_CHECKING:
@@ -45,70 +53,41 @@ DATABASE_ERRORS = (
 _INTERRUPTED_EVERY_S = 0.01
 _FILE = "file"  # where a SQLite connection stores which file it has open
 
-_DRIVERS = {
-    "postgres": "postgresql+asyncpg",
-    "postgresql": "postgresql+asyncpg",
-    "postgresql+asyncpg": "postgresql+asyncpg",
-    "sqlite": "sqlite+aiosqlite",
-    "sqlite+aiosqlite": "sqlite+aiosqlite",
-}
 
-
-def parse_url(url: str, setting: str = "database_url") -> URL:
-    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
-
-    ``setting`` names its source in errors.
-
-    Raises:
-        DatabaseUrlError: another database, not a URL, or one that no server could have.
-
-    """
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
-    driver = _DRIVERS.get(parsed.drivername)
-    if driver is None:
-        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
-    parsed = parsed.set(drivername=driver)
-    if driver.startswith("sqlite"):
-        if parsed.database in (None, "", ":memory:"):
-            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
-        return parsed
-    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
-        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
-    if "@" in (parsed.host or ""):
-        raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
-    query = dict(parsed.query)
-    if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
-        query["ssl"] = query.pop("sslmode")
-    unknown = query.keys() - {"ssl", "application_name"}
-    if unknown:
-        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; only sslmode and application_name")
-    return parsed.set(query=query)
-
-
-def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE, spare: int = 1) -> AsyncEngine:
+def create_engine(
+    url: str,
+    *,
+    patient: bool = False,
+    pool_size: int = POOL_SIZE,
+    spare: int = 1,
+    pool: type[AsyncAdaptedQueuePool] = AsyncAdaptedQueuePool,
+) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
     ``patient``: statements have no time limit, as for changes of large tables. ``spare``: connections beyond
-    ``pool_size`` that are opened while all of these are busy.
+    ``pool_size`` that are opened while all of these are busy. ``pool``: what keeps those to Postgres.
 
     Raises:
-        DatabaseUrlError: as for ``parse_url``, or the folder of a SQLite file cannot be made.
+        DatabaseUrlError: as for ``parse_url``, a file of TLS is not there, or the folder of a SQLite file cannot be
+            made.
 
     """
     parsed = parse_url(url)
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
+    tls = tls_parameters(parsed)
     application = str(parsed.query.get("application_name", "holeshot"))
     engine = create_async_engine(
-        parsed.difference_update_query(["application_name"]),
+        parsed.difference_update_query([*tls, *(["ssl"] if tls else []), "application_name"]),
         pool_size=pool_size,
         max_overflow=spare,
         pool_pre_ping=True,
+        pool_use_lifo=True,  # so that those which are seldom needed stay idle
+        poolclass=pool,
         hide_parameters=True,
         connect_args={
+            # Only in an address does asyncpg take libpq's parameters; what it is given besides comes first.
+            "dsn": f"postgresql:///?{urlencode(tls)}" if tls else None,
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": None if patient else COMMAND_TIMEOUT_S,
             # A pooler may use another server connection for each transaction, so no statement outlives one.
@@ -127,76 +106,7 @@ def create_engine(url: str, *, patient: bool = False, pool_size: int = POOL_SIZE
     return _closing_late_returns(engine)
 
 
-CONNECTIONS = 4  # of a process
-REPORTS_AT_ONCE = 2
 CLOSE_TIMEOUT_S = 3.0
-
-
-class Pool:
-    """The connections of a process to Postgres, shared by everything that uses the ledger.
-
-    Reports and long work never take all of them: one is left for short statements.
-    """
-
-    def __init__(self, url: str, size: int = CONNECTIONS) -> None:
-        """``size``: at least 2.
-
-        Raises:
-            DatabaseUrlError: ``url`` is invalid.
-
-        """
-        self.url = url
-        self.engine = create_engine(url, pool_size=size, spare=0)
-        self._slow = asyncio.Semaphore(size - 1)
-        self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
-        self._long = asyncio.Semaphore(1)
-
-    @asynccontextmanager
-    async def for_a_report(self) -> AsyncIterator[None]:
-        """Hold one of the slots of reports for the block."""
-        async with self._reports, self._slow:
-            yield
-
-    @asynccontextmanager
-    async def for_long(self) -> AsyncIterator[None]:
-        """Hold the only slot of long work for the block."""
-        async with self._long, self._slow:
-            yield
-
-    async def aclose(self) -> None:
-        """Close the connections; a server that hangs does not delay this for long."""
-        await dispose(self.engine, CLOSE_TIMEOUT_S)
-
-
-Database = str | Pool  # a URL, for connections of its own, or a shared pool
-
-
-def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
-    """Return the shared engine, or a new one; pass it to ``release`` afterwards."""
-    if isinstance(database, Pool):
-        return database.engine
-    return create_engine(database, pool_size=pool_size, spare=spare)
-
-
-async def release(database: Database, engine: AsyncEngine, within_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Close the connections, unless others share them."""
-    if not isinstance(database, Pool):
-        await dispose(engine, within_s)
-
-
-def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return the context in which a report uses a connection; without a shared pool it does nothing."""
-    return database.for_a_report() if isinstance(database, Pool) else nullcontext()
-
-
-def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
-    """Return the same for long work."""
-    return database.for_long() if isinstance(database, Pool) else nullcontext()
-
-
-def url_of(database: Database) -> str:
-    """Return the database's URL."""
-    return database.url if isinstance(database, Pool) else database
 
 
 async def dispose(engine: AsyncEngine, within_s: float) -> None:
@@ -224,11 +134,6 @@ def _closing_late_returns(engine: AsyncEngine) -> AsyncEngine:
         disposed = True
 
     return engine
-
-
-def is_sqlite(url: URL) -> bool:
-    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
-    return url.get_backend_name() == "sqlite"
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:
@@ -419,11 +324,44 @@ def _file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def unreachable(url: URL, error: Exception) -> DatabaseUnreachableError:
-    """Return an error that says in one line, without a password, which database failed and how."""
+def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachableError:
+    """Return an error that says in one line, without a password, which database failed and how; ``at``: where."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     words = " ".join(str(cause).split()) or type(cause).__name__
-    return DatabaseUnreachableError(f"the database {url.render_as_string(hide_password=True)} cannot be used: {words}")
+    place = f" at {at}" if at else ""
+    hint = _HINTS.get(sqlstate_of(error) or "", "")
+    shown = url.render_as_string(hide_password=True)
+    return DatabaseUnreachableError(f"the database {shown} cannot be used{place}: {words}{hint}")
+
+
+# A server's words are its operator's language; what they mean is its code.
+_HINTS = {
+    "57014": "; somebody cancelled it, or a limit did: alter role … set statement_timeout = 0",  # query_canceled
+    "55P03": "; another session holds a lock: see pg_locks, and try again",  # lock_not_available
+    "53300": "; raise max_connections, or run fewer workers",  # too_many_connections
+}
+
+
+def sqlstate_of(error: BaseException | None) -> str | None:
+    """Return the code of an error of Postgres; None if it is another one."""
+    while error is not None:
+        state = getattr(error, "sqlstate", None)
+        if isinstance(state, str):
+            return state
+        error = getattr(error, "orig", None) or error.__cause__
+    return None
+
+
+# A role's or a database's limits of time, which would end long work half way, do not hold for one transaction.
+WITHOUT_LIMITS = (
+    "select set_config(name, '0', true) from pg_settings where name in ('statement_timeout', 'transaction_timeout')"
+)
+
+
+async def without_limits(connection: AsyncConnection) -> None:
+    """Lift the limits of time for the transaction on Postgres, which this begins if none is open."""
+    if connection.dialect.name == "postgresql":
+        await connection.exec_driver_sql(WITHOUT_LIMITS)
 
 
 async def _run_alembic(url: str, command_name: str, revision: str) -> None:
@@ -436,7 +374,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)
-            config.attributes["connection"] = connection.sync_connection
+            config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
@@ -447,6 +385,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
 async def _lock_schema(connection: AsyncConnection) -> None:
     """Lock the schema: one process at a time changes it, completely or not at all."""
     if connection.dialect.name == "postgresql":
+        await without_limits(connection)
         await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
     else:
         # Each ALTER TABLE would plan every view again: half a minute in all for a downgrade to the first schema.
@@ -528,73 +467,3 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
         record.info[_FILE] = _file_at(str(url.database))
 
     return engine
-
-
-# A connection to the ledger's database for a store that needs one now and then.
-
-
-class OwnConnection:
-    """One connection for some seconds at a time: its own, or one from a shared pool."""
-
-    def __init__(self, database: Database, away: Callable[[str], Exception]) -> None:
-        """``away`` makes the store's own error from a reason.
-
-        Raises:
-            DatabaseUrlError: the URL is invalid.
-
-        """
-        self._database = database
-        self._engine: AsyncEngine = engine_of(database, pool_size=1, spare=0)
-        self._away = away
-        self.is_sqlite = is_sqlite(self._engine.url)
-
-    @asynccontextmanager
-    async def open(
-        self, within_s: float, *, writes: bool = False, lock: TextClause | None = None
-    ) -> AsyncIterator[AsyncConnection]:
-        """Yield the connection; uncommitted changes are rolled back.
-
-        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none that takes ``lock``.
-
-        Raises:
-            Exception: what ``away`` makes: the database does not answer in time, or has no such table.
-
-        """
-        try:
-            async with asyncio.timeout(within_s), self._engine.connect() as connection:
-                if self.is_sqlite:
-                    await _check_file(connection)
-                if writes:
-                    await self._begin(connection, within_s, lock)
-                yield connection
-        except TimeoutError as error:
-            raise self._away(f"the database did not answer within {within_s:g} s") from error
-        except DATABASE_ERRORS as error:
-            raise self._away(str(unreachable(self._engine.url, error))) from error
-
-    async def aclose(self, within_s: float) -> None:
-        """Close it, also if the server hangs."""
-        await release(self._database, self._engine, within_s)
-
-    def instant(self, instant: datetime) -> datetime:
-        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
-        return instant.astimezone(UTC).replace(tzinfo=None) if self.is_sqlite else instant
-
-    async def _begin(self, connection: AsyncConnection, within_s: float, lock: TextClause | None) -> None:
-        if self.is_sqlite:
-            await connection.exec_driver_sql("begin immediate")
-            return
-        # On the server too: a transaction left by a dead client would block the next one.
-        limit_ms = int(within_s * 1000)
-        await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
-        await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")
-        if lock is not None:
-            await connection.execute(lock)
-
-
-async def _check_file(connection: AsyncConnection) -> None:
-    try:
-        check_file(connection)
-    except OSError:
-        await connection.invalidate()
-        raise

@@ -1,4 +1,4 @@
-"""Errors between the gateway and its ledger.
+"""Errors between the gateway and its ledger, and the address of its database: which ones are accepted.
 
 LedgerError
 ├── DatabaseUrlError          the setting is not a database that the ledger can use
@@ -8,6 +8,12 @@ LedgerError
 ├── SpoolError                the spool folder cannot be written
 └── QueryError                a SQL query was refused or failed
 """
+
+import ssl
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 
 class LedgerError(Exception):
@@ -36,3 +42,79 @@ class SpoolError(LedgerError):
 
 class QueryError(LedgerError):
     """A read-only query was refused or failed; the message is the database's."""
+
+
+# The address of the database.
+
+_DRIVERS = {
+    "postgres": "postgresql+asyncpg",
+    "postgresql": "postgresql+asyncpg",
+    "postgresql+asyncpg": "postgresql+asyncpg",
+    "sqlite": "sqlite+aiosqlite",
+    "sqlite+aiosqlite": "sqlite+aiosqlite",
+}
+# libpq's parameters of TLS beside sslmode, which asyncpg has, too.
+_OF_TLS = (
+    "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
+)  # fmt: skip
+_FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
+
+
+def is_sqlite(url: URL) -> bool:
+    """Whether ``url`` is a SQLite file; otherwise it is Postgres."""
+    return url.get_backend_name() == "sqlite"
+
+
+def parse_url(url: str, setting: str = "database_url") -> URL:
+    """Return ``url`` with its asynchronous driver; ``postgres(ql)://…`` and ``sqlite:///…`` are accepted.
+
+    ``setting`` names its source in errors.
+
+    Raises:
+        DatabaseUrlError: another database, not a URL, or one that no server could have.
+
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
+    driver = _DRIVERS.get(parsed.drivername)
+    if driver is None:
+        raise DatabaseUrlError(f"{setting}: {parsed.drivername!r} is not supported; use postgresql:// or sqlite:///")
+    parsed = parsed.set(drivername=driver)
+    if driver.startswith("sqlite"):
+        if parsed.database in (None, "", ":memory:"):
+            raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
+        return parsed
+    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
+        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
+    if "@" in (parsed.host or ""):
+        raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
+    query = dict(parsed.query)
+    if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
+        query["ssl"] = query.pop("sslmode")
+    unknown = query.keys() - {"ssl", *_OF_TLS, "application_name"}
+    if unknown:
+        taken = ", ".join(("sslmode", *_OF_TLS, "application_name"))
+        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; those that are taken are {taken}")
+    return parsed.set(query=query)
+
+
+def tls_parameters(url: URL) -> dict[str, str]:
+    """Return libpq's parameters of TLS in a parsed ``url``; none if it has no more than ``sslmode``.
+
+    Raises:
+        DatabaseUrlError: a file that one names is not there.
+
+    """
+    tls = {name: _of_tls(name, str(value)) for name, value in url.query.items() if name in _OF_TLS}
+    return tls | {"sslmode": str(url.query["ssl"])} if tls and "ssl" in url.query else tls
+
+
+def _of_tls(name: str, value: str) -> str:
+    if name == "sslrootcert" and value == "system":  # libpq's word for the authorities that the machine trusts
+        paths = ssl.get_default_verify_paths()
+        value = paths.cafile or paths.openssl_cafile
+    if name in _FILES_OF_TLS and not Path(value).is_file():
+        raise DatabaseUrlError(f"{name} of the database's URL names no file that can be read: {value!r}")
+    return value

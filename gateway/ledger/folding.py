@@ -14,8 +14,8 @@ import msgspec
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.database import DATABASE_ERRORS, unreachable, without_limits
+from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite
 
 FULL = 2000  # notes taken at a time, in some tenths of a second
 FOLD_TIMEOUT_S = 15.0
@@ -87,6 +87,7 @@ async def fold_on(connection: AsyncConnection, before: TextClause | None = None)
         await connection.commit()
         if before is not None and not await connection.scalar(before):
             return
+        await without_limits(connection)
         await connection.execute(text(LOCK))
         taken = await connection.scalar(_TAKEN, {"most": FULL}) or 0
     await connection.commit()

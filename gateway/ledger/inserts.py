@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, check_file, is_sqlite, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, check_file, unreachable
 from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
@@ -25,6 +25,7 @@ from gateway.ledger.entries import (
     outage_rows,
     refusal_rows,
 )
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.folding import ADD_UP_SQLITE
 
 INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a new connection is tried

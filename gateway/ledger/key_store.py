@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, func, insert, null, or_, select, text, updat
 
 from gateway.core.errors import KeysUnreachable
 from gateway.keys.stored import Change, Decide, StoredKey
-from gateway.ledger.database import OwnConnection
+from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 
 TIMEOUT_S = 3.0  # of each query; they take some milliseconds
@@ -23,14 +23,14 @@ _COLUMNS = tuple(column for column in client_keys.columns if column.name != "las
 class SqlKeyStore:
     """The tables ``client_keys`` and ``key_changes``; it connects when first used."""
 
-    def __init__(self, url: str) -> None:
-        """Use the ledger's database at ``url``, with connections of its own: the ledger may be busy shipping.
+    def __init__(self, database: Database) -> None:
+        """Use the ledger's database at a URL, or a shared pool.
 
         Raises:
-            DatabaseUrlError: ``url`` is invalid.
+            DatabaseUrlError: the URL is invalid.
 
         """
-        self._database = OwnConnection(url, KeysUnreachable)
+        self._database = OwnConnection(database, KeysUnreachable)
         self._instant = self._database.instant
 
     async def version(self) -> int:

@@ -15,27 +15,24 @@ import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
 
+from gateway.ledger.connections import Database, engine_of, release, url_of
 from gateway.ledger.database import (
     DATABASE_ERRORS,
-    Database,
     check_schema,
     create_engine,
     demand_ledger,
-    engine_of,
     head_revision,
     interrupt_sqlite,
-    is_sqlite,
     open_sqlite,
-    parse_url,
-    release,
     unreachable,
-    url_of,
 )
 from gateway.ledger.errors import (
     DatabaseUnreachableError,
     QueryError,
     SchemaOutdatedError,
     SchemaTooNewError,
+    is_sqlite,
+    parse_url,
 )
 
 # Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions

@@ -1,22 +1,24 @@
-"""Deletes rows that are too old, a few at a time, in one replica at a time.
+"""Deletes rows that are too old by the database's clock, a few at a time, in one replica at a time.
 
 On Postgres whole partitions are dropped. Single rows are deleted in batches, but only where there are no daily or
-weekly partitions: on SQLite, and in the partition from before partitioning.
+weekly partitions: on SQLite, and in the partition from before partitioning. Where a clock seems to be wrong, as when
+all rows are too old, deletion waits for a day.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import msgspec
+import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import DATABASE_ERRORS, is_sqlite, unreachable
+from gateway.ledger.database import DATABASE_ERRORS, WITHOUT_LIMITS, sqlstate_of, unreachable, without_limits
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, LOCK, connected, fold_on
 from gateway.settings import LedgerSettings
 
@@ -32,15 +34,24 @@ LONG_KEPT_DAYS = 92.0  # a table that is kept longer has weekly partitions: thou
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
 # A transaction's lock, taken again for each step: a session's would survive a failure, or stay in a pooler.
 ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
+STEP_TIMEOUT_S = 3600.0  # to make or drop one partition: all rows of the default one may have to move
+COUNTED_ROWS = 10_000
+_ABOUT = text(
+    "select greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint from pg_class where oid = to_regclass(:part)"
+)
 _IN_TURN = "select pg_advisory_xact_lock(hashtext('holeshot.partitions'))"
 
-_PARTS = """
-select part.relname as name, pg_get_expr(part.relpartbound, part.oid) as bound
+# Bounds are words in the session's notation: they are written and read again in one, and leave as instants.
+_NOTATION = text("select set_config('datestyle', 'ISO, YMD', true), set_config('timezone', 'UTC', true)")
+_PARTS = text(r"""
+select part.relname as name, bound[2]::timestamptz as since, bound[3]::timestamptz as until
 from pg_inherits
 join pg_class as part on part.oid = inhrelid
-where inhparent = to_regclass(:table)
-"""
-_BOUND = re.compile(r"FROM \((?:MINVALUE|'([^']+)')\) TO \('([^']+)'\)")
+cross join lateral regexp_match(
+  pg_get_expr(part.relpartbound, part.oid), $$FROM \((MINVALUE|'([^']+)')\) TO \('([^']+)'\)$$
+) as bound
+where inhparent = to_regclass(:table) and bound is not null
+""")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -60,13 +71,8 @@ async def partitions(connection: AsyncConnection, table: str) -> list[Part]:
     """Return the partitions of ``table`` by time, without the default one; empty if it is not partitioned."""
     if connection.dialect.name != "postgresql":
         return []
-    found = []
-    for row in await connection.execute(text(_PARTS), {"table": table}):
-        bound = _BOUND.search(row.bound)
-        if bound is not None:
-            found.append(
-                Part(row.name, _partitions_instant(bound[1]) if bound[1] else None, _partitions_instant(bound[2]))
-            )
+    await connection.execute(_NOTATION)
+    found = [Part(*row) for row in await connection.execute(_PARTS, {"table": table})]
     return sorted(found, key=lambda part: part.until)
 
 
@@ -92,11 +98,17 @@ def expired_partitions(parts: Sequence[Part], before: datetime) -> list[Part]:
 
 
 async def drop(connection: AsyncConnection, table: str, part: Part) -> int:
-    """Drop a partition of ``table``, with all of its rows in the sums; return their number."""
-    count = await connection.scalar(text(f"select count(*) from {part.name}"))  # noqa: S608 - our names
+    """Drop a partition of ``table``, with all of its rows in the sums.
+
+    Returns their number; of more than 10,000 what the server's statistics say, as counting would take too long.
+    """
     closed = f"lock table {table} in access exclusive mode"  # as dropping does: first the table, then its parts
+    few = f"select count(*) from (select from {part.name} limit {COUNTED_ROWS + 1}) as few"  # noqa: S608 - our names
+    rows = await connection.scalar(text(few)) or 0
+    if rows > COUNTED_ROWS:
+        rows = max(rows, await connection.scalar(_ABOUT, {"part": part.name}) or 0)
     await _at_once(connection, LOCK, closed, FOLD_HERE, f"drop table if exists {part.name}")
-    return int(count or 0)
+    return int(rows)
 
 
 async def _at_once(connection: AsyncConnection, *statements: str) -> None:
@@ -104,7 +116,7 @@ async def _at_once(connection: AsyncConnection, *statements: str) -> None:
     await connection.commit()
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
-    await driver.execute(";".join((LOCK_TIMEOUT, _IN_TURN, *statements)))
+    await driver.execute(";".join((WITHOUT_LIMITS, LOCK_TIMEOUT, _IN_TURN, *statements)), timeout=STEP_TIMEOUT_S)
 
 
 def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Part:
@@ -127,11 +139,6 @@ def _making(table: str, part: Part) -> tuple[str, ...]:
     )
 
 
-def _partitions_instant(written: str) -> datetime:
-    """Parse an instant as Postgres writes it: ``2026-11-22 00:00:00+00``."""
-    return datetime.fromisoformat(written).astimezone(UTC)
-
-
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it
 PAUSE_S = 0.05  # between two transactions, so that others run first
 
@@ -144,7 +151,7 @@ SPENDING = frozenset({"rollup_attempts", "rollup_calls", "rollup_tags", "rollup_
 MONTH_DAYS = 31.0
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
 # Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
-_LOST = text("delete from rollup_waiting where started_at < now() - interval '8 days'")
+_LOST = text("delete from rollup_waiting where started_at < :before")
 _LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
 
@@ -204,8 +211,15 @@ ANSWERS_KEPT = timedelta(days=21)  # to the fixed prompts of probes: two weeks o
 _FORGET_ANSWERS = text("update probes set answer = null where answer is not null and started_at < :before")
 
 
-async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> dict[str, int]:
-    """Return how many rows of each table ``prune`` would delete.
+async def database_now(connection: AsyncConnection) -> datetime:
+    """Return the instant by the database's clock: SQLite's is this machine's."""
+    if connection.dialect.name == "postgresql":
+        return _read_instant(await connection.scalar(text("select now()")))
+    return _read_instant(await connection.scalar(text("select strftime('%Y-%m-%d %H:%M:%f', 'now')")))
+
+
+async def expired(engine: AsyncEngine, retention: Retention, now: datetime | None = None) -> dict[str, int]:
+    """Return how many rows of each table ``prune`` would delete, by the database's clock if ``now`` is None.
 
     Raises:
         DatabaseUnreachableError: the database cannot be reached.
@@ -213,8 +227,9 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
     """
     try:
         async with engine.connect() as connection:
+            await without_limits(connection)
             counts = {}
-            for table, before in retention.cutoffs(now).items():
+            for table, before in retention.cutoffs(now or await database_now(connection)).items():
                 gone = expired_partitions(await partitions(connection, table), before)
                 asked = [f"select count(*) from {part.name}" for part in gone]  # noqa: S608 - our names
                 asked += [
@@ -229,16 +244,121 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime) -> d
         raise unreachable(engine.url, error) from error
 
 
+# Deletion waits where the rows say that the clock may be wrong, and where SQLite's, which is this machine's, has jumped
+# or is a day after the newest call. It waits until the clock has run on for a day; then it is right, or nobody minds.
+# What waits is in the table ``detector``, so that all replicas know, also after a restart.
+
+WAITS = DAY
+_WAITING = ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups")  # the first has the id 2
+_EVER = datetime(1900, 1, 1, tzinfo=UTC)
+Waits = Callable[[str, datetime, bool], None]
+
+
+def say_waits(table: str, until: datetime, is_new: bool) -> None:
+    """Log that the deletion of rows waits, when it begins to."""
+    if is_new:
+        # Event ledger.deletion_waits: All rows of `table` are too old, or the machine's clock has jumped: the clock
+        # may be wrong. Nothing is deleted there before `until`, by the database's clock.
+        # Do: Check the clock of the database's machine. If it is right, nothing: the rows go in a day.
+        structlog.get_logger().warning(
+            "ledger.deletion_waits",
+            table=table,
+            until=until.isoformat(),
+            hint="check the clock of the database's machine; if it is right, the rows are deleted in a day",
+        )
+
+
+class _Brake:
+    """Says which tables' rows may be deleted at ``now``."""
+
+    def __init__(self, connection: AsyncConnection, now: datetime, *, jumped: bool, waits: Waits) -> None:
+        self._connection = connection
+        self._now = now
+        self._jumped = jumped
+        self._waits = waits
+        self._is_sqlite = connection.dialect.name == "sqlite"
+
+    async def lets(self, table: str, before: datetime) -> bool:
+        """Return whether rows of ``table`` from before then may go; the transaction is committed."""
+        connection, values = self._connection, {"id": 2 + _WAITING.index(table), "table": table}
+        found = (await connection.execute(text("select until_at from detector where id = :id"), values)).first()
+        if not await self._is_doubtful(table, before):
+            if found is not None:
+                await connection.execute(text("delete from detector where id = :id"), values)
+            await connection.commit()
+            return True
+        if not await self._has_rows(table, _EVER, before):
+            await connection.commit()
+            return True
+        until = self._now + WAITS if found is None else min(_read_instant(found[0]), self._now + WAITS)
+        if found is None:
+            values |= {"holder": f"deletion of {table}", "until": _written(self._is_sqlite, until)}
+            waiting = "insert into detector (id, holder, until_at) values (:id, :holder, :until) on conflict do nothing"
+            await connection.execute(text(waiting), values)
+        await connection.commit()
+        if self._now >= until:
+            return True
+        self._waits(table, until, found is None)
+        return False
+
+    async def _is_doubtful(self, table: str, before: datetime) -> bool:
+        """Whether nothing shows that the clock is right: neither the newest call nor any row that would stay."""
+        if self._is_sqlite and self._jumped:
+            return True
+        since = max(before, self._now - WAITS) if self._is_sqlite else before
+        return not any([await self._has_rows(place, since, self._now) for place in dict.fromkeys((table, "calls"))])
+
+    async def _has_rows(self, table: str, since: datetime, until: datetime) -> bool:
+        place = "rollup_calls" if table == "rollups" else table
+        column = "window_start" if table == "rollups" else _begin(table)
+        found = f"select 1 from {place} where {column} >= :since and {column} <= :until limit 1"  # noqa: S608 - our names
+        values = {"since": _written(self._is_sqlite, since), "until": _written(self._is_sqlite, until)}
+        return (await self._connection.execute(text(found), values)).first() is not None
+
+
+class _Steps:
+    """The steps of a deletion: the failure of one does not keep the next, and all are told at the end."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self.failures: list[tuple[str, Exception]] = []
+
+    @asynccontextmanager
+    async def step(self, name: str) -> AsyncIterator[None]:
+        """Run the block; what the database refuses is noted. A database that is away ends all steps."""
+        try:
+            yield
+        except DATABASE_ERRORS as error:
+            if not is_sqlite(self._connection.engine.url) and not _is_refusal(error):
+                raise
+            self.failures.append((name, error))
+            await self._connection.rollback()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a server that works has refused one statement; not: it is away, ends, or takes no rows at all."""
+    state = sqlstate_of(error)
+    return state is not None and not state.startswith(("08", "57P", "53", "58", "XX")) and state != "25006"
+
+
 async def prune(
-    engine: AsyncEngine, retention: Retention, now: datetime, deleted: Deleted = lambda *_: None
+    engine: AsyncEngine,
+    retention: Retention,
+    now: datetime | None = None,
+    deleted: Deleted = lambda *_: None,
+    *,
+    jumped: bool = False,
+    waits: Waits = say_waits,
 ) -> dict[str, int] | None:
     """Delete rows that are too old, once they are in the sums, and make the partitions of the coming month.
 
-    ``deleted`` is called at each step with the table and the number of rows. Returns the number of deleted rows by
+    ``now``: None for the database's, which is the only clock by which rows should go. ``jumped``: this machine's clock
+    has, which matters on SQLite. ``deleted`` is called at each step with the table and the number of rows, ``waits``
+    with each table whose rows wait, until when, and whether that begins now. Returns the number of deleted rows by
     table; None while another process does this.
 
     Raises:
-        DatabaseUnreachableError: the database is away or refuses; what was done so far stays.
+        DatabaseUnreachableError: the database is away or refuses a step; what else was to be done is done.
 
     """
     try:
@@ -248,23 +368,51 @@ async def prune(
                     await fold_on(connection, before=ELECTED)
                 if not await connection.scalar(ELECTED):
                     return None
-                for table, keep_days in retention.days.items():
-                    await make_ahead(connection, table, keep_days, now)
             elif not retention.keeps_all:
                 await connection.execute(text(ADD_UP_SQLITE))
                 await connection.commit()
-            totals = {}
-            for table, before in retention.cutoffs(now).items():
-                totals[table] = await _prune(engine, connection, table, before, deleted)
-            await connection.execute(_FORGET_ANSWERS, {"before": _instant(engine, now - ANSWERS_KEPT)})
-            await connection.commit()
-            if not is_sqlite(engine.url):
-                await connection.execute(_LOST)
-                await connection.commit()
-            windows = await _prune_rollups(engine, connection, retention, now, deleted)
-            return totals if retention.rollups_days is None else totals | {"rollups": windows}
+            now = now or await database_now(connection)
+            steps = _Steps(connection)
+            brake = _Brake(connection, now, jumped=jumped, waits=waits)
+            totals = await _steps(connection, steps, brake, retention, now, deleted=deleted)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
+    if steps.failures:
+        raise unreachable(engine.url, steps.failures[0][1], at=", ".join(dict.fromkeys(at for at, _ in steps.failures)))
+    return totals
+
+
+async def _steps(
+    connection: AsyncConnection, steps: _Steps, brake: _Brake, retention: Retention, now: datetime, *, deleted: Deleted
+) -> dict[str, int]:
+    engine = connection.engine
+    if not is_sqlite(engine.url):
+        for table, keep_days in retention.days.items():
+            async with steps.step(table):
+                await make_ahead(connection, table, keep_days, now)
+    cutoffs = retention.cutoffs(now)
+    totals = dict.fromkeys(cutoffs, 0)
+    for table, before in cutoffs.items():
+        async with steps.step(table):
+            if await brake.lets(table, before):
+                totals[table] = await _prune(engine, connection, table, before, deleted)
+    async with steps.step("probes"):
+        if await brake.lets("probes", now - ANSWERS_KEPT):
+            await connection.execute(_FORGET_ANSWERS, {"before": _instant(engine, now - ANSWERS_KEPT)})
+        await connection.commit()
+    windows = 0
+    async with steps.step("rollups"):
+        periods = [
+            tuple(row) for row in await connection.execute(text("select minutes, keep_days from rollup_periods"))
+        ]
+        shortest = min((days for _, days in periods if days is not None), default=WEEK_DAYS)
+        shortest = min(shortest, WEEK_DAYS, *(days for days in (retention.rollups_days,) if days is not None))
+        if await brake.lets("rollups", now - timedelta(days=shortest)):
+            if not is_sqlite(engine.url):
+                await connection.execute(_LOST, {"before": now - timedelta(days=WEEK_DAYS)})
+                await connection.commit()
+            windows = await _prune_rollups(engine, connection, retention, now, deleted)
+    return totals if retention.rollups_days is None else totals | {"rollups": windows}
 
 
 async def _prune(
@@ -314,6 +462,7 @@ async def _prune_rollups(
 
 async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any], deleted: Deleted) -> int:
     """Delete old sums; return how many."""
+    await without_limits(connection)
     rows = (await connection.execute(text(old), values)).rowcount
     await connection.commit()
     if rows:
@@ -332,6 +481,7 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
     statement = text(f"delete from {table} where {place} {found}")  # noqa: S608 - likewise
     while True:
         if place == "ctid":
+            await without_limits(connection)
             await connection.execute(_LOCK)
         result = await connection.execute(statement, {"before": _instant(engine, before)})
         await connection.commit()
@@ -349,4 +499,15 @@ def _begin(table: str) -> str:
 
 def _instant(engine: AsyncEngine, instant: datetime) -> datetime | str:
     """Return an instant in the form that the database compares."""
-    return instant.strftime("%Y-%m-%d %H:%M:%S.%f") if is_sqlite(engine.url) else instant
+    return _written(is_sqlite(engine.url), instant)
+
+
+def _written(for_sqlite: bool, instant: datetime) -> datetime | str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if for_sqlite else instant
+
+
+def _read_instant(value: datetime | str | None) -> datetime:
+    """Return an instant as the database gave it: SQLite has text, in UTC."""
+    instant = datetime.fromisoformat(value) if isinstance(value, str) else value
+    assert instant is not None
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant

@@ -2,25 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import text
+from sqlalchemy import Row, TextClause, text
 
 from gateway.core.calls import HourlySum, Spent
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
+from gateway.ledger.connections import (
     Database,
     engine_of,
-    is_sqlite,
     long_turn,
-    parse_url,
     release,
-    unreachable,
     url_of,
 )
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, paid
 from providers.dialects import DIALECTS
 
@@ -85,13 +83,12 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
 # database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
 # last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
 
-# Instants are text, which both databases accept. A model's own dollars are those of its attempts, as a call's are also
-# those of its fallbacks.
+# A model's own dollars are those of its attempts, as a call's are also those of its fallbacks.
 _BEFORE = """
-window_start >= '{month}' and (
-  (minutes = 1440 and window_start < '{last_day}')
-  or (minutes = 60 and window_start >= '{last_day}' and window_start < '{last_hour}')
-  or (minutes = 5 and window_start >= '{last_hour}' and window_start <= '{until}')
+window_start >= {month} and (
+  (minutes = 1440 and window_start < {last_day})
+  or (minutes = 60 and window_start >= {last_day} and window_start < {last_hour})
+  or (minutes = 5 and window_start >= {last_hour} and window_start <= {until})
 )
 """
 _SPENT_QUERY = f"""
@@ -102,11 +99,11 @@ with of_calls as (
 of_attempts as (
   select s.model, r.cost_usd as usd, r.wasted_cost_usd as lost_usd
   from rollup_attempts as r join rollup_series as s on s.id = r.series_id
-  where s.api <> '{PROBES}' and window_start >= '{{day}}' and {_BEFORE}
+  where s.api <> '{PROBES}' and window_start >= {{day}} and {_BEFORE}
 ),
 spent as (
-  select client, model, usd as month_usd, case when window_start >= '{{day}}' then usd end as day_usd,
-         case when window_start >= '{{day}}' then extra_usd end as extra_usd, null as model_usd, null as lost_usd
+  select client, model, usd as month_usd, case when window_start >= {{day}} then usd end as day_usd,
+         case when window_start >= {{day}} then extra_usd end as extra_usd, null as model_usd, null as lost_usd
   from of_calls
   union all select '', model, null, null, null, usd, lost_usd from of_attempts
 )
@@ -130,14 +127,10 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     until = min(now, until.astimezone(UTC))
     day, hour = now.replace(hour=0, minute=0, second=0, microsecond=0), until.replace(minute=0, second=0, microsecond=0)
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
-    written = {name: _spent_written(instant) for name, instant in (instants | {"until": until}).items()}
+    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    written = {name: words.window(instant) for name, instant in (instants | {"until": until}).items()}
     result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
     return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
-
-
-def _spent_written(instant: datetime) -> str:
-    """Return an instant as text: SQLite compares text, and window starts have no offset there."""
-    return instant.strftime("%Y-%m-%d %H:%M:%S")
 
 
 # How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
@@ -176,6 +169,14 @@ async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]
 
 # Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
 CONNECTIONS = 3
+_NOW = text("select clock_timestamp() as now")
+# One whose clock is ahead has rows from the future; one whose clock is behind has none of the last minute.
+_OTHERS = text("""
+select exists (
+  select from calls where started_at >= now() - interval '60 seconds' and replica <> :replica
+  group by replica having max(started_at) <= now() + interval '60 seconds'
+) as are_right
+""")
 
 
 class Store(Protocol):
@@ -192,8 +193,17 @@ class Store(Protocol):
     async def ping(self) -> None:
         """Check that it answers."""
 
-    async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
-        """Delete rows older than ``kept`` allows; return how many by table, None while another replica does it."""
+    async def now(self) -> datetime | None:
+        """Return the instant by its clock; None if that is this machine's."""
+
+    async def others_are_right(self, replica: str) -> bool:
+        """Whether another replica has stored calls in the last minute, and its clock is as the database's."""
+
+    async def prune(self, kept: retention.Retention, *, jumped: bool = False) -> dict[str, int] | None:
+        """Delete rows older than ``kept`` allows; return how many by table, None while another replica does it.
+
+        ``jumped``: this machine's clock has, which is that of SQLite.
+        """
 
     async def fold(self, since: int, rest_s: float) -> folding.Folded:
         """Add up new rows, up to 2,000, if one came ``rest_s`` ago; ``since``: the ``until`` of the fold before."""
@@ -259,10 +269,25 @@ class SqlStore:
         if only_reads:
             raise unreachable(self._engine.url, OSError("it is read-only: a standby, or default_transaction_read_only"))
 
-    async def prune(self, kept: retention.Retention, now: datetime) -> dict[str, int] | None:
-        """Delete old rows, and make the next partitions."""
+    async def now(self) -> datetime | None:
+        """Return the database's clock."""
+        return None if is_sqlite(self._engine.url) else (await self._first(_NOW, {})).now
+
+    async def others_are_right(self, replica: str) -> bool:
+        """Return whether the newest call of another replica is less than a minute from now."""
+        return not is_sqlite(self._engine.url) and (await self._first(_OTHERS, {"replica": replica})).are_right
+
+    async def _first(self, statement: TextClause, values: Mapping[str, str]) -> Row[Any]:
+        try:
+            async with self._engine.connect() as connection:
+                return (await connection.execute(statement, values)).one()
+        except DATABASE_ERRORS as error:
+            raise unreachable(self._engine.url, error) from error
+
+    async def prune(self, kept: retention.Retention, *, jumped: bool = False) -> dict[str, int] | None:
+        """Delete rows that are old by the database's clock, and make the next partitions."""
         async with long_turn(self._database):
-            return await retention.prune(self._engine, kept, now)
+            return await retention.prune(self._engine, kept, jumped=jumped)
 
     async def fold(self, since: int, rest_s: float) -> folding.Folded:
         """Add up new rows."""

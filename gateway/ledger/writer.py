@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,68 +13,21 @@ import structlog
 
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent
+from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord
-from gateway.ledger.database import Database
+from gateway.ledger.connections import Database
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import LOCK_NAME, claim, folder_name, segment_path
 from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.segments import copy_segment
-from gateway.ledger.shipper import Backlog, Shipper, adopt
+from gateway.ledger.shipper import MEASURE_INTERVAL_S, PING_TIMEOUT_S, Backlog, Pruning, SharedClock, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.store import SqlStore, Store
 
 if TYPE_CHECKING:
     from gateway.ledger.clickhouse.sink import ClickHouseSink
-
-# Deletes rows that are too old, in one of the replicas.
-
-
-class Pruning:
-    """Prunes ``store`` by ``retention``; ``shipper`` knows whether the database is available."""
-
-    def __init__(self, store: Store, retention: Retention, shipper: Shipper, utc_now: Callable[[], datetime]) -> None:
-        self._store = store
-        self._retention = retention
-        self._shipper = shipper
-        self._utc_now = utc_now
-        self._problem: str | None = None  # the last one logged
-
-    async def text_gaps(self) -> dict[str, list[float]]:
-        """Return the longest gap of the text of each deployment's latest 300 streams, in milliseconds, the latest last.
-
-        Of the last day, or where that had very many streams of the last hour.
-
-        Raises:
-            LedgerError: the database is away, or its schema is older.
-
-        """
-        return await self._store.text_gaps(self._utc_now())
-
-    async def prune(self) -> None:
-        """Delete rows that are too old, and make the next partitions, unless another replica does.
-
-        A failure is logged once, and pruning is tried again an hour later; shipping continues.
-        """
-        try:
-            rows = await self._store.prune(self._retention, self._utc_now())
-        except DatabaseUnreachableError as error:
-            if self._shipper.connected and str(error) != self._problem:
-                # Event ledger.not_pruned: Old rows could not be deleted, mostly because this role does not own the
-                # tables.
-                # Do: Run `holeshot prune` as the tables' owner, for example each night.
-                structlog.get_logger().warning(
-                    "ledger.not_pruned", cause=str(error), hint="holeshot prune, as the tables' owner"
-                )
-            self._problem = str(error)
-            return
-        self._problem = None
-        if rows and any(rows.values()):
-            # Event ledger.pruned: Rows older than the `ledger.keep_…` settings were deleted: how many, by table.
-            # Do: Nothing.
-            structlog.get_logger().info("ledger.pruned", **rows)
-
 
 # Adds up new rows, in one of the processes that ship.
 
@@ -94,10 +47,10 @@ class Folding:
         self._since = 0
         self._idle = IDLE_LOOKS  # checks without work; below the limit it was the last to add up
         self._looked_at_s: float | None = None
-        self._problem: str | None = None  # the last one logged
+        self._fault = StandingFault(clock)
 
     async def fold(self) -> None:
-        """Add up new rows if they are due. A failure is logged once; shipping continues."""
+        """Add up new rows if they are due. A failure is logged once an hour; shipping continues."""
         if not self._is_due():
             return
         rest_s = REST_S if self._leads else TAKE_OVER_S
@@ -112,7 +65,7 @@ class Folding:
             self._since = 0  # it may be another server when it is back
             self._say(str(error))
         else:
-            self._problem = None
+            self._fault.end()
 
     async def fold_rest(self) -> None:
         """Add up all new rows, of this process and others, before it ends."""
@@ -137,14 +90,13 @@ class Folding:
         return True
 
     def _say(self, problem: str) -> None:
-        if self._shipper.connected and problem != self._problem:
+        if self._shipper.connected and self._fault.is_due(problem):
             # Event ledger.not_folded: New rows could not be added up (`cause`): figures made of sums stand still. Rows
             # are stored all the same, and count later.
             # Do: Run `holeshot migrate` if the schema is old. Else give the gateway's role the right to insert calls.
             structlog.get_logger().warning(
                 "ledger.not_folded", cause=problem, hint="rows are stored, and are added up as soon as it is possible"
             )
-        self._problem = problem
 
 
 # Checks a running spool every second: restores it if it was deleted, resumes refused writes, and syncs.
@@ -284,10 +236,10 @@ class Keeper:
         return True
 
 
-SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
 FOLD_INTERVAL_S = 0.5
-SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
 ADOPT_INTERVAL_S = 15.0
+SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
+SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # so a database that is back is noticed soon
 PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0
@@ -312,6 +264,7 @@ class Ledger:
         spool_dir: Path,
         worker: str,
         *,
+        replica: str = "",
         retention: Retention = KEEP_ALL,
         clock: Callable[[], float] = time.monotonic,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -320,7 +273,8 @@ class Ledger:
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Does not connect yet.
 
-        ``store`` replaces the database. ``clickhouse`` also gets calls and attempts, independently.
+        ``replica``: its name in the rows. ``store`` replaces the database. ``clickhouse`` also gets calls and attempts,
+        independently.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -328,22 +282,24 @@ class Ledger:
 
         """
         self._store = store or SqlStore(database)
-        self._utc_now = utc_now
-        self._began_at = utc_now()
+        self.clock = SharedClock(utc_now, clock)
+        self._began_s = clock()
+        self._replica = replica
         self._spool_dir = spool_dir
         self.clickhouse = clickhouse
         completed = None if clickhouse is None else clickhouse.queue.add
         self._spool = Spool(spool_dir / folder_name(worker), now_s=clock(), completed=completed)
-        self._shipper = Shipper(self._store, clock, utc_now, retention)
+        self._shipper = Shipper(self._store, clock, self.clock.now, retention)
         self._backlog = Backlog(self._spool, self._shipper, clock)
         self._keeper = Keeper(self._spool, clock, utc_now, self._backlog.taken)
         self._folding = Folding(self._store, self._shipper, clock)
-        self._pruner = Pruning(self._store, retention, self._shipper, utc_now)
+        self._pruner = Pruning(self._store, retention, self._shipper, self.clock)
         self._closing = asyncio.Event()
         self._adopted = asyncio.Event()  # the spools of dead workers are in SQL
         self._tasks: list[asyncio.Task[None]] = []
         self._pruning: asyncio.Task[None] | None = None
         self._adding_up: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
         self._log = structlog.get_logger()
 
     @property
@@ -446,6 +402,7 @@ class Ledger:
         ]
         self._adding_up = asyncio.create_task(self._repeat(self._folding.fold, FOLD_INTERVAL_S), name="ledger.fold")
         self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
+        self._measuring = asyncio.create_task(self._repeat(self.measure_clock, MEASURE_INTERVAL_S), name="ledger.clock")
         if self.clickhouse is not None:
             self.clickhouse.start()
 
@@ -456,7 +413,7 @@ class Ledger:
         """
         self._closing.set()
         left = False
-        interrupted = [task for task in (self._pruning, self._adding_up) if task is not None]
+        interrupted = [task for task in (self._pruning, self._adding_up, self._measuring) if task]
         for task in interrupted:  # each can continue at any time
             task.cancel()
         await asyncio.gather(*interrupted, return_exceptions=True)
@@ -530,7 +487,7 @@ class Ledger:
             LedgerError: the database is away, or has no sums.
 
         """
-        return await self._store.remembered(self._utc_now())
+        return await self._store.remembered(self.clock.now())
 
     async def text_gaps(self) -> dict[str, list[float]]:
         """Return what ``Pruning.text_gaps`` returns.
@@ -552,29 +509,54 @@ class Ledger:
         """
         if self._tasks:
             await self._adopted.wait()
-        return await self._store.spent(self._utc_now(), self._began_at)
+        now = self.clock.now()
+        return await self._store.spent(now, now - timedelta(seconds=self.clock.clock() - self._began_s))
 
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.
 
-        A failure is logged once, and pruning is tried again an hour later; shipping continues.
+        A failure is logged, and pruning is tried again an hour later; shipping continues.
         """
+        if self.clock.ahead_s is None:
+            await self.measure_clock()
         await self._pruner.prune()
+
+    async def measure_clock(self) -> None:
+        """Compare this process's clock with the database's, which all that replicas share goes by.
+
+        Raises:
+            DatabaseUnreachableError: the database is away.
+
+        """
+        asked_s = self.clock.clock()
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                there = await self._store.now()
+                if there is not None:
+                    self.clock.note(there, asked_s)
+                    self.clock.others_are_right = self.clock.is_far_off and await self._store.others_are_right(
+                        self._replica
+                    )
+        except TimeoutError as error:
+            raise DatabaseUnreachableError(f"the database did not tell its time within {PING_TIMEOUT_S:g} s") from error
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
         """Run ``action`` every ``interval_s`` until closing; after failures wait longer each time."""
-        failures = 0
+        failures, fault = 0, StandingFault(self.clock.clock)
         while not self._closing.is_set():
             try:
                 await action()
                 failures = 0
+                fault.end()
             except LedgerError:  # the shipper has logged it
                 failures += 1
-            except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
+            except Exception as error:  # noqa: BLE001 - a bug in one round must not stop all later ones
                 failures += 1
-                # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
-                # Do: It is a bug: report it with the trace.
-                self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
+                if fault.is_due(type(error).__name__):
+                    # Event ledger.task_failed: A round of the ledger's work failed. It is repeated. Logged once an
+                    # hour while it lasts.
+                    # Do: It is a bug: report it with the trace.
+                    self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
             pause_s = backoff_s(failures) if failures else interval_s
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):

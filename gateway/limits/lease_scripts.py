@@ -65,6 +65,9 @@ if again then redis.call('EXPIRE', KEYS[1], 86400) end
 return {known, (now - incomplete_at < restoring_s) and 1 or 0}
 """
 
+# KEYS[1]: any of the shard. Returns its time: seconds since 1970, and microseconds. All processes count minutes by it.
+CLOCK = "return redis.call('TIME')"
+
 # KEYS[1]: a quota. ARGV: this process, its usage, its need, the amount wanted in advance, the limit, the seconds of a
 # lease, of ``silent_s`` and of the key's expiry, the base that it knows, whether it has reported before (1: its base
 # counts if its own field, or the whole hash, is gone; 0: if the hash is; 2: all others have used that much at least, by

@@ -217,8 +217,9 @@ class Limits:
     """The limits of all clients, their teams and end users, and of models, in this process."""
 
     def __init__(self, leases: Leases, *, unix_clock: Callable[[], float], clock: Callable[[], float]) -> None:
+        """``unix_clock``: for the windows of limits, unless the leases have one that all processes share."""
         self._leases = leases
-        self._unix_clock = unix_clock
+        self._unix_clock = leases.shared_clock or unix_clock
         self._clock = clock
         self._holds: dict[str, _Hold] = {}  # by call id
         self._accounts: dict[str, Account] = {}  # of clients and teams, by owner

@@ -417,6 +417,10 @@ class Leases(Protocol):
     def took_s(self) -> float:
         """Seconds that the last such round took."""
 
+    @property
+    def shared_clock(self) -> Callable[[], float] | None:
+        """The clock by which all processes count minutes and days, in seconds since 1970; None: each its own."""
+
     async def enlarge(self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0) -> None:
         """Try to let each quota hold the amount given with it; wait for that no longer than ``patience_s``.
 
@@ -464,6 +468,7 @@ class OwnShare:
 
     connected = True
     round_s = took_s = 0.0
+    shared_clock = None
 
     @property
     def sees_all(self) -> bool:

@@ -14,13 +14,14 @@ that is away, or has lost its data, affects its own quotas only.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 
 import msgspec
 import structlog
 from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
-from gateway.limits.lease_scripts import EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
+from gateway.limits.lease_scripts import CLOCK, EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import DOLLARS, MINUTE_S, ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
@@ -45,6 +46,7 @@ _log = structlog.get_logger(__name__)
 AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: leases cover the expected use until so long after the next report
 EXHAUSTED_S = 0.2  # pause before calls ask again after a reply that nothing is left; longer with longer rounds
 TURNS = 5  # parts of a wait for a round: one that ends late is not counted, as the event loop was blocked
+CLOCK_INTERVAL_S = 10.0  # between two readings of Redis' clock
 AT_ONCE = 500  # quotas in one round trip: some milliseconds of Redis
 _ERRORS = (RedisError, OSError, TimeoutError, ValueError, TypeError)  # the last two: not a reply of ours
 
@@ -76,7 +78,10 @@ class SharedLeases:
         self.nodes = nodes
         self.id = new_id()
         self.times = times
-        self.clock, self.unix_clock = clock, unix_clock
+        self.clock = clock
+        self._own_unix_clock = unix_clock
+        self._zero_s: float | None = None  # unix time of Redis at 0 of our clock
+        self._read_at_s = -inf
         self._assumed = processes
         self._spent: Mapping[str, float] = {}
         self._shards: dict[str, ShardLeases] = {}
@@ -94,6 +99,29 @@ class SharedLeases:
     def connected(self) -> bool:
         """Whether all of Redis answered last time."""
         return not any(shard.link.is_away for shard in self._shards.values())
+
+    def unix_clock(self) -> float:
+        """Return seconds since 1970 by Redis' clock, for the windows that all processes share; ours until it is known.
+
+        Between two readings our monotonic clock runs on.
+        """
+        return self._own_unix_clock() if self._zero_s is None else self._zero_s + self.clock()
+
+    @property
+    def shared_clock(self) -> Callable[[], float]:
+        """Redis' clock."""
+        return self.unix_clock
+
+    @property
+    def wants_clock(self) -> bool:
+        """Whether it is time to read Redis' clock."""
+        return self.clock() - self._read_at_s >= CLOCK_INTERVAL_S
+
+    def note_clock(self, seconds: int, micros: int, sent_s: float) -> None:
+        """Note what Redis' clock showed, in an answer asked for at ``sent_s``."""
+        now_s = self.clock()
+        self._read_at_s = now_s
+        self._zero_s = seconds + micros / 1e6 - (sent_s + now_s) / 2
 
     @property
     def processes(self) -> int:
@@ -483,8 +511,14 @@ class ShardLeases:
             ("EVAL", LEASE, len(keys), *keys, *said)
             for keys, (_, _, said) in zip(map(keys_of, quotas), asked, strict=True)
         ]
+        reads_clock = self._owner.wants_clock
+        if reads_clock:
+            commands.append(("EVAL", CLOCK, 1, processes_key(self.name)))
         greeting, *replies = await self._nodes.run(self.name, commands)
         (greeting,) = raised([greeting])
+        if reads_clock:
+            (time,) = raised([replies.pop()])
+            self._owner.note_clock(int(time[0]), int(time[1]), sent_s)
         self.link.has_greeted = True
         processes, self.link.is_restoring = int(greeting[0]), bool(greeting[1])
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes

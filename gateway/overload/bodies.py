@@ -5,6 +5,7 @@ complete with its head is not counted: it is part of the memory assumed for each
 """
 
 import os
+import resource
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -243,6 +244,24 @@ _PROC_CGROUP = Path("/proc/self/cgroup")
 _CGROUP_MOUNT = Path("/sys/fs/cgroup")
 
 
+# Of glibc's <malloc.h>. By default it keeps up to 64 MB of what was freed, once a large body was, and more per thread.
+_MALLOPT = {
+    -1: 4 * 2**20,  # M_TRIM_THRESHOLD: bytes free at the end of the heap, beyond which they are returned
+    -3: 2**20,  # M_MMAP_THRESHOLD: bytes from which on a block is returned when it is freed
+    -8: 1,  # M_ARENA_MAX: threads share one heap; they wait for the interpreter anyway
+}
+
+
+def return_freed_memory() -> None:
+    """Have the C library return to the system what large bodies took, where it can be told to."""
+    with suppress(ImportError, AttributeError):  # a Python without ctypes, a C library without mallopt
+        import ctypes  # noqa: PLC0415 - some builds have none
+
+        library = ctypes.CDLL(None)
+        for which, value in _MALLOPT.items():
+            library.mallopt(which, value)
+
+
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
     """Return the number of concurrent calls for which each of ``workers`` processes has memory."""
     each = memory_bytes / workers - IDLE_BYTES
@@ -261,11 +280,20 @@ def connections_in(memory_bytes: int, workers: int = 1) -> int:
 
 
 def memory_limit(proc_cgroup: Path = _PROC_CGROUP, mount: Path = _CGROUP_MOUNT) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or the limit of its cgroup or one above.
+    """Return the bytes of memory that this process may use: the machine's, its own limit, or that of a cgroup of it.
 
     Figures that the system does not report are ignored; without any, ``UNKNOWN_MEMORY_BYTES``.
     """
-    return min([*_machines_memory(), *_cgroup_limits(proc_cgroup, mount)], default=UNKNOWN_MEMORY_BYTES)
+    found = [*_machines_memory(), *_own_limits(), *_cgroup_limits(proc_cgroup, mount)]
+    return min(found, default=UNKNOWN_MEMORY_BYTES)
+
+
+def _own_limits() -> Iterator[int]:
+    """Yield what ``ulimit -v`` and ``ulimit -d`` allow."""
+    for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(which)
+        if soft != resource.RLIM_INFINITY:
+            yield soft
 
 
 def _machines_memory() -> Iterator[int]:

@@ -78,7 +78,7 @@ class KeepingSink(DiscardingSink):
 
     def __init__(self, max_tokens: int) -> None:
         super().__init__(max_tokens)
-        self._gathering = GatheringSink(PIVOT)
+        self._gathering = GatheringSink(PIVOT, single=True)
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Start a new answer."""

@@ -1,6 +1,5 @@
 from .answer import AnswerStream as AnswerStream
 from .attempt import Attempt as Attempt
-from .attempt import drain as drain
 from .attempt import open_exchange as open_exchange
 from .beside import Beside as Beside
 from .beside import Lane as Lane
@@ -23,6 +22,7 @@ from .passthrough import Relay as Relay
 from .passthrough import Relayed as Relayed
 from .race import Race as Race
 from .reader import Block as Block
+from .reader import drain as drain
 from .records import Ending as Ending
 from .records import attempt_record as attempt_record
 from .records import outcome_of as outcome_of

@@ -5,10 +5,11 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
@@ -26,8 +27,8 @@ from gateway.racing.measurement import (
     Watch,
     most_tokens,
 )
-from gateway.racing.reader import Block
-from gateway.racing.records import Ending, attempt_record, outcome_of
+from gateway.racing.reader import Block, drain, reading
+from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement
@@ -80,14 +81,19 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 }
 
 
-# The exchange of an attempt: how it is opened, and read to its end after the answer.
+# The exchange of an attempt, and how it is opened.
 
 LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
-DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
 
 
 async def open_exchange(
-    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, clocks: AttemptClocks
+    deployment: Deployment,
+    call: Call,
+    attempt_id: str,
+    sendings: SendCount,
+    clocks: AttemptClocks,
+    *,
+    whole: bool = False,
 ) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
@@ -107,7 +113,7 @@ async def open_exchange(
         headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream,
+        upstream_stream=deployment.upstream_stream and not whole,
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         once=call.stateful,
@@ -125,32 +131,6 @@ async def open_exchange(
                     clocks.heard(came(chunk))
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
-
-
-@asynccontextmanager
-async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
-    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
-    read = asyncio.ensure_future(exchange.read())
-    try:
-        waiting: set[asyncio.Future[Any]] = {read, until}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        yield read
-    finally:
-        if not read.done():
-            read.cancel()
-            await asyncio.wait({read})
-        if not read.cancelled():
-            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
-
-
-async def drain(exchange: Exchange) -> None:
-    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
-    try:
-        async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
-            while await exchange.read():
-                pass
-    except (UpstreamError, TimeoutError):
-        exchange.abort()
 
 
 # The interface of a race that its attempts use.
@@ -204,6 +184,9 @@ class RaceHandle(Protocol[Attempt_contra]):
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
+    def ask_whole(self, attempt: Attempt_contra) -> bool:
+        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
 
@@ -219,11 +202,23 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "seat", "start", "state", "still", "task",
+        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "start", "state", "still", "task",
+        "whole",
     )  # fmt: skip
 
-    def __init__(self, race: "RaceHandle[Attempt]", deployment: Deployment, start: AttemptStart, at: float) -> None:
+    def __init__(
+        self,
+        race: "RaceHandle[Attempt]",
+        deployment: Deployment,
+        start: AttemptStart,
+        at: float,
+        refused: "Attempt | None" = None,
+    ) -> None:
         self.deployment = deployment
+        self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
+        known = race.open_call.services.whole
+        may_be = deployment.whole or deployment.name in known.until
+        self.whole = refused is not None or bool(may_be and known.expected(race.call, deployment, at))
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -253,7 +248,8 @@ class Attempt:
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        clocks = AttemptClocks(self.deployment.clocks, self.task, services.clock, race.loop, pauses, silenced=self)
+        limits, began = self.deployment.clocks, None if self.refused is None else self.refused.measurement.started
+        clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -367,7 +363,9 @@ class Attempt:
         """Send the request; return the exchange and the stream of the answer."""
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
-        exchange = self.exchange = await open_exchange(self.deployment, call, self.start.id, self._sendings, clocks)
+        exchange = self.exchange = await open_exchange(
+            self.deployment, call, self.start.id, self._sendings, clocks, whole=self.whole
+        )
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
@@ -487,7 +485,8 @@ class Attempt:
             return
         answer.announced = True
         open_call = self.race.open_call
-        open_call.services.outbox.add(open_call.first_token, self.race.call, self.start, self.measurement.started, at)
+        first_token = partial(open_call.first_token, whole=True) if self.whole else open_call.first_token
+        open_call.services.outbox.add(first_token, self.race.call, self.start, self.measurement.started, at)
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
@@ -499,9 +498,11 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
+        refused = self.race.open_call.services.whole.refused
+        is_refused = refused(self.race.call, self.deployment, error, now, whole=self.whole)
         self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
-        if was_in_race:  # a watched one has lost already
+        if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
@@ -548,6 +549,8 @@ class Attempt:
 
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Set how and when the attempt ends, once; its record is built later."""
+        if error is not None:
+            keep_words(error, self.race.call, self.deployment)
         if self.ending is not None:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call
@@ -565,7 +568,7 @@ class Attempt:
         answer, call, had_won = self._answer, self.race.call, ending.had_won
         judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
         self.record = _record_of(self, ending, judgement)
-        self.race.open_call.ended(self.record, ending.at)
+        self.race.open_call.ended(self.record, ending.at, whole=self.whole)
 
 
 def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
@@ -589,6 +592,7 @@ def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> Attemp
         kept=None if streamed else race.was_kept(attempt),
         judgement=judgement,
         dribble=dribble,
+        whole=attempt.whole,
     )
     if outcome is Outcome.WON and record.decode_tps is not None:
         paces.add(deployment, record.decode_tps)

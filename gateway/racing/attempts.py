@@ -97,6 +97,17 @@ class Backup(Generic[_A]):
         self._attempt = None
 
 
+def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
+    """Cut an attempt of a call that ends for ``reason``.
+
+    Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
+    """
+    gone = issubclass(reason, ClientDisconnected)
+    may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
+    if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
+        attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
+
+
 class Attempts:
     """The attempts that a race has launched."""
 
@@ -179,17 +190,23 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def overtaken(self, winner: Attempt | None, now: float) -> list[Attempt]:
+    def launch_whole(self, refused: Attempt) -> None:
+        """Repeat the request of an attempt whose deployment refused to stream the answer, in its seat."""
+        launch = Launch(refused.deployment.name, 0.0, Role.WHOLE, audited=refused.start.audited)
+        self.failed += 1
+        self._ask([self._prepare(launch, refused)])
+
+    def overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
         """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
 
-        Without a winner here, another model's race has won: there is no backup.
+        Without a winner here, another model's race has won: there is no backup. ``runs_on``: the primary is audited,
+        for as long as it may take for its first token.
         """
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
         backup = None if self._backup is None or winner is None else self._backup.choose(losers)
         for loser in losers:
-            is_primary = loser.start.role is Role.PRIMARY and loser.state is State.ASKED and loser.task is not None
-            if winner is None and is_primary and not self._plan.is_known:
-                # Its time is not known yet, and would never be if each of its answers were cut.
+            if runs_on and loser.start.role is Role.PRIMARY and loser.state is State.ASKED and loser.task is not None:
+                loser.start = msgspec.structs.replace(loser.start, audited=True)
                 self._watch(loser, speed=False, limit_s=loser.deployment.clocks.ttft_s)
             elif loser is not backup:
                 self.cut_or_watch(loser)
@@ -253,15 +270,9 @@ class Attempts:
                 future.set_result(None)
 
     def cut_all(self, reason: type[ApiError]) -> None:
-        """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug.
-
-        Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
-        """
-        gone = issubclass(reason, ClientDisconnected)
-        may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
+        """Cut all attempts: the client has gone or was cut, or the gateway stops or has a bug."""
         for attempt in self.all:
-            if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
-                attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
+            cut_for(attempt, reason)
 
     async def reap(self) -> None:
         """Await all tasks except those of watched losers and of a winner that drains its connection."""
@@ -285,15 +296,17 @@ class Attempts:
             self._backup.dismiss()
         self._race = None
 
-    def _prepare(self, launch: Launch) -> Attempt:
+    def _prepare(self, launch: Launch, refused: Attempt | None = None) -> Attempt:
         assert self._race is not None
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
         start = open_call.launch(self._race.call, deployment, launch.role, now=now, audited=launch.audited)
-        attempt = Attempt(self._race, deployment, start, now)
+        attempt = Attempt(self._race, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s
-        if lines and (line := lines.get(launch.deployment)) is not None:
+        if refused is not None and refused.seat is not None:
+            attempt.seat, refused.seat = refused.seat, None
+        elif lines and (line := lines.get(launch.deployment)) is not None:
             attempt.seat = Seat(line)
         self.all.append(attempt)
         return attempt

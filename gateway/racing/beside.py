@@ -12,6 +12,7 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
+from gateway.racing.attempts import cut_for
 from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.race import Phase, Race
 from gateway.steering import Plan
@@ -57,7 +58,8 @@ class Beside:
     """The races of one call's models, each begun when the one before it is late. Use once: ``await Beside(...).run()``.
 
     ``begin`` prepares the next model's race; it returns None if no model is left. ``on_won`` is called before the
-    answer of a race begins that is not the first.
+    answer of a race begins that is not the first. ``runs_on`` decides whether the primary of a race that another model
+    has overtaken runs on to its first token.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Beside:
         *,
         begin: Callable[[], Coroutine[None, None, Lane | None]],
         on_won: Callable[[Race], None],
+        runs_on: Callable[[Race], bool],
     ) -> None:
         self.unanswered: list[tuple[Race, Unanswered]] = []  # the races that have failed, in this order
         self._open_call = open_call
         self._first = first
         self._begin = begin
         self._on_won = on_won
+        self._runs_on = runs_on
         self._decided: Race | None = None  # the one that has a first token, or ends the call with an error
         self._primary: Sequence[Attempt] = ()  # the attempts of the first race when it was late
         self._running: list[Race] = [first.race]
@@ -113,7 +117,7 @@ class Beside:
         self._decide(race)
         for other in self._running:
             if other is not race:
-                other.give_way()
+                other.give_way(runs_on=self._runs_on(other))
         if race is not self._first.race:
             race.follow(self._primary)
             self._on_won(race)
@@ -124,6 +128,8 @@ class Beside:
         for other in self._running:
             if other is not race:
                 other.stop(reason)
+        for attempt in self._primary:  # one that was overtaken may run on
+            cut_for(attempt, reason)
 
     def _decide(self, race: Race) -> None:
         self._decided = race

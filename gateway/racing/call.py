@@ -13,6 +13,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.core.prompt_classes import whole_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.costs import settle
@@ -22,7 +23,7 @@ from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.services import Services
 from gateway.racing.slots import Wait
-from gateway.racing.validation import EXPECTED, REQUESTED, requested
+from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
@@ -176,24 +177,41 @@ class OpenCall:
         if starts[0].number == 1:
             self.services.recorder.call_started(call_start(self.call, tuple(starts)))
 
-    def first_token(self, call: Call, start: AttemptStart, launched_at: float, at: float) -> None:
+    def first_token(
+        self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
+    ) -> None:
         """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
-        services.recorder.first_token(start.model or call.model, call.prompt_class, start, ttft_s, ago_s)
+        prompt_class = whole_class(call.prompt_class) if whole else call.prompt_class
+        services.recorder.first_token(start.model or call.model, prompt_class, start, ttft_s, ago_s)
 
-    def ended(self, attempt: AttemptRecord, at: float) -> None:
-        """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox."""
+    def ended(self, attempt: AttemptRecord, at: float, *, whole: bool = False) -> None:
+        """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox.
+
+        ``whole``: its provider does not stream the answer. Its age at a cut tells nothing of first tokens, so only the
+        recorder learns it, by the class of such attempts.
+        """
         services, call, record = self.services, self.call, self.record
+        prompt_class, told = call.prompt_class, attempt
+        if whole:
+            prompt_class, attempt = whole_class(prompt_class), msgspec.structs.replace(attempt, censored_at_ms=None)
         if record is None:
             self.attempts.append(attempt)
         ago_s = services.clock() - at
         try:
-            services.recorder.attempt_ended(attempt.model or call.model, call.prompt_class, attempt, ago_s)
+            services.recorder.attempt_ended(told.model or call.model, prompt_class, told, ago_s)
         finally:
             if record is not None:
                 asked = requested(call.fields, call.dialect)
-                bill = settle([attempt], self._winner, self._deployments, call.prompt_tokens, asked)
+                bill = settle(
+                    [attempt],
+                    self._winner,
+                    self._deployments,
+                    call.prompt_tokens,
+                    asked,
+                    is_text=call.inline_bytes is not None,
+                )
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(
@@ -284,8 +302,6 @@ def _number(attempt: AttemptRecord) -> int:
 
 # Releases a prompt after its last use: the answer may stream for minutes.
 
-_STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
-
 
 def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """Remove the fields of a request that are not needed at the call's end; copy the others out of the body.
@@ -295,7 +311,7 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    kept = {name: fields[name].copy() for name in _STILL_READ if name in fields}
+    kept = {name: fields[name].copy() for name in STILL_READ if name in fields}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())

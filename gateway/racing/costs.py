@@ -1,7 +1,8 @@
 """The cost of a call's attempts, as far as it can be known: losers are billed to the operator alone.
 
 A winner is priced by the usage its provider reports. A loser is cut before it reports usage, but it was sent the same
-prompt, and its vendor may or may not stop billing at a disconnect. Its ``cost_usd`` is its prompt and the received part
+prompt, as long as the winner's provider says if that is near our own estimate. Its vendor may or may not stop billing
+at a disconnect. Its ``cost_usd`` is its prompt and the received part
 of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's. ``cost_low_usd``
 and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one without a known
 price as unknown (None). A sum is unknown only if all its parts are. Tokens read from a prompt cache or written to it,
@@ -17,7 +18,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
-from gateway.racing.measurement import MOST_TOKENS
+from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
 from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import ErrorKind, Price, cache_saved_usd, cost_usd
 
@@ -33,6 +34,8 @@ UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: 
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
 ANSWER_TOKENS = 4096  # the maximum without limit and without winner
 MISCOUNT = 2.0  # factor by which our own estimate of tokens may be wrong, either way
+NEAR = 1.6  # factor between the winner's count of the prompt and our estimate, up to which the count is taken,
+TEMPLATE_TOKENS = 64  # besides what a chat template adds
 FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
 _REFUSED = frozenset(  # before anything was generated, if the request arrived at all
     {
@@ -53,6 +56,18 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The tokens of a prompt that an attempt was sent, if its own provider did not count them, and their bounds."""
+
+    tokens: int
+    low_tokens: float
+    high_tokens: float
+
+    def beside(self, given: int) -> "Sent":
+        """Return it with ``given`` tokens more."""
+        return Sent(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -83,24 +98,23 @@ def generated(
 def bounds(
     record: AttemptRecord,
     deployment: Deployment,
-    prompt_tokens: int,
+    sent: Sent,
     *,
     price: Price,
     winner: AttemptRecord | None,
     asked: Requested,
 ) -> Bounds:
-    """Return the bounds of one attempt. ``prompt_tokens`` is its own count, another attempt's, or an estimate."""
+    """Return the bounds of one attempt, which was ``sent`` so many tokens."""
     if _is_refused(record):
         return _NOTHING
-    off = 1.0 if _counted(record) or (winner is not None and _counted(winner)) else MISCOUNT
     if record.cached_tokens is None:
-        low = prompt_tokens / off * _least(price.input_usd, price.cached_input_usd)
-        high = prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
+        low = sent.low_tokens * _least(price.input_usd, price.cached_input_usd)
+        high = sent.high_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
     else:
         cached, written = record.cached_tokens, record.cache_write_tokens
-        low = high = cost_usd(price, prompt_tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
+        low = high = cost_usd(price, sent.tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
     if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
-        high += (record.sends - 1) * prompt_tokens * off * max(price.input_usd, price.cache_write_usd or 0.0)
+        high += (record.sends - 1) * sent.high_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
     seen = record.completion_tokens or 0
     if record.tokens_source is TokensSource.REPORTED and seen:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
@@ -146,10 +160,6 @@ def _is_unheard(record: AttemptRecord) -> bool:
     return record.outcome is not Outcome.WON and record.headers_ms is None
 
 
-def _counted(record: AttemptRecord) -> bool:
-    return record.prompt_tokens is not None and record.tokens_source is TokensSource.REPORTED
-
-
 def _most_tokens(
     record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: Requested
 ) -> float:
@@ -165,8 +175,20 @@ def _most_tokens(
     known = [each for each in known if each <= MOST_TOKENS]
     if known:
         return max(seen, min(MOST_TOKENS, min(known) * asked.answers))
-    answered = 0 if winner is None else winner.completion_tokens or 0
+    answered = 0 if winner is None else answer_tokens(winner)
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
+
+
+def answer_tokens(winner: AttemptRecord) -> int:
+    """Return how long the winner's answer is, as a measure of a loser's: as reported, unless far more than came.
+
+    Then it is our estimate. Few texts have more tokens than characters; reasoning may have come as no text.
+    """
+    stated, chars = winner.completion_tokens or 0, winner.chars
+    unseen = winner.reasoning_tokens or 0
+    if chars is None or stated - unseen <= chars + TEMPLATE_TOKENS:
+        return stated
+    return estimated_tokens(chars) + unseen
 
 
 def most_answer_tokens(max_tokens: int | None, max_output_tokens: int | None) -> int:
@@ -207,18 +229,22 @@ def settle(
     deployments: Mapping[str, Deployment],
     estimated_prompt_tokens: int,
     asked: Requested = NOTHING_ASKED,
+    *,
+    is_text: bool = True,
 ) -> Bill:
-    """Return the bill of one call. The estimate is used if not even the winner's provider counted the prompt.
+    """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
-    An estimate of 0 is none: the input is not text. ``asked`` is what the request says of its answers.
+    An estimate of 0 is none: the input is not text. ``is_text``: all of the prompt is text in the body, else the
+    estimate says nothing about the count. ``asked`` is what the request says of its answers.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
         reported = max(0, reported - _given(winner, attempts))
-    prompt_tokens = (estimated_prompt_tokens or None) if reported is None else reported
+    is_counted = winner is not None and winner.tokens_source is TokensSource.REPORTED
+    is_judged = is_text and winner is not None and not deployments[winner.deployment].extra_body
+    prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
     priced = [
-        _priced(one, deployments[one.deployment], _sent(one, prompt_tokens, attempts), winner, asked)
-        for one in attempts
+        _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
     return Bill(
@@ -230,11 +256,29 @@ def settle(
     )
 
 
-def _sent(record: AttemptRecord, prompt_tokens: int | None, attempts: Sequence[AttemptRecord]) -> int | None:
-    """Return the tokens sent to an attempt: the prompt, and the delivered text that it was to continue."""
-    if prompt_tokens is None or record.continues is None:
-        return prompt_tokens
-    return prompt_tokens + _given(record, attempts)
+def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged: bool) -> Sent | None:
+    """Return the tokens of the prompt; None if nothing is known of it.
+
+    ``reported``: by the winner's provider, or taken from the estimate before. A count that is far from the ``estimate``
+    is no measure of what other providers count; it only widens the bounds.
+    """
+    if reported is None:
+        return Sent(estimate, estimate / MISCOUNT, estimate * MISCOUNT) if estimate else None
+    is_near = estimate / NEAR - TEMPLATE_TOKENS <= reported <= estimate * NEAR + TEMPLATE_TOKENS
+    if is_judged and estimate and not is_near:
+        return Sent(estimate, min(estimate / MISCOUNT, reported), estimate * MISCOUNT)
+    off = 1.0 if is_counted else MISCOUNT
+    return Sent(reported, reported / off, reported * off)
+
+
+def _sent(record: AttemptRecord, prompt: Sent | None, attempts: Sequence[AttemptRecord]) -> Sent | None:
+    """Return the tokens sent to an attempt: its own count, or the prompt and the delivered text it was to continue."""
+    if (own := record.prompt_tokens) is not None:
+        off = MISCOUNT if record.tokens_source is TokensSource.IMPLAUSIBLE else 1.0
+        return Sent(own, own / off, own * off)
+    if prompt is None or record.continues is None:
+        return prompt
+    return prompt.beside(_given(record, attempts))
 
 
 def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
@@ -255,7 +299,7 @@ def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
 def _priced(
     record: AttemptRecord,
     deployment: Deployment,
-    prompt_tokens: int | None,
+    sent: Sent | None,
     winner: AttemptRecord | None,
     asked: Requested,
 ) -> AttemptRecord:
@@ -263,16 +307,15 @@ def _priced(
     changes: dict[str, Any] = {}
     price = deployment.price
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
-    if sent_tokens is None and prompt_tokens is not None and (record.outcome.was_sent or record.completion_tokens):
+    if sent_tokens is None and sent is not None and (record.outcome.was_sent or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or estimated.
-        sent_tokens = prompt_tokens
-        changes = {"prompt_tokens": prompt_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
+        sent_tokens = sent.tokens
+        changes = {"prompt_tokens": sent_tokens, "tokens_source": record.tokens_source or TokensSource.ESTIMATED}
     if record.outcome.was_cancelled_by_race:
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
-    if price is not None and (sent_tokens or prompt_tokens) is not None:
-        tokens = sent_tokens or prompt_tokens or 0
-        bound = bounds(record, deployment, tokens, price=price, winner=winner, asked=asked)
+    if price is not None and sent is not None:
+        bound = bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
         changes |= {"price": per_million(price), "cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
         if sent_tokens is not None:
             runs_on = cut and deployment.bills_after_disconnect is True
@@ -281,7 +324,7 @@ def _priced(
             usd = cost_usd(
                 price,
                 prompt_tokens=sent_tokens,
-                completion_tokens=answered.completion_tokens or 0,
+                completion_tokens=answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
                 cached_tokens=record.cached_tokens,
                 cache_write_tokens=record.cache_write_tokens,
                 reasoning_tokens=answered.reasoning_tokens,

@@ -209,6 +209,8 @@ def _counts(ordered: list[float], together: int) -> dict[str, int]:
 MOST_TOKENS = 10_000_000  # of a prompt or an answer, where no context window is known
 TOKENS_PER_BYTE = 2  # of a prompt of text at most: half of them may be what a template makes of messages and tools,
 SURPLUS_TOKENS = 32_768  # besides instructions and search results that a provider adds itself
+MOST_BYTES_PER_TOKEN = 40  # of words; with more a count is not of this text
+ENVELOPE_BYTES = 512  # of a body, that may be no prompt
 LARGEST_REPORTED = 2**53 - 1  # known exactly also to readers of JSON
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
@@ -403,6 +405,13 @@ class Measurement:
     def tokens(self) -> Tokens | None:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.reported.usage
+        if usage is not None and (
+            (usage.completion_tokens or 0) * MOST_BYTES_PER_TOKEN < self.chars
+            or (usage.prompt_tokens or 0) * MOST_BYTES_PER_TOKEN < (self.prompt_bytes or 0)
+        ):
+            believed, fewest = without_too_few(usage, self.prompt_bytes, self.chars)
+            if fewest is not None:
+                return self._estimated(believed, fewest)
         if usage is not None and usage.completion_tokens is not None:
             usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
             return Tokens(
@@ -421,6 +430,18 @@ class Measurement:
             usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
         prompt = None if usage is None else usage.prompt_tokens
         return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED, reported)
+
+    def _estimated(self, usage: Usage, reported: int) -> Tokens:
+        """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
+        usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
+        completion = usage.completion_tokens
+        if completion is None:
+            completion = estimated_tokens(self.chars) or self.meaningful
+        reported = reported if beyond is None else beyond
+        cached, written = usage.cached_tokens, usage.cache_write_tokens
+        return Tokens(
+            usage.prompt_tokens, completion, usage.reasoning_tokens, cached, written, TokensSource.ESTIMATED, reported
+        )
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
@@ -478,6 +499,22 @@ def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple
     bounded = {name: count and min(count, limits.get(name, of_prompt)) for name, count in counts.items()}
     beyond = max(count for name, count in counts.items() if count and count > bounded[name])
     return Usage(**bounded), min(beyond, LARGEST_REPORTED)
+
+
+def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple[Usage, int | None]:
+    """Return ``usage`` without counts that are too few for the text, and the smallest of these; None: all are enough.
+
+    Compatible servers may report zeros. What was read from a cache or written to it belongs to the prompt.
+    """
+    prompt, completion, reasoning, cached, written = msgspec.structs.astuple(usage)
+    fewest = None
+    if prompt is not None and prompt_bytes is not None:
+        stated = max(prompt, (cached or 0) + (written or 0))
+        if stated * MOST_BYTES_PER_TOKEN < (prompt_bytes - ENVELOPE_BYTES if stated else prompt_bytes):
+            fewest, prompt, cached, written = prompt, None, None, None
+    if completion is not None and completion * MOST_BYTES_PER_TOKEN < chars:
+        fewest, completion, reasoning = completion if fewest is None else min(completion, fewest), None, None
+    return Usage(prompt, completion, reasoning, cached, written), fewest
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,

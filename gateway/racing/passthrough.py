@@ -12,7 +12,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall, Unanswered
-from gateway.racing.records import RelayedAttempt, billed, outcome_of, relayed_record
+from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
 from gateway.steering import Plan
@@ -340,6 +340,8 @@ class Relay:
     ) -> AttemptRecord:
         open_call, services = self._open_call, self._open_call.services
         now = services.clock()
+        if error is not None:
+            keep_words(error, open_call.call, attempt.deployment, self._asking.form)
         record = relayed_record(
             open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
         )

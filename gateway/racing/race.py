@@ -78,7 +78,7 @@ class Claim:
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
             launched=open_call.launched,
-            ttft_ms=open_call.since_received_ms(now),
+            ttft_ms=None if attempt.whole else open_call.since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=exchange,
             is_last=is_last,
@@ -103,7 +103,8 @@ class Claim:
     def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
         """Return the call's times as far as this race determines them."""
         # After a hold, the client's first token is not the provider's but the moment of release.
-        first_at = self.claimed_at if winner is not None and winner.measurement.meaningful else None
+        has_token = winner is not None and winner.measurement.meaningful and not winner.whole
+        first_at = self.claimed_at if has_token else None
         since_received_ms = self._open_call.since_received_ms
         streamed = self.call.streamed
         held = None if winner is None else self.held
@@ -208,6 +209,7 @@ class Race:
             return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
         # A single attempt has no other to wait for or to cut.
         may_be_held = len(self._attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self._attempts.empty
+        may_be_held = may_be_held and not attempt.whole  # it is complete
         if may_be_held and self._hold.possible and self._hold.begin(attempt, self._attempts.others(attempt)):
             self._cancel_launches()
             return Bid.HELD
@@ -280,7 +282,8 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        is_last = self._attempts.is_last(attempt, self.call.dialect)
+        runs_on = any(each.state is State.WATCHED for each in self._claim.before)
+        is_last = not runs_on and self._attempts.is_last(attempt, self.call.dialect)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
     async def wait_until_last(self, attempt: Attempt) -> None:
@@ -330,6 +333,13 @@ class Race:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
         elif not error.is_bound:  # else another key may read the reasoning
             self._schedule.limit(1 if alone else 0)
+
+    def ask_whole(self, attempt: Attempt) -> bool:
+        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        self._guarded(lambda: self._attempts.launch_whole(attempt))
+        return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
         """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
@@ -410,11 +420,11 @@ class Race:
         self._attempts.cut_all(reason)
         self._finish()
 
-    def give_way(self) -> None:
-        """End the race without an answer: that of another model has won."""
+    def give_way(self, *, runs_on: bool) -> None:
+        """End the race without an answer: that of another model has won. ``runs_on``: its primary is audited."""
         if self.phase is not Phase.OVER:
             self._hold.end()
-            self._attempts.overtaken(None, self.open_call.services.clock())
+            self._attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
             self._finish()
 
     def follow(self, attempts: Sequence[Attempt]) -> None:

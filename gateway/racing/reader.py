@@ -4,8 +4,10 @@ Most events are plain: they add text and nothing else. A pattern recognises them
 that is not certainly plain is parsed, event by event.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import msgspec
 
@@ -18,6 +20,7 @@ from providers import (
     ErrorKind,
     Event,
     EventSplitter,
+    Exchange,
     HalfCharacters,
     Masking,
     UpstreamError,
@@ -157,6 +160,7 @@ class AnswerReader:
         self._splitter = EventSplitter()
         self._halves = HalfCharacters()
         self._complaints = 0
+        self._has_sound = False
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -285,6 +289,7 @@ class AnswerReader:
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
                 meaningful = True
+                self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
@@ -355,7 +360,12 @@ class AnswerReader:
         return event, msgspec.structs.replace(chunk, data=event.data)
 
     def _last(self, chunk: Chunk) -> Chunk:
-        """Return the last event, with the answer in it where nothing of it came before."""
+        """Return the last event, with the answer in it where nothing of it came before.
+
+        Sound ends without a finish reason in OpenAI's own streams: there the last event is the end.
+        """
+        if self._has_sound and not (self.finished or self._ended or chunk.finished):
+            return msgspec.structs.replace(chunk, finished=True, finish_reason="stop")
         if self._with_answer is None or self._measurement.meaningful:
             return chunk
         return self._with_answer(chunk)
@@ -417,3 +427,34 @@ def _end_of_event(block: bytes, at: int) -> int:
     """Return where the event that begins at ``at`` ends; the end of the block if that is unknown."""
     found = block.find(_END, at)
     return len(block) if found < 0 else found + len(_END)
+
+
+# Reads of an exchange: the next one, until something else happens, and all to its end after the answer.
+
+DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
+
+
+@asynccontextmanager
+async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
+    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
+    read = asyncio.ensure_future(exchange.read())
+    try:
+        waiting: set[asyncio.Future[Any]] = {read, until}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        yield read
+    finally:
+        if not read.done():
+            read.cancel()
+            await asyncio.wait({read})
+        if not read.cancelled():
+            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
+
+
+async def drain(exchange: Exchange) -> None:
+    """Read to the end of the body, so that the connection can be reused; drop it after ``DRAIN_S``."""
+    try:
+        async with asyncio.timeout(DRAIN_S):  # an abort alone does not wake a reader
+            while await exchange.read():
+                pass
+    except (UpstreamError, TimeoutError):
+        exchange.abort()

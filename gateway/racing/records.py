@@ -17,17 +17,37 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
-from gateway.racing.measurement import MOST_TOKENS, UNKNOWN, Dribble, Measurement, Overtaken, milliseconds, plausible
-from gateway.racing.validation import CUT_SHORT, UNJUDGED, Judgement, first_was_invalid, requested, valid_calls
+from gateway.racing.measurement import (
+    MOST_TOKENS,
+    UNKNOWN,
+    Dribble,
+    Measurement,
+    Overtaken,
+    milliseconds,
+    plausible,
+    without_too_few,
+)
+from gateway.racing.validation import (
+    CUT_SHORT,
+    STILL_READ,
+    UNJUDGED,
+    Judgement,
+    first_was_invalid,
+    requested,
+    valid_calls,
+)
 from providers import (
+    LARGEST_REQUEST_BYTES,
     NOTHING,
     Answer,
     ErrorKind,
     Exchange,
+    Form,
     Reported,
     SendCount,
     UpstreamError,
     headroom,
+    keep,
     redact,
     redact_word,
 )
@@ -69,6 +89,26 @@ def outcome_of(error: UpstreamError) -> Outcome:
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
+def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
+    """Remove from an attempt's ``error`` what others must not read, and from its message what its caller must not.
+
+    Others must not read what a provider's words quote of the request (of ``form``, or of the call's fields, unless the
+    prompt is forgotten already), callers the operator's addresses.
+    """
+    if error.words is None:
+        error.keep()
+    else:
+        sent = call.wordings.get(deployment.name, call.fields)
+        is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
+        keep(
+            error,
+            (call.fields, sent) if is_held else None,
+            texts=form.texts() if form is not None and is_held else (),
+            models=(deployment.model, call.model, call.asked_model or ""),
+        )
+    deployment.hide_addresses(error)
+
+
 def attempt_record(
     call: Call,
     start: AttemptStart,
@@ -81,14 +121,17 @@ def attempt_record(
     kept: bool | None = None,
     judgement: Judgement = UNJUDGED,
     dribble: Dribble = UNKNOWN,
+    whole: bool = False,
 ) -> AttemptRecord:
     """Return the record of an attempt without its cost, which may depend on the winner's usage.
 
     ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
-    it ran on behind a winner, None where none may.
+    it ran on behind a winner, None where none may; ``whole`` if its answer was not streamed by its provider.
     """
     since_start_ms = measurement.since_start_ms
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
+    if whole:  # nothing of it came before its end
+        ttft_ms = answer_ms = None
     reported, error = measurement.reported, ending.error
     tokens, tools = measurement.tokens(), reported.tool_calls
     gaps = measurement.gaps.figures() if measurement.meaningful else None
@@ -125,7 +168,7 @@ def attempt_record(
         predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
         error_kind=error.kind if error else None,
-        error_message=error.message if error else None,
+        error_message=error.kept if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(exchange.headers) if exchange is not None else None,
         asked_tokens=start.asked_tokens,
@@ -149,7 +192,7 @@ def attempt_record(
         api=call.endpoint,
         size_class=call.prompt_class.size,
         win_on=call.win_on,
-        token_ms=ttft_ms if call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
+        token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
         in_flight=start.in_flight,
         finish_reason=short(reported.finish_reason, secrets) if reported.finish_reason is not None else None,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
@@ -221,8 +264,11 @@ def relayed_record(
     usage, source, beyond = said.usage, None, None
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
+        usage, fewest = without_too_few(usage, prompt_bytes, 0)
         usage, beyond = plausible(usage, MOST_TOKENS, prompt_bytes)
         source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
+        if fewest is not None:
+            source, beyond = TokensSource.ESTIMATED, fewest
     return AttemptRecord(
         **msgspec.structs.asdict(attempt.start),
         call_id=call.id,
@@ -242,7 +288,7 @@ def relayed_record(
         censored_at_ms=milliseconds(now - attempt.began) if is_censored else None,
         status_code=answer.status if answer else (error.status if error else None),
         error_kind=error.kind if error else None,
-        error_message=error.message if error else None,
+        error_message=error.kept if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(answer.headers) if answer else None,
         prompt_tokens=usage.prompt_tokens if usage else None,
@@ -379,7 +425,7 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked)
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=call.inline_bytes is not None)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,
@@ -441,7 +487,13 @@ def call_record(
         alone_age_ms=alone.age_ms,
         deadline_ms=call.deadline_ms,
         profile=call.profile,
-        deadline_met=_is_met(call.deadline_ms, ttft_ms, total_ms, status_code),
+        # An answer that came whole has no first token: its client had it when the call ended.
+        deadline_met=_is_met(
+            call.deadline_ms,
+            ttft_ms if ttft_ms is not None or winner is None or winner.chunks is None else total_ms,
+            total_ms,
+            status_code,
+        ),
         dropped=dropped,
         attempts=bill.attempts,
         kind=call.kind,

@@ -1,6 +1,7 @@
 """The services that all running calls of a gateway share: created once, by ``app.py``."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.core.calls import Recorder
+from gateway.core.calls import Call, Recorder
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
 from gateway.racing.timeouts import PausesByDeployment
+from providers import ErrorKind, UpstreamError, parameters_of
 
 if TYPE_CHECKING:
     from gateway.core.attempts import AttemptStart
@@ -168,6 +170,56 @@ class RescueBudget:
         return True
 
 
+# What a deployment answers, but refuses to stream: known by its vendor's row, or by its refusals of the last hour.
+
+WHOLE_S = 3600.0  # how long a refusal is remembered
+MOST_WHOLE = 1000  # deployments, and refusals of each: clients may name their own
+_REFUSING = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
+_OF_STREAMS = re.compile(r"\bstream", re.IGNORECASE)
+_Parameters = frozenset[tuple[str, str]]
+
+
+class WholeAnswers:
+    """The requests that deployments refuse to stream, as their parameters."""
+
+    def __init__(self) -> None:
+        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment
+
+    def expected(self, call: Call, deployment: Deployment, now: float) -> bool:
+        """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
+        if call.streamed or not (deployment.whole or deployment.name in self.until):
+            return False
+        parameters = _parameters(call, deployment)
+        rules = deployment.whole
+        is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
+        return is_listed or self.until.get(deployment.name, {}).get(parameters, now) > now
+
+    def refused(
+        self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
+    ) -> bool:
+        """Whether ``error`` refuses to stream what the client has not asked to stream; then it is remembered.
+
+        Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
+        """
+        if whole and error.kind is ErrorKind.BAD_REQUEST:
+            self.until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
+        if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
+            return False
+        known = self.until.setdefault(deployment.name, {})
+        known[_parameters(call, deployment)] = now + WHOLE_S
+        if len(known) > MOST_WHOLE:
+            del known[next(iter(known))]
+        if len(self.until) > MOST_WHOLE:
+            del self.until[next(iter(self.until))]
+        error.kind = ErrorKind.BAD_REQUEST
+        return True
+
+
+def _parameters(call: Call, deployment: Deployment) -> _Parameters:
+    fields = call.wordings.get(deployment.name, call.fields)
+    return parameters_of(fields, deployment.spoken_to(call.dialect).requests.reading_order)
+
+
 class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
@@ -181,3 +233,4 @@ class Services(msgspec.Struct, frozen=True):
     pauses: PausesByDeployment = msgspec.field(default_factory=PausesByDeployment)  # within deployments' streams
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
+    whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)

@@ -26,7 +26,7 @@ class Winner(msgspec.Struct, frozen=True):
     provider: str
     deployment: str
     launched: int  # attempts started so far
-    ttft_ms: float  # since the call was received
+    ttft_ms: float | None  # since the call was received; None: its answer came whole
     overhead_ms: float
     exchange: Exchange
     call: Call
@@ -73,8 +73,10 @@ class GatheringSink:
     streams = False
     understands = True
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, *, single: bool = False) -> None:
+        """``single``: one answer was asked for."""
         self.winner: Winner | None = None
+        self._single = single
         self._answers = dialect.answers
         self._gathering: Gathering  # set by ``begin``
 
@@ -82,6 +84,7 @@ class GatheringSink:
         """Start a new body; that of an earlier winner is dropped."""
         self.winner = winner
         self._gathering = self._answers.gathering()
+        self._gathering.single = self._single
 
     async def write(self, block: Block) -> None:
         """Add events to the body.

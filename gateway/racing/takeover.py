@@ -167,7 +167,10 @@ class Seam:
 MOST_BYTES = 256 * 1024  # of events; a longer answer is not continued
 MOST_TAKEOVERS = 2  # of one call
 # Another provider may answer better, except where the request itself is wrong (400, 413, 422) or the call's time is up.
-_ENDS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES})
+_ENDS = frozenset({
+    *(ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES),
+    ErrorKind.NO_PLACE,
+})  # fmt: skip
 
 
 class Delivered:

@@ -195,13 +195,15 @@ class AttemptClocks:
         pauses: Pauses,
         *,
         silenced: Silenced | None = None,
+        started: float | None = None,
     ) -> None:
-        """``pauses``: of its deployment."""
+        """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time."""
         self._clocks = clocks
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
         self._loop = loop
-        self._started = self._quiet_since = clock()
+        self._quiet_since = clock()
+        self._started = self._quiet_since if started is None else started
         self._first_token = False
         self._came = Came.BOUNDARY
         self._pauses = pauses

@@ -148,6 +148,8 @@ REQUESTED = frozenset({"tools", *_TEMPERATURES.values()}).union(
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )
 
+STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement and the record
+
 
 # Of all dialects: vendors use other dialects' words in their own.
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)

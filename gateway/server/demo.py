@@ -4,13 +4,14 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from urllib.request import getproxies_environment, proxy_bypass
+from urllib.request import getproxies_environment
 
 import msgspec
 import structlog
 
 from gateway.core import tasks
 from gateway.settings import Settings
+from providers.http import is_direct
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, EMBEDDING_MODEL
 
 START_LIMIT_S = 20.0
@@ -19,6 +20,7 @@ START_LIMIT_S = 20.0
 AUDIT_SHARE = 0.9
 _LONGEST_COMPLAINT_BYTES = 8192
 _HOST = "127.0.0.1"
+_ANY_PORT = 0  # which no entry of NO_PROXY has
 _NOT_THERE = f"http://{_HOST}:1"
 
 
@@ -64,7 +66,7 @@ async def simulated_fleet(seed: int = 0) -> AsyncIterator[Mapping[str, str]]:
 def past_any_proxy() -> Iterator[None]:
     """Reach the simulated providers directly: a proxy of the environment cannot reach this machine's loopback."""
     proxies = getproxies_environment()
-    if not proxies or proxy_bypass(_HOST):
+    if not proxies or is_direct("http", _HOST, _ANY_PORT):
         yield
         return
     before = os.environ.get("no_proxy")

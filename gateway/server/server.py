@@ -46,11 +46,13 @@ from gateway.connections.tls import Certificate, open_context
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted
 from gateway.ledger import prepare_schema
+from gateway.overload.bodies import return_freed_memory
 from gateway.server.reload import Latest, Reloader, Source, check_opens
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
+from providers.http import not_understood
 from providers.simulator.persona import are_demo
 
 # The text shown when the gateway has started: commands to try it.
@@ -329,6 +331,7 @@ def run(settings: Settings, source: Source) -> None:
     """
     signal.signal(signal.SIGHUP, ignore)
     speed_up_enums()
+    return_freed_memory()
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     if settings.workers > 1 and not hasattr(os, "fork"):
@@ -339,6 +342,7 @@ def run(settings: Settings, source: Source) -> None:
     # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
+    _check_no_proxy()
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
@@ -459,6 +463,17 @@ def _check_authorities(path: str | None) -> None:
         # authority are not trusted.
         # Do: Correct the variable, or unset it, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
+
+
+def _check_no_proxy() -> None:
+    """Log what NO_PROXY has that is not understood."""
+    if entries := not_understood():
+        effect = "calls to these go through the proxy, with their keys and prompts; correct the variable and restart"
+        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood, so calls to
+        # what they mean go through the proxy, with their keys and prompts.
+        # Do: Write a name, `.domain`, `*.domain`, an address or a network such as 10.0.0.0/8; `:port` may follow all
+        # but a network. Restart.
+        structlog.get_logger().warning("configuration.no_proxy_not_understood", entries=entries, effect=effect)
 
 
 def _freeze_garbage() -> None:

@@ -1,5 +1,6 @@
 """Checks across settings: names that must exist, keys that must be set, hosts that must not be open."""
 
+import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -54,6 +55,14 @@ _POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {
 }
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
 _NO_KEY = "has a character that no key has, such as a line break or a curly quote: look where it is set"
+_QUOTES = "\"'`"
+_QUOTED = (
+    "is in quotes, which are no part of a key: remove them where it is set (`docker run --env-file` passes them on,"
+    " compose and shells do not)"
+)
+_SCHEME_OF_KEY = re.compile(r"\s*Bearer\b", re.IGNORECASE)
+_WITH_SCHEME = "begins with 'Bearer', which the gateway adds itself: write the key alone"
+_BLANKS = "has blanks around it: remove them where it is set"
 _NO_HEADER = "cannot be sent as a header field: is there a line break in it?"
 
 
@@ -191,6 +200,12 @@ def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) 
         key = "" if secret is None else secret.get_secret_value()
         if not key.isascii() or not (key.isprintable() or may_have_lines):
             yield Complaint(here, _NO_KEY)
+        elif key[:1] in _QUOTES and key:
+            yield Complaint(here, _QUOTED)
+        elif _SCHEME_OF_KEY.match(key) is not None:
+            yield Complaint(here, _WITH_SCHEME)
+        elif key != key.strip(" \t"):
+            yield Complaint(here, _BLANKS)
 
 
 def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]:

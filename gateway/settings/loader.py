@@ -40,8 +40,10 @@ PREFIX = "HOLESHOT_"
 LEVEL = "__"
 NOT_SETTINGS = frozenset({"CONFIG", "KEY", "SQL_URL", "URL"})  # used by the command line itself
 _TESTS = "TEST_"
-# For a service called "holeshot", Kubernetes sets variables in every pod that look like ours.
-_SERVICE_LINK = re.compile(r"SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?")
+# For each service of a namespace, Kubernetes sets variables in every pod (service links): those of one called
+# "holeshot" or "holeshot-redis" look like ours. "PORT" alone is one of theirs only with a URL.
+_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_SERVICE_PORT = re.compile(r"(\w+_)?PORT")
 _SERVICE_URL = re.compile(r"(tcp|udp|sctp)://")
 
 
@@ -77,7 +79,7 @@ def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:
     """Return the variable that set ``place``, or a section around it."""
     for end in range(len(place), 0, -1):
         name = _as_variable(LEVEL.join(map(str, place[:end])))
-        if name in environ:
+        if name in environ and _is_setting(name, environ[name]):
             return name
     return None
 
@@ -97,9 +99,17 @@ def _is_setting(name: str, value: str) -> bool:
         name.startswith(PREFIX)
         and key not in NOT_SETTINGS
         and not key.startswith(_TESTS)
-        and not _SERVICE_LINK.fullmatch(key)
-        and not (key == "PORT" and _SERVICE_URL.match(value))
+        and not _is_service_link(name, value)
     )
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    key = name.removeprefix(PREFIX)
+    if LEVEL in key and _top(name) in Settings.model_fields:  # as of a provider that is called "a_service_host"
+        return False
+    if _SERVICE_LINK.fullmatch(key):
+        return True
+    return _SERVICE_PORT.fullmatch(key) is not None and _SERVICE_URL.match(value) is not None
 
 
 # Parts of the configuration for commands that need no provider's key.

@@ -2,7 +2,8 @@
 
 ``${NAME}``, ``${NAME:-default}`` and ``${exec:command}`` may be anywhere in a string, ``os.environ/NAME`` and
 ``file:/path`` are whole strings; ``$${`` is a literal ``${``. A bare ``$NAME`` is refused, as it would be used
-literally. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again.
+literally. An empty variable counts as not set, as in the shell's ``:-``. Resolved values are not resolved again. Where
+one stands in a URL before the host, as a password does, it is percent-encoded: it may have any characters.
 """
 
 import os
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,6 +28,11 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", r
 _BARE = re.compile(
     r"(?:.*\s)?\$(?P<name>[A-Z_][A-Z0-9_]*)", re.DOTALL
 )  # the whole value, or its last word: "Bearer $KEY"
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?P<user>[^/?#]*)@")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>(?P<authority>[^/?#]*).*)", re.DOTALL)
+_OF_FILES = ("sqlite", "unix", "file")
+_HOST_AND_PORT = re.compile(r"(?:\[[^\[\]]*\]|[^:]*)(?::\d*)?")
+_SAFE_IN_LOGIN = ":%!$&'()*+,;=~"
 _FREE = frozenset({"defaults", "extra_body", "system_prefix"})  # text of requests, which may have a dollar sign
 _ENVIRON = "os.environ/"
 _FILE = ("file:/", "file:./", "file:../")
@@ -133,6 +140,7 @@ def resolve(
 ) -> tuple[Any, list[Complaint]]:
     """Return ``data`` with its references replaced, and a complaint for each that cannot be resolved.
 
+    In URLs, what user and password must not contain literally is percent-encoded.
     Relative ``file:`` references start at ``folder``, and commands run there; without ``references`` none does. An
     unresolved reference becomes an empty string.
     """
@@ -147,7 +155,9 @@ def resolve(
         if not isinstance(value, str):
             return value
         try:
-            return _resolve_text(value, environ, folder, read, may_be_bare=not _FREE.isdisjoint(place))
+            is_free = not _FREE.isdisjoint(place)
+            text = _resolve_text(value, environ, folder, read, may_be_bare=is_free)
+            return text if is_free else with_login_encoded(text)
         except UnresolvedError as error:
             complaints.append(Complaint(place, f"{error}; {_way_out(place)}" if error.missing else str(error)))
             return ""
@@ -176,9 +186,15 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: Ref
     if text.startswith(_FILE):
         return read.content(folder / text.removeprefix("file:"))
 
+    user = _user_info(text)
+
     def replace(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
+        value = valued(match)
+        return quote(value, safe="") if match.start() in user else value
+
+    def valued(match: re.Match[str]) -> str:
         inner = match[1] or ""
         if inner.startswith(_COMMAND):
             return read.output(inner.removeprefix(_COMMAND), environ, folder)
@@ -192,6 +208,32 @@ def _resolve_text(text: str, environ: Mapping[str, str], folder: Path, read: Ref
         return _variable(named["name"], environ)
 
     return _EXPRESSION.sub(replace, text)
+
+
+def _user_info(text: str) -> range:
+    """Return the places of user and password, if ``text`` is a URL that has them: a value there is percent-encoded."""
+    found = _USER_INFO.match(_EXPRESSION.sub(lambda match: "$" * len(match[0]), text))
+    return range(0) if found is None else range(*found.span("user"))
+
+
+def with_login_encoded(text: str) -> str:
+    """Return ``text``; if it is a URL, with user and password that are percent-encoded where they must be.
+
+    They end at the last ``@`` of a database's address, and of others at the last one before the path. Where there is
+    none, and what would be host and port cannot be that, they have a ``/``, ``?`` or ``#``, and end at the next ``@``.
+    """
+    if (found := _URL.fullmatch(text)) is None or "@" not in text or found["scheme"].lower().startswith(_OF_FILES):
+        return text
+    scheme, rest, authority = found["scheme"], found["rest"], found["authority"]
+    if not scheme.lower().startswith("http"):
+        login = rest.rpartition("@")[0]
+    elif "@" in authority:
+        login = authority.rpartition("@")[0]
+    elif _HOST_AND_PORT.fullmatch(authority) is None:
+        login = rest.partition("@")[0]
+    else:
+        return text
+    return f"{scheme}://{quote(login, safe=_SAFE_IN_LOGIN)}{rest[len(login) :]}"
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:

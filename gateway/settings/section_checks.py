@@ -15,7 +15,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
-from providers import OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
+from providers import MASK, OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
 
@@ -468,9 +468,13 @@ def others(base_url: str) -> Iterator[str]:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without parts that may be secret: a password before the host, a query."""
+    """Return a URL without parts that may be secret: a password before the host, a query.
+
+    Where an ``@`` is left, the rest may be a piece of a password, and nothing is shown.
+    """
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return MASK if "@" in shown else shown
 
 
 # Checks how models are raced: contradictions, and settings that work but may not be intended.

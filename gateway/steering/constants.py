@@ -108,6 +108,7 @@ LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty 
 # judgement: if median and q90 of an effort's first tokens differ by less from the others', all are one population
 EFFORT_ALIKE = 1.5
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
+RUN_ON_EVERY = 10  # judgement: of so many known primaries that another model overtakes, one runs on to its first token
 IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; for a deadline another model is not asked before
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
 LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds
@@ -172,7 +173,7 @@ SILENCE = 14.0
 DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
 KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
 LEFT_ALONE = 12  # judgement: clients in a row that gave up on a silent deployment, if all are one or it is unknown
-UNANSWERED = 12  # judgement: late attempts in a row that open an unknown one's breaker: it may just be slow
+UNANSWERED = 12  # judgement: late attempts in a row that open the breaker of one that is unknown or was overtaken
 LEFT_UNKNOWN_S = 5.0  # judgement: half the wait for an unknown one; a client that leaves sooner proves nothing
 OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening

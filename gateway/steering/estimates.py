@@ -1,6 +1,6 @@
 """Standings: the policy's predictions for the next call of one model and prompt size, by deployment."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import inf
 from operator import add
 from typing import TypeVar
@@ -159,6 +159,11 @@ class Standings(msgspec.Struct, frozen=True):
         """Return the standings for prompts whose size has these factors; ``other`` is for unknown deployments."""
         estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
         return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside, self._late, self._left)
+
+    def with_those_of(self, other: "Standings", deployments: Iterable[str]) -> "Standings":
+        """Return these standings with the estimates of ``deployments`` from another class of calls."""
+        estimates = {**self.estimates, **{name: other.of(name) for name in deployments}}
+        return Standings(estimates, self.unseen, self.answer_tokens)
 
     def beside(self, primary: str, racer: str, factor: float = 1.0) -> Beside:
         """Return the expected result of a race of the two, in seconds at the reference size.

@@ -40,7 +40,7 @@ from gateway.steering.constants import (
     TOLD_FROM,
     UNPROBED_S,
 )
-from providers import LONG_AGO_S, Availability, ErrorKind, Readiness, Waits
+from providers import LONG_AGO_S, Availability, ErrorKind, Readiness, Waits, without_addresses
 
 # Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a +
 # b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a
@@ -192,12 +192,11 @@ class _Moments:
 
 _WAITS = Waits(cool_min_s=COOL_MIN_S, cool_max_s=COOL_MAX_S, try_every_s=OUT_PROBE_EVERY_S, refill_s=HEADROOM_WINDOW_S)
 _NEARLY = 0.999  # of a time, to allow for differences between clocks
-# Messages of other errors may quote the failed prompt, which other callers must not see.
+# Messages of other errors are about the failed request; those of connections name the operator's hosts.
 _SAYS_NOTHING_OF_REQUESTS = frozenset({
     ErrorKind.PROVIDER_AUTH,
     ErrorKind.NOT_FOUND,
     ErrorKind.RATE_LIMITED,
-    ErrorKind.CONNECT_ERROR,
     ErrorKind.CONNECT_TIMEOUT,
 })  # fmt: skip
 
@@ -239,8 +238,10 @@ class Trouble(msgspec.Struct, frozen=True):
 
     @property
     def for_others(self) -> str:
-        """Return what other callers may read: messages about key, model name or limits, but not about a request."""
-        return str(self) if self.kind in _SAYS_NOTHING_OF_REQUESTS else self._head
+        """Return what other callers may read: messages about key, model name or limits, without addresses."""
+        if self.kind not in _SAYS_NOTHING_OF_REQUESTS or not self.message:
+            return self._head
+        return f"{self._head}: {without_addresses(self.message)}"
 
     @property
     def _head(self) -> str:

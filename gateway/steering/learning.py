@@ -1,7 +1,7 @@
 """Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from math import inf, log
 from typing import Protocol
@@ -17,6 +17,7 @@ from gateway.steering.constants import (
     DOUBTED_KEPT,
     HAIR,
     KNOWN_EVENTS,
+    LATE_QUANTILE,
     LEFT_ALONE,
     LEFT_UNKNOWN_S,
     OWN_SHARE,
@@ -52,7 +53,6 @@ from providers import ErrorKind
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
 
-
 BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
 BURST_TPS = 5000.0  # its speed is null (docs/appendix/policy.md#measurement)
 
@@ -83,7 +83,10 @@ def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
     counts: Counts = {}
     _tell_apart(counts, attempt, prompt_class)
     if attempt.judged_as is not None:
-        _count_quality(counts, attempt)
+        names = fields(attempt.deployment)
+        counts[names.judged] = 1.0
+        if attempt.flaw is not None:
+            counts[names.flawed] = 1.0
     outcome = attempt.outcome
     if outcome.failed:
         names = fields(attempt.deployment)
@@ -110,13 +113,6 @@ def _count_spoken(counts: Counts, attempt: AttemptRecord, prompt_class: PromptCl
     counts.update({spoken: counts[field] for field, spoken in again.items() if spoken is not None})
     if attempt.token_ms is not None:  # the first token itself is counted when it comes
         counts[event_field(attempt.deployment, prompt_class, attempt.token_ms / 1000, kind="se")] = 1.0
-
-
-def _count_quality(counts: Counts, attempt: AttemptRecord) -> None:
-    names = fields(attempt.deployment)
-    counts[names.judged] = 1.0
-    if attempt.flaw is not None:
-        counts[names.flawed] = 1.0
 
 
 def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClass) -> None:
@@ -165,15 +161,11 @@ def _count_speed(counts: Counts, names: Fields, attempt: AttemptRecord) -> None:
         counts[names.tok] = decode_tps * span_s
         counts[names.sec] = span_s
         counts[names.ans] = 1.0
-    elif tokens - (attempt.reasoning_tokens or 0) > 1 and _came_at_once(tokens, span_s):
+    elif tokens - (attempt.reasoning_tokens or 0) > 1 and (span_s < BURST_S or tokens - 1 > BURST_TPS * span_s):
         counts[names.ans] = counts[names.burst] = 1.0
     if tokens and attempt.last_token_ms > 0:
         counts[names.etok] = float(tokens)
         counts[names.esec] = attempt.last_token_ms / 1000
-
-
-def _came_at_once(tokens: int, span_s: float) -> bool:
-    return span_s < BURST_S or tokens - 1 > BURST_TPS * span_s
 
 
 # Samples held back while a deployment may be failing: they count if it recovers, and are dropped if it does not.
@@ -329,7 +321,7 @@ class OwnDelay:
 
 
 # Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
-_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_SUCH_API})
+_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO_SUCH_API})
 _OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 _TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 _UNAUTHORIZED = 401
@@ -341,6 +333,7 @@ class _Launched(msgspec.Struct, frozen=True):
     in_minute: int  # launches there in the minute before
     deployment: str
     delayed_s: float  # the loop's total delay until then
+    is_overtaken: bool = False  # by another model: it was late, and may just be slow
 
 
 class Learning:
@@ -390,6 +383,13 @@ class Learning:
         delayed_s = self._own_delay.lateness.total_s
         self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, delayed_s)
 
+    def overtaken(self, attempts: Iterable[str]) -> None:
+        """Note which running attempts, by id, another model has overtaken."""
+        running = self._launched
+        running |= {
+            each: msgspec.structs.replace(running[each], is_overtaken=True) for each in attempts if each in running
+        }
+
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
     ) -> None:
@@ -404,7 +404,8 @@ class Learning:
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         limit_s = late_s(estimate.well_q95_s)
         corrected_s = ttft_s if ttft_s <= limit_s else self._own_delay.without_own_delay(ttft_s, launched, now_s)
-        late = not health.tripped and corrected_s > limit_s
+        runs_on = launched is not None and launched.is_overtaken  # and shows that it is slow, not broken
+        late = not health.tripped and not runs_on and corrected_s > limit_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._suspects.hold_back(model, deployment, event(deployment, measured, reference_s), unix_s)
             self._strike(model, start, "slow", ago_s)
@@ -501,16 +502,15 @@ class Learning:
             return
         if kind in _OPERATORS:
             # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
-            if not prompt_class.is_answer and attempt.status_code != _UNAUTHORIZED:
+            if not (prompt_class.is_answer or prompt_class.is_whole) and attempt.status_code != _UNAUTHORIZED:
                 return
             health.trouble = trouble
             if health.refuse(now_s):
                 # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
                 # calls, but one try a minute.
                 # Do: Correct the key, the model's name or `base_url`, and reload.
-                get_logger().warning(
-                    "steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[ErrorKind(kind)]
-                )
+                hint = _HINTS[ErrorKind(kind)]
+                get_logger().warning("steering.out", model=model, deployment=name, kind=kind, hint=hint)
             return
         health.trouble = trouble
         if attempt.retry_after_s is not None:
@@ -526,16 +526,16 @@ class Learning:
     ) -> None:
         """Handle an attempt that was cancelled without a first token, at a claim or because its client left.
 
-        A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike. For a
-        broken deployment nothing is counted: its fault is known, and must not count after it recovers.
+        A primary cancelled at the claim at a normal age is not at fault; only one beyond its q95 gets a strike, unless
+        it may just be slow. For a broken deployment nothing is counted: its fault is known, and must not count later.
         """
         deployment, measured = loser.deployment, prompt_class.effort or prompt_class.api
         now_s, health, age_s = self._clock() - ago_s, self.health_of(deployment), (loser.censored_at_ms or 0.0) / 1000
         corrected_s = self._own_delay.without_own_delay(age_s, launched, now_s)
         size = size_of(loser.asked_tokens, prompt_class.size)
         is_lost = loser.outcome is Outcome.LOST
+        estimate = self._snapshots.at(model, measured, size).of(deployment)
         if health.tripped:
-            estimate = self._snapshots.at(model, measured, size).of(deployment)
             if is_lost and health.cut(corrected_s, estimate.well_q95_s, now_s):
                 self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             return
@@ -544,21 +544,22 @@ class Learning:
             return  # it began during a fault that is over
         factor = self._snapshots.sizing(model, measured, deployment).factor(size)
         field = cut(deployment, measured, age_s / factor)
-        estimate = self._snapshots.at(model, measured, size).of(deployment)
-        is_late = corrected_s >= (estimate.q95_s if estimate.is_known else estimate.hangs_s)
+        is_overtaken = launched is not None and launched.is_overtaken
+        usual_s = estimate.answered_s(LATE_QUANTILE) if is_overtaken else estimate.q95_s
+        is_late = corrected_s >= (usual_s if estimate.is_known else estimate.hangs_s)
         is_late = is_late and is_lost and loser.role is Role.PRIMARY
         reason = None
-        if is_late and not estimate.is_known:  # it may just be slow: others are preferred at once
+        if is_late and (is_overtaken or not estimate.is_known):  # it may just be slow: others are preferred at once
             self._count(model, {field: 1.0}, unix_s)
             reason = "hangs" if self._suspects.hangs(deployment) else None
         else:
             self._suspects.hold_back(model, deployment, field, unix_s)
-        if not is_lost:
-            reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
-        elif is_late and estimate.is_known:
-            self._strike(model, loser, "hangs", ago_s)
-        elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
-            reason = "silent"
+            if not is_lost:
+                reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
+            elif is_late:
+                self._strike(model, loser, "hangs", ago_s)
+            elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
+                reason = "silent"
         if reason is not None and health.open_breaker(now_s):
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             self._opened(deployment, reason, model, ago_s)

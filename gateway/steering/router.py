@@ -24,7 +24,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
-from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S
+from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -133,6 +133,7 @@ class Steering:
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
+        self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
         self._clients_names = ClientsNames()
         board.share(self._is_shared)
@@ -216,6 +217,20 @@ class Steering:
         standings = self._snapshots.of(model, prompt_class, prompt_tokens)
         known = [each for each in map(standings.of, deployments) if each.is_known]
         return min((each.answered_s(LATE_QUANTILE) for each in known), default=None)
+
+    def runs_on(self, model: str, plan: Plan, attempts: Iterable[str]) -> bool:
+        """Whether the primary of ``plan``, whose ``attempts`` another model has overtaken, runs on to its first token.
+
+        Until its times are known each does, as they never would be if all were cut; then every tenth, so that a change
+        is learnt. Where several raced from the start, the plan has drawn its audits already.
+        """
+        self._learning.overtaken(attempts)
+        if not plan.is_known:
+            return True
+        if len(plan.launches) > 1 and plan.mode is not Mode.SINGLE:
+            return False
+        overtaken = self._overtaken[model] = self._overtaken.get(model, 0) + 1
+        return overtaken % RUN_ON_EVERY == 0
 
     def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
@@ -359,7 +374,7 @@ class Steering:
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
-        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens)
+        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens, terms.whole)
         if terms.kind is not None:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
@@ -489,6 +504,7 @@ class Steering:
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
         self._payers = {model: payer for model, payer in self._payers.items() if model in models}
+        self._overtaken = {model: count for model, count in self._overtaken.items() if model in models}
         # A new budget is full: one that is seldom used must be kept.
         self._budgets.keep({*models, *self._configured, *self._payers.values()})
         used = {name for names in (*self._configured.values(), *self._planned.values()) for name in names}

@@ -4,7 +4,7 @@
 gets one at once. If nothing refreshes, a snapshot is also recomputed when it is a second old.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from math import inf
 
 import msgspec
@@ -122,9 +122,16 @@ class Snapshots:
         self._sizings: dict[str, dict[tuple[Measured, str], Sizing]] = {}  # by model
         self._refreshed_at_s = -inf
 
-    def of(self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None) -> Standings:
-        """Return the standings for such a prompt, at most a second old if time allows."""
-        return self.at(model, prompt_class.effort or prompt_class.api, size_of(prompt_tokens, prompt_class.size))
+    def of(
+        self, model: str, prompt_class: PromptClass, prompt_tokens: int | None = None, whole: Collection[str] = ()
+    ) -> Standings:
+        """Return the standings for such a prompt, at most a second old if time allows.
+
+        Deployments that answer it ``whole`` are compared, by the times of their answers, with the others' first tokens.
+        """
+        size = size_of(prompt_tokens, prompt_class.size)
+        standings = self.at(model, prompt_class.effort or prompt_class.api, size)
+        return standings.with_those_of(self.at(model, MeasuredApi.WHOLE, size), whole) if whole else standings
 
     def at(self, model: str, measured: Measured, size: int) -> Standings:
         """Return the standings for an API or effort, and a size of prompt."""

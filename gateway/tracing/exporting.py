@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, overload
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import requests
 import structlog
@@ -28,6 +30,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, span_id
 from gateway.settings import TRACES_PATH, TracingSettings
 from gateway.tracing.naming import RACED, Ended, EndedCall, LateAttempt, Peer, operation
+from providers.http import is_direct
 
 # The attributes of spans: the conventions' where they have one, else ``holeshot.`` with the ledger's column. None has
 # text of a prompt or an answer, nor of a provider's error message, which may quote one.
@@ -379,9 +382,20 @@ def _read_body(response: requests.Response, until_s: float) -> bytes:
     return response._content  # noqa: SLF001 - likewise
 
 
+class _Session(requests.Session):
+    """A session that reads NO_PROXY as the gateway does, which names more than ``requests`` understands."""
+
+    def merge_environment_settings(self, url: Any, *others: Any, **named: Any) -> Any:
+        """Return the arguments of a request to ``url``, with its proxy."""
+        merged = super().merge_environment_settings(url, *others, **named)
+        parts = urlsplit(url)
+        is_spared = is_direct(parts.scheme, parts.hostname or "", parts.port)
+        return {**merged, "proxies": {} if is_spared else getproxies_environment()}
+
+
 def _session_with(hook: Any) -> requests.Session:
     """Return a session that calls ``hook`` with each answer before its body is read."""
-    session = requests.Session()
+    session = _Session()
     session.headers["accept-encoding"] = "identity"
     session.hooks["response"].append(hook)
     return session

@@ -238,12 +238,20 @@ CLIENT_CALLS = Family(
     "counter",
     ("client", "status"),
 )
+# What the dollars of metrics are: neither of the two bounds of the ledger.
+_ESTIMATE = (
+    "Of a loser the best estimate, cost_usd: its prompt and what of its answer was received, or an answer as long as "
+    "the winner's where the provider is known to bill whole ones."
+)
 CLIENT_TOKENS = Family(
-    "holeshot_client_tokens_total", "Tokens of a client's answers, as reported.", "counter", ("client", "kind")
+    "holeshot_client_tokens_total",
+    "Tokens of a client's calls, without losers: those that answered report, else estimates.",
+    "counter",
+    ("client", "kind"),
 )
 CLIENT_COST = Family(
     "holeshot_client_cost_usd_total",
-    "US dollars at list price of a client's calls; losers as lower bounds.",
+    f"US dollars at list price of all attempts for a client's calls. {_ESTIMATE}",
     "counter",
     ("client",),
 )
@@ -256,15 +264,23 @@ SHED = Family(
 PROBES = Family(
     "holeshot_probes_total", "Probes of quiet deployments by how they ended.", "counter", ("deployment", "outcome")
 )
-TOKENS = Family("holeshot_tokens_total", "Tokens, as reported.", "counter", ("deployment", "kind"))
+TOKENS = Family(
+    "holeshot_tokens_total",
+    "Tokens of the attempts whose provider reported them; what was cut before its report is in neither kind.",
+    "counter",
+    ("deployment", "kind"),
+)
 FAR_OFF = Family(
     "holeshot_usage_far_off_total",
-    "Comparisons, one every 20 answers, with tokens per character far from the other deployments'.",
+    "Comparisons, one every 20 answers, in which counts of tokens are far from the other deployments', or cannot be.",
     "counter",
     ("deployment",),
 )
 COST = Family(
-    "holeshot_cost_usd_total", "US dollars at list price; losers as lower bounds.", "counter", ("model", "share")
+    "holeshot_cost_usd_total",
+    f"US dollars at list price of all attempts: of those that racing added (duplicate), and of the others. {_ESTIMATE}",
+    "counter",
+    ("model", "share"),
 )
 TTFT = Family("holeshot_ttft_seconds", "Call received to first token.", "histogram", ("model",), TTFT_BUCKETS)
 ATTEMPT_TTFT = Family(

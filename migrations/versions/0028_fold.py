@@ -18,7 +18,7 @@ revision = "0028"
 down_revision = "0027"
 branch_labels = None
 depends_on = None
-only_adds = True
+only_adds = False  # an older version adds nothing up: with it alone, sums would stand still, and limits with them
 
 # ``xid`` is the transaction that noted it: who folds again and again begins with the oldest one that was still running
 # the last time, and does not look at what it took before. While an old snapshot is open that is still in the index.

@@ -1,9 +1,12 @@
 """One event of a stream as all dialects read it."""
 
 import re
-from collections.abc import Sequence, Sized
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence, Sized
+from contextlib import suppress
+from enum import Enum
 from operator import itemgetter
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -57,6 +60,7 @@ class Chunk(msgspec.Struct, frozen=True):
     idle: bool = False  # a ping, or an event with nothing in it: a provider that sends only these has stalled
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
+    sound: bool = False  # it has sound: such an answer may end without a finish reason
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
@@ -229,6 +233,8 @@ def _decoded(raw: list[bytes]) -> list[str]:
 class Gathering(Protocol):
     """Makes one whole answer of its events, as the dialect's API returns it."""
 
+    single: bool = False  # one answer was asked for, so every choice is that one, however the server numbers it
+
     def take(self, chunk: Chunk) -> None:
         """Add one event. It has data, which is not ``[DONE]``.
 
@@ -243,3 +249,149 @@ class Gathering(Protocol):
 
     def body(self) -> bytes:
         """Return the whole answer as JSON."""
+
+
+# How each field of a stream joins with the same field of the events before it: one table in each dialect.
+
+
+class Join(Enum):
+    """How the values of a field become one. A null never replaces a value, nor does an empty text."""
+
+    LAST = "last"  # the last one has all
+    TEXT = "text"  # pieces of one text
+    BASE64 = "base64"  # each is a complete Base64 text: their bytes are joined
+    LIST = "list"  # lists of which each has what is new
+    SET = "set"  # the same, of entries that may come again
+    ENTRIES = "entries"  # objects, found again by ``index`` or ``id``; parts of an answer in order, each of a type
+    BY_TYPE = "by type"  # a text is a piece of one, a list has what is new, an object joins field by field
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The rules of an object's fields; ``other`` is that of those that it does not name."""
+
+    fields: Mapping[str, "Join | Table"]
+    other: Join = Join.BY_TYPE
+
+
+ENTRY = Table({  # of a list, or any object within a delta
+    **dict.fromkeys(("id", "index", "type", "format", "name", "object", "role"), Join.LAST),
+    **dict.fromkeys(("closed", "data", "expires_at", "signature", "thought_signature"), Join.LAST),
+    **dict.fromkeys(("reasoning_details", "summary", "thinking", "thinking_blocks"), Join.ENTRIES),
+    **dict.fromkeys(("images", "token_ids"), Join.LIST),
+})  # fmt: skip
+TOKENS = Table({}, Join.LIST)  # lists with one entry a token, as of log probabilities
+_PLACES = ("index", "id")
+_GROWING = ("text", "thinking", "summary")
+
+
+class Pieces:
+    """A value in pieces, joined at the end: joining each with those before it would take ever longer."""
+
+    __slots__ = ("is_base64", "texts")
+
+    def __init__(self, texts: list[str], *, is_base64: bool = False) -> None:
+        self.texts = texts
+        self.is_base64 = is_base64
+
+    def joined(self) -> str:
+        """Return the whole value. Base64 that was cut anywhere, so that no piece can be read alone, is one text."""
+        if self.is_base64 and not any(len(text) % 4 for text in self.texts):
+            with suppress(ValueError):
+                return b64encode(b"".join(b64decode(text, validate=True) for text in self.texts)).decode()
+        return "".join(self.texts)
+
+
+def whole(value: Any) -> Any:
+    """Return a joined value for JSON's encoder.
+
+    Raises:
+        TypeError: it is something else.
+
+    """
+    if not isinstance(value, Pieces):
+        raise TypeError
+    return value.joined()
+
+
+def join(target: dict[str, Any], name: str, value: Any, table: Table) -> None:
+    """Join a field of one more event with what ``target`` has of it."""
+    rule = table.fields.get(name, table.other)
+    old = target.get(name)
+    if rule is Join.LAST:
+        if old is None or (value is not None and value != ""):
+            target[name] = value
+    elif isinstance(value, str) and isinstance(old, Pieces):
+        old.texts.append(value)
+    elif isinstance(value, str):
+        target[name] = Pieces([old, value] if isinstance(old, str) else [value], is_base64=rule is Join.BASE64)
+    elif isinstance(value, dict):
+        inner = target[name] = old if isinstance(old, dict) else {}
+        for key, each in value.items():
+            join(inner, key, each, rule if isinstance(rule, Table) else ENTRY)
+    elif isinstance(value, list):
+        entries = target[name] = old if isinstance(old, list) else []
+        _join_lists(entries, value, rule)
+    elif value is not None or old is None:
+        target[name] = value
+
+
+def _join_lists(entries: list[Any], more: list[Any], rule: Join | Table) -> None:
+    if rule is Join.SET:
+        entries += [each for each in more if each not in entries]
+    elif rule is Join.LIST:
+        entries += more
+    else:
+        join_entries(entries, more, typed=rule is Join.ENTRIES)
+
+
+def join_entries(entries: list[Any], more: Sequence[Any], *, typed: bool = True) -> None:
+    """Add entries of one more event: each to the one with its index or id, else at the end.
+
+    If they are ``typed``, the first without either goes on with the last one before, if both are pieces of a text or a
+    thought of one type. A signature ends such a thought, and belongs to it.
+    """
+    for number, each in enumerate(more):
+        if not isinstance(each, dict):
+            entries.append(each)
+            continue
+        found = _found(entries, each)
+        if found is None and typed and entries and not (number and _grown(each)) and _continues(entries[-1], each):
+            found = entries[-1]
+        if found is None:
+            entries.append(found := {})
+        for key, value in each.items():
+            join(found, key, value, ENTRY)
+
+
+def _found(entries: list[Any], piece: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the entry with the index or id of ``piece``, which must not contradict it in either, nor in its type."""
+    places = [name for name in _PLACES if piece.get(name) is not None]
+    same = [*places, *(("type",) if piece.get("type") else ())]
+    for entry in reversed(entries) if places else ():
+        is_there = isinstance(entry, dict) and any(entry.get(name) is not None for name in places)
+        if is_there and all(entry.get(name) in (None, piece[name]) for name in same):
+            found: dict[str, Any] = entry
+            return found
+    return None
+
+
+def _continues(last: Any, piece: Mapping[str, Any]) -> bool:
+    has_place = any(piece.get(name) is not None for name in _PLACES)
+    if has_place or not isinstance(last, dict) or not piece.get("type") or piece["type"] != last.get("type"):
+        return False
+    grows = any(name in last for name in _GROWING) and any(name in piece for name in (*_GROWING, "signature"))
+    return grows and not last.get("signature")
+
+
+def _grown(piece: Mapping[str, Any]) -> bool:
+    return any(piece.get(name) for name in _GROWING)
+
+
+def index_of(choice: Mapping[str, Any], *, single: bool = False) -> int:
+    """Return the number of a decoded choice, which some servers write as text; 0 if one answer was asked for.
+
+    Raises:
+        ValueError, TypeError: it is no number.
+
+    """
+    return 0 if single else int(choice.get("index") or 0)

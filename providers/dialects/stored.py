@@ -1,7 +1,7 @@
 """The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -180,6 +180,10 @@ _PRIVATE_URL = re.compile(
 )
 _URLS = frozenset({"fileuri", "fileurl", "imageurl", "url"})
 _OWN_SKILL = "skill_"  # how the ids of uploaded skills begin; vendors' own are everybody's
+_SLICE_BYTES = 2**18  # searched, or done else, before a pause: two to six milliseconds
+_STRADDLING_BYTES = 256  # a name that begins in a slice ends within these
+_ELEMENT, _DECODED = 50, 2_500  # what an element, and one that is decoded, takes: in bytes that are searched
+_LOWER = bytes(range(256)).lower()
 _ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so
 
 
@@ -192,21 +196,42 @@ class StoredField(msgspec.Struct, frozen=True):
     """What one field at the top level of a body, or of an event, may name."""
 
     rules: tuple[_Rule, ...]
+    names: tuple[bytes, ...]  # the last ones of the rules, plain and with their quotes; none if all JSON may be a name
     hint: re.Pattern[bytes]  # is found in its JSON wherever there may be a name
 
+    def hinted(self, raw: msgspec.Raw) -> Generator[None, None, bool]:
+        """Return whether the hint is found in JSON, slice by slice if it is long.
+
+        Of a long one all underscores are left out: that takes a tenth of the pattern's time.
+        """
+        view = memoryview(raw)
+        if len(view) <= _SLICE_BYTES or not self.names:
+            return self.hint.search(raw) is not None
+        for at in range(0, len(view), _SLICE_BYTES):
+            part = bytes(view[at : at + _SLICE_BYTES + _STRADDLING_BYTES])
+            bare = part.translate(_LOWER, b"_")
+            if any(name in bare for name in self.names) or (b"\\u00" in part and self.hint.search(part)):
+                return True
+            yield
+        return False
+
     def named_in(self, field: str, raw: msgspec.Raw) -> Iterator[Named | None]:
-        """Yield what the value of ``field`` names, and None after each of its decoded elements.
+        """Yield what the value of ``field`` names, in which the hint was found; None wherever work may pause.
 
         Only elements in which the hint is found are decoded.
         """
-        if not self.hint.search(raw):
-            return
         if not _ARRAY.match(raw):
             yield from self._named(field, msgspec.json.decode(raw), is_element=False)
             return
-        for index, element in enumerate(_elements.decode(raw)):
-            if self.hint.search(element):
+        elements, worked = _elements.decode(raw), 0
+        yield None
+        for index, element in enumerate(elements):
+            worked += len(memoryview(element)) + _ELEMENT
+            if (yield from self.hinted(element)):
                 yield from self._named(f"{field}[{index}]", msgspec.json.decode(element), is_element=True)
+                worked += _DECODED
+            if worked > _SLICE_BYTES:
+                worked = 0
                 yield None
 
     def _named(self, path: str, value: object, *, is_element: bool) -> Iterator[Named]:
@@ -307,15 +332,16 @@ def _fields(places: Iterable[Place]) -> dict[str, StoredField]:
     for place in places:
         steps = tuple((plain(part.removesuffix("[]")), part.endswith("[]")) for part in place.path.split("."))
         rules.setdefault(steps[0][0], []).append(_Rule(place, steps))
-    return {name: StoredField(tuple(each), _hint(each)) for name, each in rules.items()}
+    return {name: _field(tuple(each)) for name, each in rules.items()}
 
 
-def _hint(rules: Iterable[_Rule]) -> re.Pattern[bytes]:
-    """Return a pattern that JSON with one of the last names has; all JSON has it if the field is a name itself."""
+def _field(rules: tuple[_Rule, ...]) -> StoredField:
+    """Return a field whose hint JSON with one of the last names has; all JSON has it if the field is a name itself."""
     if any(len(rule.steps) == 1 for rule in rules):
-        return re.compile(b"")
-    names = "|".join(sorted({"_?".join(rule.steps[-1][0]) for rule in rules}))
-    return re.compile(f'"(?:{names})"|{_ESCAPED}'.encode(), re.IGNORECASE)
+        return StoredField(rules, (), re.compile(b""))
+    names = sorted({rule.steps[-1][0] for rule in rules})
+    hint = re.compile(f'"(?:{"|".join(map("_?".join, names))})"|{_ESCAPED}'.encode(), re.IGNORECASE)
+    return StoredField(rules, tuple(f'"{name}"'.encode() for name in names), hint)
 
 
 _ASKED = {api: _fields(places) for api, places in ASKED.items()}

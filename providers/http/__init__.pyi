@@ -1,6 +1,9 @@
 from .client import Client as Client
 from .dialing import TlsContexts as TlsContexts
 from .dialing import Versions as Versions
+from .dialing import is_direct as is_direct
+from .dialing import not_understood as not_understood
+from .dialing import proxy_of as proxy_of
 from .encoding import ACCEPTED as ACCEPTED
 from .encoding import Body as Body
 from .encoding import decoded as decoded

@@ -268,7 +268,7 @@ class Client:
         self._headers = dict(headers)
         self._versions: Versions = versions
         self._tls = tls or TlsContexts()
-        self._proxy = proxy_of(origin.scheme, origin.host)
+        self._proxy = proxy_of(origin.scheme, origin.host, origin.port)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
         self._requests = 0  # sent over HTTP/2, while either protocol may be used

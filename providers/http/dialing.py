@@ -4,24 +4,27 @@ import asyncio
 import base64
 import errno
 import os
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from threading import Thread
 from time import perf_counter
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
+from urllib.request import getproxies_environment
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
+from msgspec import Struct
 
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.http.http1 import Http1Connection
 from providers.http.http2 import Http2Connection
 from providers.http.message import Connection, Owner
-from providers.redaction import MaskedRecord, redact
+from providers.redaction import MASK, MaskedRecord, redact
 
 # TLS session resumption: it makes the handshake cheaper when a lost race's connection is replaced. A resumed
 # handshake has no certificates to send, read and check. OpenSSL makes a whole one where the server does not know the
@@ -125,6 +128,13 @@ class Tunnel(asyncio.Protocol):
 # The proxy for an origin, from the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY, in upper or lower case).
 
 _PORTS = {"http": 80, "https": 443}
+_LARGEST_PORT = 65535
+_SEPARATORS = re.compile(r"[\s,]+")
+_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*):(\d{1,5})")
+_NETWORK = re.compile(r"[0-9a-f.:]+(/\d{1,3})?")
+_NAME = re.compile(r"([a-z0-9_-]+\.)*[a-z0-9_-]*[a-z_-][a-z0-9_-]*")  # only an address ends in a number
+_MAPPED_BITS = 96  # ::ffff:0:0/96, in which IPv4 addresses are written as IPv6
+_LONGEST_SHOWN = 100  # characters of an entry of NO_PROXY
 
 
 class Proxy(MaskedRecord, frozen=True):
@@ -140,29 +150,119 @@ class Proxy(MaskedRecord, frozen=True):
         yield "url", f"{self.scheme}://{self.host}:{self.port}"
 
 
-def proxy_of(scheme: str, host: str) -> Proxy | None:
-    """Return the proxy for an origin, None if there is none.
+def proxy_of(scheme: str, host: str, port: int | None = None) -> Proxy | None:
+    """Return the proxy for an origin, None if there is none. ``port``: None is that of the scheme.
 
     Raises:
         ValueError: the environment names a proxy that is not supported.
 
     """
     named = getproxies_environment().get(scheme)
-    if not named or proxy_bypass(host):
+    if not named or is_direct(scheme, host, port):
         return None
     parts = urlsplit(named if "://" in named else f"http://{named}")
     variable = f"{scheme.upper()}_PROXY"
     if parts.scheme not in _PORTS or not parts.hostname:
         raise ValueError(f"{variable} must be http://host:port or https://host:port; other kinds are not supported")
     try:
-        port = parts.port or _PORTS[parts.scheme]
+        proxy_port = parts.port or _PORTS[parts.scheme]
     except ValueError:
         raise ValueError(f"the port in {variable} is none") from None
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    return Proxy(parts.scheme, parts.hostname, port, authorization)
+    return Proxy(parts.scheme, parts.hostname, proxy_port, authorization)
+
+
+def is_direct(scheme: str, host: str, port: int | None) -> bool:
+    """Return whether NO_PROXY lists an origin. ``port``: None is that of the scheme.
+
+    A name is not looked up: it is in no network.
+    """
+    port = _PORTS.get(scheme, 0) if port is None else port
+    plain = _plain(host)
+    address = _network(plain.partition("%")[0])  # without the name of a link
+    return any(
+        (entry := _read_entry(each)) is not None and entry.holds(plain, address, port) for each in _listed_direct()
+    )
+
+
+def not_understood() -> list[str]:
+    """Return the entries of NO_PROXY that are none, if there is a proxy; what might be a password is masked."""
+    if _PORTS.keys().isdisjoint(getproxies_environment()):
+        return []
+    unread = (entry for entry in _listed_direct() if _read_entry(entry) is None)
+    return [MASK if "@" in entry else redact(entry[:_LONGEST_SHOWN]) for entry in unread]
+
+
+class _Direct(Struct, frozen=True):
+    """An entry of NO_PROXY: a network, or a domain with the names below it."""
+
+    network: IPv4Network | IPv6Network | None = None
+    domain: str = ""  # empty: every name
+    is_below: bool = False  # only the names below it
+    port: int | None = None  # None: every port
+
+    def holds(self, name: str, address: IPv4Network | IPv6Network | None, port: int) -> bool:
+        """Return whether a host, by its name and as the network of its address alone, is one of these."""
+        if self.port not in {None, port}:
+            return False
+        if self.network is not None:
+            mine: Any = self.network
+            return address is not None and address.version == mine.version and address.subnet_of(mine)
+        return not self.domain or name.endswith(f".{self.domain}") or (name == self.domain and not self.is_below)
+
+
+def _listed_direct() -> list[str]:
+    return [each for each in _SEPARATORS.split(getproxies_environment().get("no", "")) if each]
+
+
+def _read_entry(entry: str) -> _Direct | None:
+    """Return an entry of NO_PROXY as curl (separators, networks) and Go (ports, ``*.domain``) read it, None if neither.
+
+    ``.domain`` is as curl has it: the domain, too.
+    """
+    if entry == "*":
+        return _Direct()
+    network = _network(entry.lower())  # first, as the colons of an address are before no port
+    if network is not None:
+        return _Direct(network)
+    whole = _AND_PORT.fullmatch(entry)
+    host, port = (entry, None) if whole is None else (whole[1], int(whole[2]))
+    if port is not None and not 0 < port <= _LARGEST_PORT:
+        return None
+    if host.startswith("["):
+        network = _network(host[1:-1].lower()) if host.endswith("]") else None
+        return None if network is None or network.prefixlen < network.max_prefixlen else _Direct(network, port=port)
+    network = _network(host)
+    if network is not None:
+        return None if "/" in host else _Direct(network, port=port)
+    is_below = host.startswith("*.")
+    domain = _plain(host.removeprefix("*." if is_below else "."))
+    return _Direct(domain=domain, is_below=is_below, port=port) if _NAME.fullmatch(domain) else None
+
+
+def _network(written: str) -> IPv4Network | IPv6Network | None:
+    """Return the network, or the one of a single address; an IPv4 address that is written as IPv6 is IPv4."""
+    if not _NETWORK.fullmatch(written):
+        return None
+    try:
+        found = ip_network(written, strict=False)
+    except ValueError:
+        return None
+    mapped = found.network_address.ipv4_mapped if isinstance(found, IPv6Network) else None
+    bits = found.prefixlen - _MAPPED_BITS
+    return found if mapped is None or bits < 0 else IPv4Network((int(mapped), bits))
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case and ASCII, without the dot at its end."""
+    lower = name.lower().removesuffix(".")
+    try:
+        return lower.encode("idna").decode()
+    except UnicodeError:  # no name
+        return lower
 
 
 # Names. The resolver may hang for half a minute, and both event loops have only a few threads for it, which others use
@@ -292,9 +392,9 @@ class Dialer:
             raise _too_late() from None
         except (OSError, RuntimeError, ValueError, ProxyRefused, MemoryError) as error:  # uvloop's are RuntimeErrors
             if is_shortage(error):
-                raise UpstreamError(ErrorKind.LOCAL_RESOURCES, self._lacking(error)) from None
+                raise self._lacking(error) from None
             self._addresses = []  # they may have changed
-            raise UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error))) from None
+            raise self._failure(error) from None
         finally:
             clock.cancel()
 
@@ -367,11 +467,28 @@ class Dialer:
         if not lookup.cancelled() and lookup.exception() is None:
             self._addresses, self._resolved_at = lookup.result(), self._loop.time()
 
-    def _lacking(self, error: BaseException) -> str:
+    def _lacking(self, error: BaseException) -> UpstreamError:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
         if out_of_descriptors():
             reason = os.strerror(errno.EMFILE)  # the resolver and OpenSSL report it with other texts
-        return f"no connection to {self._host}:{self._port}, as the gateway's machine is short of resources ({reason})"
+        why = f"as the gateway's machine is short of resources ({reason})"
+        message = f"no connection to {self._host}:{self._port}, {why}"
+        return UpstreamError(ErrorKind.LOCAL_RESOURCES, message, caller=f"no connection, {why}")
+
+    def _failure(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> UpstreamError:
+        """Return the error, which tells its caller no host."""
+        match error:
+            case ProxyRefused():
+                caller = "no connection (refused on the way)"
+            case ssl.SSLCertVerificationError():
+                caller = "its certificate is not trusted"
+            case socket.gaierror() | UnicodeError():
+                caller = "its name does not resolve"
+            case OSError(errno=int(number)) if number > 0 and not isinstance(error, ssl.SSLError):
+                caller = f"no connection ({os.strerror(number)})"
+            case _:
+                caller = "no connection"
+        return UpstreamError(ErrorKind.CONNECT_ERROR, redact(self._words(error)), caller=caller)
 
     def _words(self, error: OSError | RuntimeError | ValueError | ProxyRefused | MemoryError) -> str:
         through = "" if self._proxy is None else f" through the proxy {self._proxy.host}:{self._proxy.port}"

@@ -131,6 +131,7 @@ def test_names_of_one_long_word_fit_a_phone(demo: Installation, visit: Callable[
     ("told_when_away", "words"),
     [
         ({"database_ok": False}, "database away"),
+        ({"clock_off_s": 30.4}, "clock 30 s off"),
         ({"replica": {"connected": False, "lag_s": None}}, "replica away"),
         ({"replica": {"connected": True, "lag_s": 12.3}}, "12 s behind"),
     ],

@@ -70,7 +70,7 @@ def _refused(draw: random.Random, at: datetime, model: str) -> Finished:
     return Finished(record)
 
 
-def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> Iterator[Shippable]:  # noqa: PLR0915 - a call has as many facts
+def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> Iterator[Shippable]:  # noqa: C901, PLR0915 - a call has as many facts
     call_id, first_id, second_id = (uuid7(int(at.timestamp() * 1000), draw.getrandbits(74)) for _ in range(3))
     model, client = draw.choice(models), draw.choice(["ann", "bob", "cid", None])
     api = draw.choices(ENDPOINTS, (6, 2, 2, 1))[0]
@@ -250,6 +250,20 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
         }
         attempts, late = ([second], [first]) if audited and draw.random() < 0.5 else ([first, second], [])
         known |= {} if late or "error_kind" in cut else {"duplicate_cost_usd": 0.001}
+        if draw.random() < 0.1:  # another one went on with it, and is the call's winner
+            heir_id = uuid7(int(at.timestamp() * 1000), draw.getrandbits(74))
+            attempts.append(
+                AttemptRecord(
+                    id=heir_id,
+                    number=3,
+                    role=Role.TAKEOVER,
+                    **_begun(fast),
+                    **_stated(answered, primary),
+                    **primary,
+                    **both | {"launch_offset_ms": 900.0},
+                )
+            )
+            known |= {"winner_attempt_id": heir_id, "duplicate_cost_usd": second.cost_usd}
     costs = [each.cost_usd for each in attempts if each.cost_usd is not None]
     known |= {"cost_usd": sum(costs)} if costs else {}
     yield Finished(CallRecord(attempts=tuple(attempts), **known))

@@ -150,7 +150,7 @@ def _plain(value: Any) -> Any:
 
 # Postgres reads quantiles of throughput from buckets that are 9 % wide, ClickHouse from the rows.
 VIEWS: Mapping[str, tuple[Sequence[str], Mapping[str, float]]] = {
-    "throughput": (("deployment", "provider"), {r"_p\d\d": 0.1}),
+    "throughput": (("deployment", "provider"), {r"_p\d\d": 0.0906}),
     "slo": (("day", "model"), {}),
     "client_usage": (("client", "model"), {}),
     "provider_errors": (("provider", "deployment", "error_kind", "status_code"), {}),

@@ -14,14 +14,14 @@ from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
 from gateway.overload.intake import Intake
 from gateway.racing.answer import AnswerStream
-from gateway.racing.attempt import DRAIN_S, Attempt, Bid
+from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
 from gateway.racing.race import Claim, Race
-from gateway.racing.reader import Block
+from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
 from gateway.racing.services import AttemptTasks, Outbox
 from gateway.racing.sinks import Winner

@@ -109,7 +109,13 @@ class MemoryStore:
     async def ping(self) -> None:
         await asyncio.sleep(0.001)
 
-    async def prune(self, kept: Retention, now: datetime) -> dict[str, int] | None:
+    async def now(self) -> datetime | None:
+        return None
+
+    async def others_are_right(self, replica: str) -> bool:
+        return False
+
+    async def prune(self, kept: Retention, *, jumped: bool = False) -> dict[str, int] | None:
         return None
 
     async def fold(self, since: int, rest_s: float) -> Folded:

@@ -14,7 +14,7 @@ SILENT = Behaviour(first_s=NEVER_S)
 
 def ask(*behaviours: Behaviour, spare: Behaviour = WELL, calls: int = 1, **more: Any) -> Evidence:
     """Ask ``lone`` so often, whose only deployment behaves so, and its fallback's likewise."""
-    fields = more.pop("fields", {})
+    fields, scenario = more.pop("fields", {}), more.pop("scenario", {})
     each = Ask(model=LONE_MODEL, waits_s=0.1, **fields)
     evidence = run(
         Scenario(
@@ -22,6 +22,7 @@ def ask(*behaviours: Behaviour, spare: Behaviour = WELL, calls: int = 1, **more:
             ttft_s=120.0,
             behaviours={"ada": behaviours, "cid": (spare,), "dot": (spare,)},
             clients=(Client(at_s=0.1, asks=(each,) * calls, **more),),
+            **scenario,
         )
     )
     problems = wrong(evidence)
@@ -61,6 +62,24 @@ def test_a_late_model_may_still_answer_first(stream: bool) -> None:
     outcomes = {each.model: str(each.outcome) for each in call.attempts}
     assert outcomes == {"lone": "won", "spare": "lost"}
     assert call.alone_ms == pytest.approx(call.ttft_ms)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_model_that_is_overtaken_while_little_is_known_runs_on_to_its_own_first_token(stream: bool) -> None:
+    evidence = ask(Behaviour(first_s=30.0), fields={"stream": stream}, scenario={"total_s": 60.0})
+    [call] = evidence.witness.finished
+    assert (call.answered_model, call.launched) == ("spare", 2)
+    assert call.total_ms < 15_000  # its client does not wait for that
+    [late] = evidence.witness.audited
+    assert (late.model, str(late.outcome), late.audited, late.is_overtaken) == ("lone", "superseded", True, True)
+    assert late.token_ms == pytest.approx(30_010, abs=20)
+    assert late.overtaken_at_ms == pytest.approx(10_410, abs=50)
+
+
+def test_one_that_runs_on_in_silence_is_cut_when_the_process_stops() -> None:
+    evidence = ask(SILENT, scenario={"total_s": 60.0, "shutdown_s": 20.0})
+    [late] = evidence.witness.audited
+    assert (late.model, str(late.outcome), late.audited, late.token_ms) == ("lone", "interrupted", True, None)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])

@@ -24,6 +24,7 @@ NUMBERS = {
     "images.edits": 8,
     "images.variations": 9,
     "messages.count_tokens": 10,
+    "answers.whole": 11,
 }
 KNOWN = [api for api in MeasuredApi if api is not MeasuredApi.UNKNOWN]
 SPEECH = PromptClass(MeasuredApi.SPEECH, 1)
@@ -64,14 +65,14 @@ def test_every_relayed_api_has_a_number_of_its_own() -> None:
         each for each in vars(passthrough_requests).values() if isinstance(each, passthrough_requests.RelayedApi)
     ]
     relayed.append(passthrough_requests.counting_api("messages", "messages/count_tokens"))
-    assert {each.endpoint for each in relayed} == {*KNOWN} - {MeasuredApi.ANSWERS}
+    assert {each.endpoint for each in relayed} == {*KNOWN} - {MeasuredApi.ANSWERS, MeasuredApi.WHOLE}
     assert len({encoded_class(PromptClass(api, 0)) for api in KNOWN}) == len(KNOWN)
 
 
 def test_a_number_of_a_later_version_is_of_an_unknown_api_and_keeps_its_size() -> None:
-    assert decoded_class(112) == PromptClass(MeasuredApi.UNKNOWN, 2)
+    assert decoded_class(122) == PromptClass(MeasuredApi.UNKNOWN, 2)
     with pytest.raises(KeyError):
-        encoded_class(decoded_class(112))
+        encoded_class(decoded_class(122))
 
 
 def test_fields_of_the_board_are_as_they_were() -> None:
@@ -82,10 +83,10 @@ def test_fields_of_the_board_are_as_they_were() -> None:
 
 
 def test_fields_of_the_board_are_read_as_they_were_written() -> None:
-    tallies = read_tallies({"groq/a|2|e8": 3.0, "groq/a|41|c9": 2.0, "groq/a|112|e8": 5.0})
+    tallies = read_tallies({"groq/a|2|e8": 3.0, "groq/a|41|c9": 2.0, "groq/a|122|e8": 5.0})
     assert tallies["groq/a"].events == {answer_class(2): {8: 3.0}}
     assert tallies["groq/a"].censored == {SPEECH: {9: 2.0}}
-    known = read_evidence({"groq/a|0|p8": 3.0, "groq/a|4|q9": 2.0, "groq/a|11|p8": 5.0})
+    known = read_evidence({"groq/a|0|p8": 3.0, "groq/a|4|q9": 2.0, "groq/a|12|p8": 5.0})
     assert known["groq/a"].events == {MeasuredApi.ANSWERS: {8: 3.0}}
     assert known["groq/a"].censored == {MeasuredApi.SPEECH: {9: 2.0}}
 

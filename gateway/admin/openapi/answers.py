@@ -169,6 +169,10 @@ _OF_KEYS: Mapping[str, Any] = {
             "pending": (int, "Rows that wait to be stored."),
             "oldest_pending_s": float | None,
         },
+        "clock": {
+            "ahead_s": (float | None, "Of the database's; negative: behind. Null: unknown, or SQLite."),
+            "is_off": (bool, "By more than two seconds."),
+        },
         "spool": {"problem": str | None, "lost": (int, "Rows.")},
         "redis": nullable(
             {
@@ -280,6 +284,10 @@ _OF_PAGE: Mapping[str, Any] = {
         "stores": {
             "database": Literal["sqlite", "postgresql"],
             "database_ok": bool | None,
+            "clock_off_s": (
+                float | None,
+                "By how much this replica's clock is off the database's, if that is too much.",
+            ),
             "replica": (
                 nullable({"connected": bool, "lag_s": float | None}),
                 "Of `reports_database_url`, if it is set.",

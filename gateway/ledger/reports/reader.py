@@ -15,19 +15,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
+from gateway.ledger.connections import (
     Database,
-    check_file,
     engine_of,
-    interrupt_sqlite,
-    is_sqlite,
-    parse_url,
     release,
     report_turn,
-    unreachable,
     url_of,
 )
+from gateway.ledger.database import DATABASE_ERRORS, check_file, interrupt_sqlite, unreachable
+from gateway.ledger.errors import is_sqlite, parse_url
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.

@@ -11,18 +11,15 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.ledger.database import (
-    DATABASE_ERRORS,
+from gateway.ledger.connections import (
     Database,
     engine_of,
-    is_sqlite,
     long_turn,
-    parse_url,
     release,
-    unreachable,
     url_of,
 )
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.database import DATABASE_ERRORS, unreachable
+from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor

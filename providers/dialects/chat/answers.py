@@ -10,7 +10,21 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import CallNumbers
-from providers.dialects.events import Chunk, Gathering, Pattern, Run, few
+from providers.dialects.events import (
+    ENTRY,
+    TOKENS,
+    Chunk,
+    Gathering,
+    Join,
+    Pattern,
+    Run,
+    Table,
+    few,
+    index_of,
+    join,
+    join_entries,
+    whole,
+)
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
@@ -86,10 +100,14 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspe
 
 
 # Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls as ``CallNumbers`` finds
-# them. Strings in a delta are pieces of one string, lists are pieces of one list, log probabilities are appended. Any
-# other value, and every field outside a delta, is replaced by the last one seen.
+# them, and all other fields by these tables. Contents, texts and typed parts, stay in their order.
 
-_ONCE = frozenset({"role", "id", "type", "index", "object", "name"})  # sent complete, sometimes twice: never appended
+DELTA = Table({**ENTRY.fields, "audio": Table({**ENTRY.fields, "data": Join.BASE64})})
+CHOICE = Table(
+    {"delta": DELTA, "message": DELTA, "logprobs": TOKENS, "text": Join.TEXT, "token_ids": Join.LIST}, Join.LAST
+)
+CHUNK = Table({"logprobs": TOKENS, "token_ids": Join.LIST}, Join.LAST)
+
 _OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
 
 
@@ -120,7 +138,7 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 # Raised while merging JSON that is valid, but not a chunk.
-_MALFORMED = (*UNREADABLE, AttributeError, TypeError, KeyError)
+_MALFORMED = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
 
 
@@ -155,7 +173,9 @@ class ChatGathering(Gathering):
         if pattern is not self._pattern:
             plain = _plain(pattern.example.data)
             self._pattern = pattern
-            self._choice = plain.choices[0].index if plain is not None and len(plain.choices) == 1 else None
+            self._choice = (
+                None if plain is None or len(plain.choices) != 1 else 0 if self.single else plain.choices[0].index
+            )
         if self._choice not in self._choices:
             return False
         self._texts.setdefault(self._choice, []).extend(run.texts())
@@ -167,46 +187,56 @@ class ChatGathering(Gathering):
         for index in sorted(self._choices):
             choice = self._choices[index]
             message = choice.setdefault("message", {})
-            text = "".join(self._texts.get(index, ()))
-            if text and isinstance(message.get("content"), list):
-                message["content"].append({"type": "text", "text": text})
-            elif text:
+            if isinstance(message.get("content"), list):
+                self._add_text(index, message)
+            elif text := "".join(self._texts.pop(index, ())):
                 message["content"] = text
             for call in message.get("tool_calls") or ():
                 call.pop("index", None)  # for streams only
             message.setdefault("role", "assistant")
             message.setdefault("content", None)
-            choice.setdefault("finish_reason", None)
+            # Sound may end without a finish reason, as OpenAI's does: all other answers without one have broken off.
+            choice["finish_reason"] = choice.get("finish_reason") or ("stop" if message.get("audio") else None)
+            if isinstance(usage := choice.pop("usage", None), dict):  # Moonshot's place for it in streams
+                self._answer.setdefault("usage", usage)
             choices.append(choice)
-        self._answer.pop("choices", None)
         answer = {**self._answer, "object": "chat.completion", "choices": choices}
-        return msgspec.json.encode(answer, enc_hook=_joined)
+        return msgspec.json.encode(answer, enc_hook=whole)
+
+    def _add_text(self, index: int, message: dict[str, Any]) -> None:
+        """Add the text so far, at the end of the parts if there are any."""
+        if text := "".join(self._texts.pop(index, ())):
+            if isinstance(parts := message.get("content"), list):
+                join_entries(parts, [{"type": "text", "text": text}])
+            else:
+                message["content"] = text
 
     def _add_plain(self, data: bytes) -> bool:
         """Add the texts of a chunk; return False if it has anything else, or text of a choice not seen before."""
         plain = _plain(data)
-        if plain is None or any(choice.index not in self._choices for choice in plain.choices):
+        if plain is None or not all(self.single or choice.index in self._choices for choice in plain.choices):
             return False
         for choice in plain.choices:
-            self._texts.setdefault(choice.index, []).append(choice.delta.content)
+            self._texts.setdefault(0 if self.single else choice.index, []).append(choice.delta.content)
         return True
 
     def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
-            if key not in _OF_CHUNKS and not (value is None and key in self._answer):
-                self._answer[key] = value
+            if key in CHUNK.fields:
+                join(self._answer, key, value, CHUNK)
+            elif key not in _OF_CHUNKS and (self._answer.get(key) is None or (value is not None and value != "")):
+                self._answer[key] = value  # as ``join`` does
         for piece in chunk.get("choices") or ():
-            index = piece.get("index") or 0
-            if not isinstance(index, int):
-                index = 0
+            index = 0 if self.single else index_of(piece)
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
             few(self._choices, "choices")
             for key, value in piece.items():
                 if key == "delta":
-                    self._merge_delta(index, choice["message"], value or {})
-                elif key == "logprobs" and isinstance(value, dict):
-                    _extend(choice, "logprobs", value)
-                elif key != "index" and not (value is None and choice.get(key) is not None):
+                    if value:
+                        self._merge_delta(index, choice["message"], value)
+                elif value is not None and key in CHOICE.fields:
+                    join(choice, key, value, CHOICE)
+                elif key != "index" and (choice.get(key) is None or (value is not None and value != "")):
                     choice[key] = value
 
     def _merge_delta(self, index: int, message: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -214,6 +244,11 @@ class ChatGathering(Gathering):
             if key == "content" and isinstance(value, str):
                 self._texts.setdefault(index, []).append(value)
                 message.setdefault("content", "")
+            elif key == "content" and isinstance(value, list):
+                self._add_text(index, message)
+                if not isinstance(parts := message.get("content"), list):
+                    parts = message["content"] = [{"type": "text", "text": parts}] if parts else []
+                join_entries(parts, value)
             elif key == "tool_calls" and isinstance(value, list):
                 calls = message.get("tool_calls")
                 if not isinstance(calls, list):
@@ -222,8 +257,10 @@ class ChatGathering(Gathering):
                 for call in value:
                     _merge_tool_call(calls, call, numbers.of(call))
                 few(calls, "tool calls")
+            elif key == "role":  # the same each time
+                message[key] = value or message.get(key)
             else:
-                _extend(message, key, value)
+                join(message, key, value, DELTA)
 
 
 def _plain(data: bytes) -> _PlainChunk | None:
@@ -238,38 +275,4 @@ def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any], number:
     while number >= len(calls):
         calls.append({})
     for key, value in piece.items():
-        _extend(calls[number], key, value)
-
-
-class _Pieces:
-    """A text in pieces, joined at the end: joining each with those before it would take ever longer."""
-
-    __slots__ = ("texts",)
-
-    def __init__(self, texts: list[str]) -> None:
-        self.texts = texts
-
-
-def _joined(pieces: Any) -> str:
-    if not isinstance(pieces, _Pieces):
-        raise TypeError
-    return "".join(pieces.texts)
-
-
-def _extend(target: dict[str, Any], key: str, value: Any) -> None:
-    """Add one piece of a streamed value to the pieces before it."""
-    old = target.get(key)
-    if old is None or key in _ONCE:
-        if value or not old:
-            target[key] = value
-    elif isinstance(old, _Pieces) and isinstance(value, str):
-        old.texts.append(value)
-    elif isinstance(old, str) and isinstance(value, str):
-        target[key] = _Pieces([old, value])
-    elif isinstance(old, list) and isinstance(value, list):
-        old += value
-    elif isinstance(old, dict) and isinstance(value, dict):
-        for inner, piece in value.items():
-            _extend(old, inner, piece)
-    elif value is not None:
-        target[key] = value
+        join(calls[number], key, value, ENTRY)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.events import Arguments
-from providers.errors import UNREADABLE
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -28,6 +28,41 @@ def delta_of(choice: Mapping[str, Any]) -> Any:
     if isinstance(function, dict) and function and not delta.get("tool_calls"):
         return {**delta, "tool_calls": [{"index": 0, "type": "function", "function": function}]}
     return delta
+
+
+def usage_in(chunk: Mapping[str, Any]) -> Any:
+    """Return the usage that a decoded chunk reports: Groq's and Moonshot's have places of their own for it."""
+    if (usage := chunk.get("usage")) is not None:
+        return usage
+    choices = chunk.get("choices")
+    places = [chunk.get("x_groq"), *(choices if isinstance(choices, list) else ())]
+    return next((place["usage"] for place in places if isinstance(place, dict) and place.get("usage")), None)
+
+
+def pictures_in(delta: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of the pictures in a delta, most of them with the picture itself (``data:``)."""
+    content = delta.get("content")
+    given = [*(delta.get("images") or ()), *(content if isinstance(content, list) else ())]
+    found = [each.get("image_url") for each in given if isinstance(each, dict)]
+    urls = [each.get("url") if isinstance(each, dict) else each for each in found]
+    return [url for url in urls if isinstance(url, str) and url]
+
+
+def sound_in(delta: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a delta's sound in Base64, and its transcript."""
+    audio = delta.get("audio")
+    return (string(audio.get("data")), string(audio.get("transcript"))) if isinstance(audio, dict) else ("", "")
+
+
+def split_data(url: str) -> tuple[str, str] | None:
+    """Return the type and the Base64 of a ``data:`` address; None for any other."""
+    head, comma, data = url.partition(",")
+    return (head[5:-7], data) if comma and head.startswith("data:") and head.endswith(";base64") else None
+
+
+def no_place(what: str, api: str) -> UpstreamError:
+    """Return the error of an answer with something that the client's API cannot say, to be raised."""
+    return UpstreamError(ErrorKind.NO_PLACE, f"answered with {what}, for which {api} has no place")
 
 
 class _Call:

@@ -64,6 +64,7 @@ class _Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     error: Any = None  # OpenRouter
     index: int | None = None
+    usage: dict[str, Any] | None = None  # Moonshot
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -156,6 +157,7 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     answer = False
     finish_reason = error = None
+    sound = False
     tools: Sequence[tuple[int | str, str]] = ()
     names: Sequence[str] = ()
     refused = False
@@ -185,10 +187,11 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             refused = refused or bool(delta.refusal)
             answer_chars += chars
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
+            sound = sound or delta.audio is not None
     answer = answer or answer_chars > 0
     usage = event.usage
-    if usage is None and event.x_groq is not None:
-        usage = event.x_groq.usage
+    if usage is None and (finish_reason is not None or event.x_groq is not None):
+        usage = next((place.usage for place in (event.x_groq, *(event.choices or ())) if place and place.usage), None)
     return Chunk(
         data,
         answer or reasoning_chars > 0,
@@ -208,6 +211,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         refused,
         not (answer or reasoning_chars or finish_reason) and (bool(event.choices) or usage is None),
         event.system_fingerprint,
+        False,  # noqa: FBT003  # likewise
+        sound,
     )
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.answers import ENDING, failure
+from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, failure
 from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
 from providers.dialects.chat.events import choices
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
-from providers.dialects.events import DONE, Chunk, Gathering, few, no_json_object
+from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_json_object, whole
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -78,12 +78,11 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 class CompletionGathering(Gathering):
-    """Joins the texts and log probabilities of each choice; of every other field the last value is kept."""
+    """Joins the choices by their index, and their fields by chat's tables."""
 
     def __init__(self) -> None:
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
-        self._texts: dict[int, list[str]] = {}
 
     def take(self, chunk: Chunk) -> None:
         """Translate one event.
@@ -96,49 +95,26 @@ class CompletionGathering(Gathering):
             said = _chunks.decode(chunk.data)
             for piece in few(said.pop("choices", None) or (), "choices"):
                 self._add(piece)
-        except (*UNREADABLE, AttributeError, TypeError) as error:
+        except (*UNREADABLE, AttributeError, TypeError, ValueError) as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        self._answer |= {name: value for name, value in said.items() if value is not None or name not in self._answer}
+        for name, value in said.items():
+            join(self._answer, name, value, CHUNK)
 
     def body(self) -> bytes:
         """Return the whole completion as JSON."""
-        choices = [
-            {"index": index, **self._choices[index], "text": "".join(self._texts[index])}
-            for index in sorted(self._choices)
-        ]
-        return msgspec.json.encode({"object": "text_completion", **self._answer, "choices": choices})
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        return msgspec.json.encode({"object": "text_completion", **self._answer, "choices": choices}, enc_hook=whole)
 
     def _add(self, piece: dict[str, Any]) -> None:
-        index = piece.get("index") or 0
-        if not isinstance(index, int):
-            raise TypeError("an index is not a number")
-        choice = self._choices.setdefault(index, {"logprobs": None, "finish_reason": None})
-        texts = few(self._texts, "choices").setdefault(index, [])
+        index = index_of(piece, single=self.single)
+        choice = self._choices.setdefault(index, {"index": index, "text": "", "logprobs": None, "finish_reason": None})
+        few(self._choices, "choices")
+        if not isinstance(piece.get("text", ""), str | None):
+            raise TypeError("a text is not a string")
         for name, value in piece.items():
-            if name == "text":
-                texts.append(_string(value))
-            elif name == "logprobs" and isinstance(value, dict):
-                choice["logprobs"] = choice["logprobs"] or {}
-                _extend(choice["logprobs"], value)
-            elif value is not None and name != "index":
-                choice[name] = value
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str | None):
-        raise TypeError("a text is not a string")
-    return value or ""
-
-
-def _extend(logprobs: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    """Add those of the next piece to log probabilities, which are lists with a value for each token."""
-    for name, values in piece.items():
-        old = logprobs.get(name)
-        if isinstance(old, list) and isinstance(values, list):
-            old += values
-        else:
-            logprobs[name] = values or old
+            if name != "index":
+                join(choice, name, value, CHOICE)
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:

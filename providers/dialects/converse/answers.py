@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.converse.frames import Message
 from providers.error_bodies import error_in, read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 
 _DONE = b"data: [DONE]\n\n"
 _FINISH_REASONS: Mapping[str, str] = {
@@ -220,7 +220,7 @@ class ConverseToChat:
         kind = kind_of_status(status) if status in _ITSELF else ErrorKind.STREAM_ERROR
         error = error_in(payload, self._secrets, otherwise=kind)
         if not payload.strip() or payload.strip() == b"{}":
-            error.message = f"the stream ended with {name}"
+            error.message = f"the stream ended with {identifier(name) or 'an error'}"
         error.status = error.status or status
         return error
 

@@ -9,7 +9,19 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import DONE, WHOLE_CALL, Chunk, Gathering, few, no_json_object
+from providers.dialects.events import (
+    DONE,
+    TOKENS,
+    WHOLE_CALL,
+    Chunk,
+    Gathering,
+    Join,
+    Table,
+    few,
+    join,
+    no_json_object,
+    whole,
+)
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -270,11 +282,15 @@ _RawObject = dict[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(_RawObject)
 _lists = msgspec.json.Decoder(list[_RawObject])
 _lists_or_null = msgspec.json.Decoder(list[_RawObject] | None)
-_ints = msgspec.json.Decoder(int)
+_ints = msgspec.json.Decoder(int, strict=False)
 _strings = msgspec.json.Decoder(str)
 
 _NULL = msgspec.Raw(b"null")
 _PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined: a signature belongs to one part
+# How a candidate's fields join; of all others, as of grounding, the last one has all. Google's own SDK joins citations.
+CANDIDATE = Table({"logprobsResult": TOKENS, "citationMetadata": Table({}, Join.SET)}, Join.LAST)
+PART = Table({"text": Join.TEXT, "inlineData": Table({"data": Join.BASE64}, Join.LAST)}, Join.LAST)
+_RAW_SOUND = ("audio/l16", "audio/pcm")  # how the types of sound begin that can be cut anywhere, as in Google's streams
 _SURPRISES = (*UNREADABLE, KeyError)
 
 
@@ -297,15 +313,18 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         return event(answer)
 
 
+class _Inline(msgspec.Struct):
+    mimeType: str = ""  # noqa: N815 - Google's name
+
+
 class _Gathered:
     """One candidate that is being gathered."""
 
     def __init__(self) -> None:
-        self._fields: _RawObject = {}
+        self._fields: dict[str, Any] = {}
         self._content: _RawObject = {}
-        self._parts: list[_RawObject] = []
-        self._texts: list[str] = []  # of the last part, if it can grow
-        self._thought: bytes | None = None  # the last part's mark, if it can grow
+        self._parts: list[Any] = []
+        self._kind: Any = None  # of the last part, if it can grow
 
     def take(self, given: _RawObject) -> None:
         for name, value in given.items():
@@ -314,33 +333,34 @@ class _Gathered:
                 for part in _lists_or_null.decode(content.pop("parts", _NULL)) or ():
                     self._add(part)
                 self._content.update(content)
+            elif name in CANDIDATE.fields:
+                join(self._fields, name, msgspec.json.decode(value), CANDIDATE)
             elif value != _NULL or name not in self._fields:
                 self._fields[name] = value
 
     def whole(self) -> dict[str, Any]:
-        self._close()
         if not self._parts and not self._content:
             return {**self._fields}
         content: dict[str, Any] = {"parts": self._parts, **self._content}
         return {"content": content if self._parts else self._content, **self._fields}
 
     def _add(self, part: _RawObject) -> None:
+        """Add a part, to the last one if both are text, both thought, or both raw sound of one type."""
+        kind: tuple[str, object] | None = None
         if "text" in part and part.keys() <= _PLAIN:
-            thought = bytes(part.get("thought", b"false"))
-            if self._thought is not None and thought != self._thought:
-                self._close()
-            self._thought = thought
-            self._texts.append(_strings.decode(part["text"]))
-            return
-        self._close()
-        self._parts.append(part)
-
-    def _close(self) -> None:
-        """Add the text that has come as a part."""
-        if self._thought is not None:
-            part = {"text": msgspec.Raw(msgspec.json.encode("".join(self._texts)))}
-            self._parts.append({**part, "thought": msgspec.Raw(b"true")} if self._thought == b"true" else part)
-        self._texts, self._thought = [], None
+            kind = "text", bytes(part.get("thought", b"false")) == b"true"
+        elif part.keys() == {"inlineData"}:
+            sound = msgspec.json.decode(part["inlineData"], type=_Inline)
+            kind = ("sound", sound.mimeType) if sound.mimeType.lower().startswith(_RAW_SOUND) else None
+        if kind is None:
+            self._parts.append(part)
+        else:
+            if kind != self._kind:
+                self._parts.append({})
+            for name, value in part.items():
+                if name != "thought" or kind[1]:
+                    join(self._parts[-1], name, msgspec.json.decode(value), PART)
+        self._kind = kind
 
 
 class GeminiGathering(Gathering):
@@ -362,9 +382,12 @@ class GeminiGathering(Gathering):
         try:
             said = _objects.decode(chunk.data)
             for place, candidate in enumerate(_lists_or_null.decode(said.pop("candidates", _NULL)) or ()):
-                index = place if (given := candidate.get("index", _NULL)) == _NULL else _ints.decode(given)
+                given = candidate.get("index", _NULL)
+                index = 0 if self.single else place if given == _NULL else _ints.decode(given)
                 self._candidates.setdefault(index, _Gathered()).take(candidate)
-            self._fields.update(said)
+            for name, value in said.items():
+                if value != _NULL or name not in self._fields:
+                    self._fields[name] = value
         except _SURPRISES as error:
             message = f"sent an event that Gemini does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -373,4 +396,4 @@ class GeminiGathering(Gathering):
         """Return the whole answer as JSON."""
         candidates = [self._candidates[index].whole() for index in sorted(self._candidates)]
         answer: Mapping[str, Any] = {"candidates": candidates, **self._fields} if candidates else self._fields
-        return msgspec.json.encode(answer)
+        return msgspec.json.encode(answer, enc_hook=whole)

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from mimetypes import guess_type
 from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import delta_of
+from providers.dialects.chat.deltas import delta_of, no_place, pictures_in, sound_in, split_data, usage_in
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE
+from providers.dialects.events import DONE, index_of
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
@@ -21,7 +22,7 @@ from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
@@ -35,6 +36,7 @@ class _Choice:
     def __init__(self) -> None:
         self.calls = Calls()
         self.reason: str | None = None
+        self.sound: str | None = None  # the type of the sound that it has
 
 
 class FromChat:
@@ -48,6 +50,7 @@ class FromChat:
         self._secrets = secrets
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
+        self._is_single = bytes(asked.get(IN_CONFIG + "candidateCount", b"1")) in {b"1", b"null"}
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
         self._usage: dict[str, Any] | None = None
@@ -72,6 +75,8 @@ class FromChat:
             if not data or self._ended:
                 continue
             if data == DONE:
+                for choice in self._choices.values():  # OpenAI's sound ends without a finish reason
+                    choice.reason = choice.reason or ("STOP" if choice.sound else None)
                 said.append(self.end())
                 continue
             try:
@@ -103,10 +108,10 @@ class FromChat:
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
-        if reported := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
+        if reported := usage_in(chunk):
             self._usage = _gemini_usage(reported) or self._usage
         for given in choices:
-            index: int = given.get("index") or 0
+            index = index_of(given, single=self._is_single)
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):
@@ -126,8 +131,13 @@ class FromChat:
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
-        if text := content + (delta.get("refusal") or ""):
+        sound, transcript = sound_in(delta)
+        if text := content + (delta.get("refusal") or "") + transcript:
             parts.append({"text": text})
+        parts += map(_picture, pictures_in(delta))
+        if sound:
+            choice.sound = choice.sound or _kind_of(sound)
+            parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
         for piece in delta.get("tool_calls") or ():
             choice.calls.add(piece)
         return parts
@@ -148,6 +158,21 @@ class FromChat:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
         said = {"name": self._names.get(call.name, call.name), "args": arguments}
         return {"id": call.call_id, **said} if call.call_id else said
+
+
+_SOUNDS = {"UklGR": "audio/wav", "SUQz": "audio/mpeg", "//": "audio/mpeg", "ZkxhQ": "audio/flac", "T2dnUw": "audio/ogg"}
+_RAW_SOUND = "audio/L16;codec=pcm;rate=24000"  # chat's pcm16
+
+
+def _kind_of(sound: str) -> str:
+    """Return the type of sound by its first bytes, in Base64."""
+    return next((kind for begin, kind in _SOUNDS.items() if sound.startswith(begin)), _RAW_SOUND)
+
+
+def _picture(url: str) -> dict[str, Any]:
+    if (picture := split_data(url)) is not None:
+        return {"inlineData": {"mimeType": picture[0], "data": picture[1]}}
+    return {"fileData": {"mimeType": guess_type(url)[0] or "image/png", "fileUri": url}}
 
 
 def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
@@ -301,14 +326,23 @@ class ToChat:
             return {
                 "tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function, **signed}]
             }
-        if part.get("thought"):
+        if part.get("thought"):  # of a thought's pictures, too, none is shown
             return {"reasoning_content": part["text"]} if part.get("text") else {}
         if part.get("text"):
             return {"content": part["text"], **signed}
-        if inline := part.get("inlineData"):
-            url = f"data:{inline['mimeType']};base64,{inline['data']}"
-            return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
-        return signed
+        return self._file(part) or signed
+
+    def _file(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a picture or sound, if the part is one."""
+        if not (file := part.get("inlineData") or part.get("fileData")):
+            return {}
+        kind = str(file.get("mimeType") or "image/png").lower()
+        if kind.startswith("audio/") and "data" in file:
+            return {"audio": {"id": f"audio_{(self._head or {}).get('id')}", "data": file["data"]}}
+        if not kind.startswith("image/"):
+            raise no_place(f"a file ({kind})", "chat completions")
+        url = f"data:{kind};base64,{file['data']}" if "data" in file else file["fileUri"]
+        return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
 
     def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
         return self._chunk([{"index": index, "delta": delta, "finish_reason": reason}])

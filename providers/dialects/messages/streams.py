@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, delta_of, written_arguments
+from providers.dialects.chat.deltas import (
+    CallNumbers,
+    delta_of,
+    no_place,
+    pictures_in,
+    sound_in,
+    usage_in,
+    written_arguments,
+)
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
@@ -134,11 +142,12 @@ _SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class FromChat:
-    """Translates one answer: its first choice. One block follows the other, as in Anthropic's streams.
+    """Translates one answer: every choice is a part of it, however the server numbers them.
 
-    Reasoning becomes thinking, without a signature, only if the client has requested thinking: other clients expect the
-    text first. The text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's
-    ``stop_reason``), that is passed on; otherwise such an answer ends with end_turn.
+    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
+    client has requested thinking: other clients expect the text first. The text of a refusal becomes text. Where a
+    server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on; otherwise such an answer ends
+    with end_turn.
     """
 
     def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
@@ -191,24 +200,19 @@ class FromChat:
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         chunk = _decoder.decode(data)
-        choices = chunk.get("choices") or ()
-        choice: dict[str, Any] = next((one for one in choices if not one.get("index")), {})
-        if chunk.get("error") or chunk.get("object") == "error" or choice.get("error"):
+        choices: list[dict[str, Any]] = chunk.get("choices") or []
+        is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
+        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        reason = choice.get("finish_reason")
-        if reason == "error":
-            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        if choice and not self._begun:
+        if choices and not self._begun:
             self._begin(chunk, said)
-        if delta := delta_of(choice):
-            self._add(delta, said)
-        usage = chunk.get("usage")
-        if usage is None:
-            usage = (chunk.get("x_groq") or {}).get("usage")
-        if isinstance(usage, dict):
+        if isinstance(usage := usage_in(chunk), dict):
             self._usage = _messages_usage(usage)
-        if reason and self._stop is None:
-            self._finish(choice, said)
+        for choice in choices:
+            if delta := delta_of(choice):
+                self._add(delta, said)
+            if choice.get("finish_reason") and self._stop is None:
+                self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
@@ -226,6 +230,10 @@ class FromChat:
         said.append(event("message_start", {"message": message}))
 
     def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        if pictures_in(delta):
+            raise no_place("a picture", "the Messages API")
+        if any(sound_in(delta)):
+            raise no_place("sound", "the Messages API")
         content = delta.get("content")
         parts = content if isinstance(content, list) else ()
         thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
@@ -503,6 +511,8 @@ class ToChat:
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})
+        begin += b"".join(self._arguments(self._call_at.get(index), each) for index, each in self._inputs.items())
+        self._inputs.clear()
         self._finish_reason = reason
         choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
         if stop_sequence is not None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.events import DONE, Chunk, Gathering, no_json_object
+from providers.dialects.events import DONE, Chunk, Gathering, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -307,17 +307,25 @@ def with_answer(last: Chunk) -> Chunk:
 
 ENDING = b""  # the last event contains the whole response, so it cannot be constructed
 
-_EMPTY = (_NULL, msgspec.Raw(b"[]"))
 _FAILED = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 _INCOMPLETE = msgspec.Raw(b'"incomplete"')
 _IN_PROGRESS = msgspec.Raw(b'"in_progress"')
+_COMPLETED = msgspec.Raw(b'"completed"')
 
 
 class _AnswersEvent(msgspec.Struct, gc=False):
     type: str = ""
     output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
     item: msgspec.Raw = _NULL
     response: msgspec.Raw = _NULL
+    delta: Any = ""
+    arguments: str | None = None
+    input: str | None = None
+    code: str | None = None
+    text: str | None = None
+    refusal: str | None = None
 
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
@@ -349,13 +357,92 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     return writer.take()
 
 
+# How what an event adds to an item joins, by the event's name without ``delta`` or ``done``: a field of the item, or of
+# a part in one of its lists. Deltas are pieces of a text; the event that ends a text has all of it, as has the item's.
+ITEM: Mapping[str, tuple[str, str, str]] = {
+    **{name: ("", "", field) for field, name in _ARGUMENT_EVENTS.values()},
+    "response.code_interpreter_call_code": ("", "", "code"),
+    "response.output_text": ("content", "output_text", "text"),
+    "response.refusal": ("content", "refusal", "refusal"),
+    "response.reasoning_text": ("content", "reasoning_text", "text"),
+    "response.reasoning_summary_text": ("summary", "summary_text", "text"),
+}
+
+
+class _GatheredItem:
+    """An item, of the events about it."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self._item: Object = {}
+        self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place in it, and as in ``ITEM``
+
+    def take(self, event: _AnswersEvent) -> None:
+        name, _, what = event.type.rpartition(".")
+        if name == "response.output_item" and event.item != _NULL:
+            self.is_ended = self.is_ended or what == "done"
+            self._item |= _answers_objects.decode(event.item)
+        elif (place := ITEM.get(name)) is not None:
+            list_, kind, field = place
+            number = event.summary_index if list_ == "summary" else event.content_index if list_ else 0
+            pieces = self._texts.setdefault((list_, number, kind, field), [])
+            if what == "delta":
+                pieces.append(event.delta)
+            elif ended := getattr(event, field):
+                pieces[:] = [ended]
+
+    def whole(self, status: msgspec.Raw) -> Object:
+        """Return the item; what it lacks of the texts in its events is added. ``status``: of one without its end."""
+        item: dict[str, Any] = dict(self._item) if self.is_ended else {**self._item, "status": status}
+        lists: dict[str, list[dict[str, Any]]] = {}
+        for (list_, _, kind, field), pieces in sorted(self._texts.items()):
+            text = "".join(pieces)
+            if list_:
+                part = {"type": kind, field: text}
+                lists.setdefault(list_, []).append({**part, "annotations": []} if kind == "output_text" else part)
+            elif text and item.get(field, _NULL) in _NO_TEXT:
+                item[field] = _raw(text)
+        return item | {name: _raw(parts) for name, parts in lists.items() if not _has_text(item.get(name, _NO_PARTS))}
+
+
+class _Text(msgspec.Struct, gc=False):
+    text: str | None = None
+    refusal: str | None = None
+
+
+_NO_TEXT = (_NULL, _RETELLING_EMPTY)
+_SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type, the fields of which one has what it says
+    **{kind: (field,) for kind, (field, _) in _ARGUMENT_EVENTS.items()},
+    b'"message"': ("content",),
+    b'"reasoning"': ("content", "summary", "encrypted_content"),
+    b'"image_generation_call"': ("result",),
+}
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _has_text(raw: msgspec.Raw) -> bool:
+    """Whether a value is a text or a list of parts with one; true of anything else but null."""
+    try:
+        return any(part.text or part.refusal for part in msgspec.json.decode(raw, type=list[_Text]))
+    except UNREADABLE:
+        return raw not in _NO_TEXT
+
+
+def _says(item: Object) -> bool:
+    fields = _SAYING.get(_kind(item))
+    return fields is None or any(_has_text(item[field]) for field in fields if field in item)
+
+
 class ResponseGathering(Gathering):
-    """Takes the response from the last event; if that has no output, from the items sent before."""
+    """Takes the response from the last event; what its output lacks, from the events about the items."""
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
         self._fields: Object = {}  # of the response
-        self._items: dict[int, msgspec.Raw] = {}  # by their index in the output
+        self._items: dict[int, _GatheredItem] = {}  # by their index in the output
 
     def take(self, chunk: Chunk) -> None:
         """Translate one event.
@@ -369,19 +456,57 @@ class ResponseGathering(Gathering):
             if event.response != _NULL:
                 self._fields = _answers_objects.decode(event.response)
                 self._response = event.response
+            elif event.type.startswith("response."):
+                few(self._items, "items").setdefault(event.output_index, _GatheredItem()).take(event)
         except UNREADABLE as error:
             message = f"sent an invalid event: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        if event.type == "response.output_item.done":
-            self._items[event.output_index] = event.item
 
     def body(self) -> bytes:
-        """Return the whole response as JSON, unchanged if an event contained all of it."""
-        if not self._items:
+        """Return the whole response as JSON, unchanged if its last event has all of it."""
+        output: list[Object] = []
+        with suppress(*UNREADABLE):
+            output = [_answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS))]
+        status = _INCOMPLETE if self._fields.get("status") == _INCOMPLETE else _COMPLETED
+        told = [(index, each.whole(status), each.is_ended) for index, each in sorted(self._items.items())]
+        if not output:
+            output = [item for _, item, is_ended in told if is_ended or ("type" in item and _says(item))]
+            if not output:
+                return bytes(self._response)
+        elif not _add_lacking(output, [(index, item) for index, item, _ in told if "type" in item]):
             return bytes(self._response)
-        if self._fields.get("output", _NULL) not in _EMPTY:
-            return bytes(self._response)
-        return msgspec.json.encode({**self._fields, "output": [self._items[index] for index in sorted(self._items)]})
+        return msgspec.json.encode({**self._fields, "output": output})
+
+
+def _add_lacking(output: list[Object], told: Sequence[tuple[int, Object]]) -> bool:
+    """Add to the ``output`` of the last event the items that it lacks, or has without a text; return if there are any.
+
+    Servers may give an item another id there: so it lacks one only if it has fewer of its type.
+    """
+    lacks = False
+    for kind in {_kind(item): None for _, item in told}:
+        ours = [
+            (index, item) for index, item in told if _kind(item) == kind and (_says(item) or kind in _ARGUMENT_EVENTS)
+        ]
+        theirs = [item for item in output if _kind(item) == kind and _says(item)]
+        for index, item in ours if len(theirs) < len(ours) else ():
+            if any(_is_same(item, other) for other in theirs):
+                continue
+            empty = [place for place, other in enumerate(output) if _kind(other) == kind and not _says(other)]
+            if empty:
+                output[min(empty, key=lambda place: not _is_same(item, output[place]))] = item
+            else:
+                output.insert(index, item)
+            lacks = True
+    return lacks
+
+
+def _kind(item: Object) -> bytes:
+    return bytes(item.get("type", _NULL))
+
+
+def _is_same(item: Object, other: Object) -> bool:
+    return any(name in item and item[name] == other.get(name) for name in ("call_id", "id"))
 
 
 def _read(body: bytes, secrets: Sequence[str]) -> Object:

@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, delta_of, string, written_arguments
+from providers.dialects.chat.deltas import (
+    CallNumbers,
+    delta_of,
+    no_place,
+    pictures_in,
+    sound_in,
+    split_data,
+    string,
+    usage_in,
+    written_arguments,
+)
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
@@ -170,12 +180,10 @@ class Called:
 
     def add(self, delta: str) -> None:
         """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
-        if self._argument == "arguments" and not self._pieces:
-            self._kept += delta
-            if self._kept.lstrip(BLANK)[:1] == "{":
-                self._say(self._kept)
-        else:
-            self._say(delta)
+        self._kept += delta
+        if self._pieces or self._argument == "input" or self._kept.lstrip(BLANK)[:1] == "{":
+            self._say(self._kept)
+            self._kept = ""
 
     def _say(self, delta: str) -> None:
         self._pieces.append(delta)
@@ -347,6 +355,17 @@ class OpenItems:
         self._open = number, said
         return said
 
+    def picture(self, kind: str, data: str) -> None:
+        """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
+        self._close_open("completed")
+        number, item_id = self._next("ig")
+        item: Item = {"id": item_id, "type": "image_generation_call", "status": "in_progress", "result": None}
+        self._writer.say("response.output_item.added", output_index=number, item=item)
+        self._writer.say("response.image_generation_call.completed", output_index=number, item_id=item_id)
+        item |= {"status": "completed", "result": data, "output_format": kind.removeprefix("image/")}
+        self._writer.say("response.output_item.done", output_index=number, item=item)
+        self._items[number] = item
+
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
         is_custom = isinstance(call.get("custom"), dict)
@@ -463,24 +482,26 @@ class FromChat:
             self._complete(self._echo)
 
     def _take(self, chunk: dict[str, Any]) -> None:
-        choice = next((one for one in _objects(chunk.get("choices")) if not one.get("index")), {})
-        error = chunk.get("error") or choice.get("error")
-        if error or chunk.get("object") == "error" or choice.get("finish_reason") == "error":
+        choices = _objects(chunk.get("choices"))
+        error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
+        is_broken = any(choice.get("finish_reason") == "error" for choice in choices)
+        if error or chunk.get("object") == "error" or is_broken:
             self._fail(error or chunk)
             return
         self._usage = _usage(chunk) or self._usage
-        if self._echo is None and not choice:
+        if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
-        delta = delta_of(choice)
-        if isinstance(delta, dict):
-            self._hear(delta, choice.get("logprobs"))
-        reason = string(choice.get("finish_reason"))
-        if reason and self._finish_reason is None:
-            self._finish_reason = reason
-            self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
+        for choice in choices:  # parts of the one answer, however the server numbers them
+            delta = delta_of(choice)
+            if isinstance(delta, dict):
+                self._hear(delta, choice.get("logprobs"))
+            reason = string(choice.get("finish_reason"))
+            if reason and self._finish_reason is None:
+                self._finish_reason = reason
+                self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         thought, text = _texts(delta.get("content"))
@@ -492,6 +513,12 @@ class FromChat:
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])
         if refusal := string(delta.get("refusal")):
             self._items.saying().refusal(refusal)
+        if any(sound_in(delta)):
+            raise no_place("sound", "the Responses API")
+        for url in pictures_in(delta):
+            if (picture := split_data(url)) is None:
+                raise no_place("the address of a picture", "the Responses API")
+            self._items.picture(*picture)
         for annotation in _objects(delta.get("annotations")):
             self._items.saying().annotation(_flat(annotation))
         for call in _objects(delta.get("tool_calls")):
@@ -549,9 +576,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
-    usage = chunk.get("usage")
-    if usage is None and isinstance(groq := chunk.get("x_groq"), dict):
-        usage = groq.get("usage")
+    usage = usage_in(chunk)
     # An answer without a count is estimated; it was not one of 0 tokens.
     return usage if isinstance(usage, dict) and usage_of(usage).completion_tokens is not None else None
 

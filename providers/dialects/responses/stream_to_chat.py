@@ -12,6 +12,18 @@ from providers.sse import events
 
 _NULL = msgspec.Raw(b"null")
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_PLAIN = {  # by the type of an event: the kind of its delta, and chat's field
+    "response.output_text.delta": ("text", "content"),
+    "response.refusal.delta": ("refusal", "refusal"),
+    "response.audio.delta": ("audio", "data"),
+    "response.audio.transcript.delta": ("audio", "transcript"),
+}
+_ITEMS = {  # by the kind of a delta, the type of its item
+    **dict.fromkeys(("annotation", "audio", "refusal", "text"), "message"),
+    **dict.fromkeys(("argument", "call"), "function_call"),
+    "image": "image_generation_call",
+    "reasoning": "reasoning",
+}
 _ARGUMENTS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
 
 
@@ -27,6 +39,10 @@ class _Event(msgspec.Struct, gc=False):
     error: Any = None
     code: str | None = None
     message: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    text: str | None = None
+    refusal: str | None = None
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -44,6 +60,8 @@ class _Item(msgspec.Struct, gc=False):
     input: str | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
+    result: str | None = None  # an image in base64
+    output_format: str | None = None
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -78,9 +96,10 @@ class ToChat:
         self._began = False
         self._over = False
         self._sent: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
+        self._at_ends: set[tuple[int, str]] = set()  # of them, those that came only in the events that end a text
         # By the item's index in the output:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
-        self._call_ids: set[str | None] = set()
+        self._call_ids: dict[str | None, int] = {}  # the index of the item with this call
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
@@ -105,11 +124,12 @@ class ToChat:
 
     def _take(self, event: _Event) -> None:
         index, delta = event.output_index, event.delta
+        if delta and event.type in _PLAIN:
+            kind, field = _PLAIN[event.type]
+            more = {"logprobs": {"content": event.logprobs, "refusal": None}} if event.logprobs else {}
+            self._delta(index, kind, {"audio": {field: delta}} if kind == "audio" else {field: delta}, **more)
+            return
         match event.type:
-            case "response.output_text.delta" if delta:
-                self._text(index, delta, event.logprobs)
-            case "response.refusal.delta" if delta:
-                self._delta(index, "refusal", {"refusal": delta})
             case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" if delta:
                 if self._thoughts.setdefault(index, event.type) == event.type:
                     self._delta(index, "reasoning", {"reasoning_content": delta})
@@ -123,8 +143,29 @@ class ToChat:
                 self._begin_call(index, lenient(event.item, _Item))
             case "response.output_item.done":
                 self._finish_item(index, lenient(event.item, _Item))
+            case str(kind) if kind.endswith(".done") and (
+                event.text or event.refusal or event.arguments or event.input
+            ):
+                self._end_text(index, event)
             case _:
                 self._take_state(event)
+
+    def _end_text(self, index: int, event: _Event) -> None:
+        """Send the text or the arguments that an event ends, if no delta had any of it."""
+        if whole := event.arguments or event.input:
+            if (index, "argument") not in self._sent:
+                self._argument(index, whole)
+            return
+        kind = "refusal" if event.refusal else "text" if event.type == "response.output_text.done" else "reasoning"
+        if (index, kind) in self._sent - self._at_ends:
+            return
+        self._at_ends.add((index, kind))
+        if kind == "text":
+            self._text(index, event.text or "", event.logprobs)
+        elif kind == "refusal":
+            self._delta(index, kind, {"refusal": event.refusal})
+        elif self._thoughts.setdefault(index, event.type or "") == event.type:
+            self._delta(index, kind, {"reasoning_content": event.text})
 
     def _take_state(self, event: _Event) -> None:
         """Translate an event with the state of the whole response."""
@@ -160,13 +201,14 @@ class ToChat:
     def _send_rest(self, response: _Response) -> bool:
         """Send the parts of the output that no event had; return whether it has calls.
 
-        If there were any, only calls are sent: a text could be one that was sent under another index.
+        If there was any text, only calls are sent: a text could be one that was sent under another index.
         """
-        is_new = not self._sent
-        for index, raw in enumerate(response.output or ()):
+        kinds = {kind for _, kind in self._sent}
+        sent = {_ITEMS[kind] for kind in kinds} | ({"reasoning"} if kinds else set())
+        for number, raw in enumerate(response.output or ()):
             item = lenient(raw, _Item)
-            if is_new or (item.type in _ARGUMENTS and item.call_id not in self._call_ids):
-                self._finish_item(index, item)
+            if item.type in _ARGUMENTS or item.type not in sent:
+                self._finish_item(self._call_ids.get(item.call_id, -1 - number), item)
         return bool(self._calls)
 
     def _begin(self) -> None:
@@ -189,7 +231,7 @@ class ToChat:
         kind, argument = _ARGUMENTS[item.type]
         number = len(self._calls)
         self._calls[index] = number, kind, argument
-        self._call_ids.add(item.call_id)
+        self._call_ids[item.call_id] = index
         call = {"index": number, "id": item.call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
         self._delta(index, "call", {"tool_calls": [call]})
 
@@ -207,6 +249,9 @@ class ToChat:
             parts = item.summary or item.content or ()
             if thought := "\n\n".join(part.text for part in parts if part.text):
                 self._delta(index, "reasoning", {"reasoning_content": thought})
+        if item.type == "image_generation_call" and item.result and (index, "image") not in self._sent:
+            url = f"data:image/{item.output_format or 'png'};base64,{item.result}"
+            self._delta(index, "image", {"images": [{"type": "image_url", "image_url": {"url": url}}]})
         if item.type == "message":
             is_sent = (index, "text") in self._sent, (index, "refusal") in self._sent
             for part in item.content or ():

@@ -77,6 +77,16 @@ async def test_a_certificate_or_a_key_that_is_missing(tmp_path: Path, what: str)
     assert "--port" not in said
 
 
+async def test_what_no_proxy_has_that_is_not_understood_is_named_at_the_start(tmp_path: Path) -> None:
+    with bind("127.0.0.1", 0) as taken:
+        environ = {"http_proxy": "http://127.0.0.1:9", "no_proxy": "10.0.0.0/8,10.1.*,*.example"}
+        _, said = await refused(tmp_path, port=taken.getsockname()[1], environ=environ)
+    assert "configuration.no_proxy_not_understood" in said
+    assert "10.1.*" in said
+    assert "10.0.0.0/8" not in said
+    assert "*.example" not in said
+
+
 async def test_a_proxy_of_a_kind_that_is_not_supported(tmp_path: Path) -> None:
     code, said = await refused(tmp_path, environ={"http_proxy": "socks5://127.0.0.1:9", "no_proxy": ""})
     assert code == 2  # as every configuration that cannot be used: a supervisor need not try again

@@ -35,6 +35,11 @@ class GatewayProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.returncode
+
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -22,6 +22,7 @@ from providers.simulator.script import (
     Step,
     answer,
 )
+from tests.app.gateway.key_desk import Desk, bearer, in_database
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_explain import holeshot
 
@@ -118,6 +119,39 @@ async def test_when_both_fail_the_client_hears_of_both_by_their_names(serve: Ser
             message = (await response.json())["error"]["message"]
         assert all(name in message for name in (f"model '{MODEL}'", "alpha/m", f"model '{OTHER}'", "beta/n"))
         assert (await running.call())["launched"] == 2
+
+
+@streamed_or_whole
+async def test_a_model_that_runs_on_is_an_audited_attempt_that_costs_what_it_costs(serve: Serve, stream: bool) -> None:
+    go = asyncio.Event()
+    late = [Gate(go), RoleOnly(), Delta("late"), Hang()]
+    config = falling_back(deployments=[{"deployment": "alpha/m", **price(2.0)}])
+    async with serve(alpha=late, beta=answer("Hi"), config=config) as running:
+        assert await answered_by(running, stream=stream) == (200, OTHER)  # whose times are not known yet
+        assert await attempts(running) == [("beta", "fallback", "won")]
+        go.set()
+        await running["alpha"].disconnected.wait()
+        columns = "outcome, audited, is_overtaken, token_ms, cost_low_usd, cost_high_usd"
+        while not (rows := await running.rows(f"select {columns} from attempts where number = 1")):  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0)
+        [row] = rows
+        assert (row["outcome"], row["audited"], row["is_overtaken"]) == ("superseded", 1, 1)
+        assert row["token_ms"] is not None
+        assert 0 < row["cost_low_usd"] <= row["cost_high_usd"]
+        assert (await running.call())["launched"] == 2
+
+
+async def test_a_model_that_runs_on_is_cut_with_the_key_of_its_call(serve: Serve) -> None:
+    config = {**falling_back(), **in_database()}
+    async with serve(alpha=[Hang()], beta=[RoleOnly(), Delta("Hi"), Hang()], config=config) as running:
+        desk = Desk(running)
+        key = await desk.create("app")
+        async with running.chat(bearer(key), stream=True) as response:
+            await response.content.readuntil(b'"Hi"')
+            assert not running["alpha"].disconnected.is_set()
+            assert (await desk.ask("DELETE", "/app")).status == 200
+            await running["alpha"].disconnected.wait()
+        assert await running.outcomes() == {"alpha": "client_gone", "beta": "client_gone"}
 
 
 async def test_a_fallback_for_failures_only_is_not_asked_beside_a_late_model(serve: Serve) -> None:

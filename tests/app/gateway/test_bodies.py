@@ -347,6 +347,22 @@ async def test_a_body_counts_while_an_audited_loser_has_it(serve: Serve, stream:
         await until(lambda: is_empty(running))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_body_counts_while_a_model_that_another_has_overtaken_runs_on_with_it(
+    serve: Serve, stream: bool
+) -> None:
+    go = asyncio.Event()
+    late = {"deployments": ["slow/m"], "fallbacks": ["other"], "fallback_after": 0.05}
+    config = {"models": {MODEL: late, "other": {"deployments": ["fast/n"]}}}
+    async with serve(slow=[Gate(go), *answer("late")], fast=None, config=config) as running:
+        bodies = running.gateway.context.bodies
+        assert await ask(running, padding="x" * (MIB // 2), stream=stream) == 200
+        await until(lambda: running.gateway.context.intake.in_flight == 0)
+        assert MIB // 2 < bodies.size < MIB
+        go.set()
+        await until(lambda: is_empty(running))
+
+
 async def test_a_body_of_a_call_that_waits_for_a_seat_counts_however_short(serve: Serve) -> None:
     go = asyncio.Event()
     config = {**CLIENTS, "overload": {"max_in_flight": 1, "queue": 10, "queue_timeout_s": 60}}

@@ -37,6 +37,17 @@ async def asked(running: RunningGateway, headers: dict[str, str] | None = None, 
         return response
 
 
+async def test_a_collector_in_a_network_that_no_proxy_lists_is_reached_directly(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    async with collecting() as collector:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+        monkeypatch.setenv("no_proxy", f"*.example {collector.url.removeprefix('http://')} 127.0.0.0/8")
+        async with serve(fast=answer("Hello"), config=traced(collector)) as running:
+            await asked(running)
+    assert collector.calls
+
+
 async def test_a_race_is_a_span_of_the_call_and_one_of_each_attempt(serve: Serve) -> None:
     async with collecting() as collector:
         async with serve(fast=None, slow=[RoleOnly(), Hang()], config=traced(collector)) as running:

@@ -1,5 +1,6 @@
 """Requests of very many small values: bounded where they must be built, passed on where they need not be."""
 
+import gc
 import json
 import threading
 from hashlib import sha256
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import TooManyValues
 from providers.simulator.script import Raw
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
@@ -179,3 +181,17 @@ async def test_no_translation_begins_for_which_there_is_no_memory(serve: Serve) 
         assert (bodies.size, running["alpha"].received) == (0, [])
         async with running.post(written(body_of("/v1/messages", 3_000)), path="/v1/messages") as response:
             assert response.status == 200, await response.text()
+
+
+async def test_what_is_refused_leaves_neither_its_frames_nor_its_body_to_the_garbage_collector(serve: Serve) -> None:
+    async with serve(config={"providers": {"alpha": speaking("chat")}}) as running:
+        gc.collect()
+        gc.disable()
+        try:
+            async with running.post(written(body_of("/v1/messages", 60_000)), path="/v1/messages") as response:
+                assert response.status == 400, await response.read()
+            await running.gateway.context.work_thread.run(lambda: None)  # the thread has let go of what it did before
+            left = [each for each in gc.get_objects() if isinstance(each, TooManyValues)]
+        finally:
+            gc.enable()
+    assert not left

@@ -389,7 +389,7 @@ async def test_an_endless_error_is_cut_off(origin: Origin, upstream: HttpUpstrea
     with pytest.raises(UpstreamError) as caught:
         await soon(attempt)
     assert caught.value.kind is ErrorKind.SERVER_ERROR
-    assert len(caught.value.message) == 500
+    assert len(caught.value.message) == 4096
     await soon(connection.lost.wait())
 
 

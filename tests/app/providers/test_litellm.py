@@ -209,6 +209,19 @@ async def test_no_server_is_a_connect_error(litellm: LiteLLM, unused_tcp_port: i
     assert raised.value.kind is ErrorKind.CONNECT_ERROR
 
 
+async def test_a_server_in_a_network_that_no_proxy_lists_is_reached_directly(
+    monkeypatch: pytest.MonkeyPatch, litellm: LiteLLM, anthropic: Messages, unused_tcp_port: int
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    async with upstream_to(litellm, anthropic.base_url) as upstream:
+        with pytest.raises(UpstreamError):
+            await upstream.stream(tell("hello"))
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8 127.0.0.0/8")
+    async with upstream_to(litellm, anthropic.base_url) as upstream:
+        assert chunks(await read_all(await upstream.stream(tell("hello"))))
+
+
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
 def test_what_this_machine_lacks_is_no_connect_error(number: int) -> None:
     from providers import upstream_error  # noqa: PLC0415 - as it is by its user

@@ -2,13 +2,17 @@
 
 import asyncio
 import hashlib
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from gateway.ledger import folding, inserts
+from gateway.ledger import connections, folding, inserts
+from gateway.ledger.connections import Pool
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
 
@@ -68,3 +72,51 @@ async def test_a_process_has_four_connections_at_most(
         await locking.close()
         await looking.close()
     assert max(seen) <= MOST
+
+
+async def taken(pool: Pool, number: int) -> None:
+    """Use so many connections at once."""
+    async with AsyncExitStack() as stack:
+        for _ in range(number):
+            await stack.enter_async_context(pool.engine.connect())
+
+
+async def test_what_a_process_does_not_need_for_ten_seconds_it_gives_back(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LOOK_INTERVAL_S", 0.001)
+    now_s, looking = 0.0, await asyncpg.connect(postgres_url)
+    pool = Pool(f"{postgres_url}?application_name=counted", time=lambda: now_s)
+    await taken(pool, 4)
+    now_s = 9.0
+    await taken(pool, 2)
+    assert await counted(looking, "true") == 4
+    for later_s, left in ((11.0, 2), (20.0, 1)):
+        now_s = later_s
+        async with asyncio.timeout(PATIENCE_S):
+            while await counted(looking, "true") != left:
+                pass
+        await taken(pool, 1)
+        assert await counted(looking, "true") == left
+    await pool.aclose()
+    await looking.close()
+
+
+async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own(postgres_url: str) -> None:
+    owner = await asyncpg.connect(postgres_url)
+    await owner.execute("create role only_one login connection limit 1")
+    pool = Pool(postgres_url.replace("postgres@", "only_one@"))
+
+    async def ask(number: int) -> int:
+        async with pool.engine.connect() as connection:
+            return int(await connection.scalar(text(f"select {number} from pg_sleep(0.01)")) or 0)
+
+    assert await asyncio.gather(*map(ask, range(1, 9))) == [*range(1, 9)]
+    await pool.aclose()
+    other = Pool(postgres_url.replace("postgres@", "only_one@"))
+    await owner.execute("alter role only_one connection limit 0")
+    with pytest.raises(DBAPIError, match="too many connections"):
+        await taken(other, 1)  # there is none to wait for
+    await other.aclose()
+    await owner.execute("drop role only_one")
+    await owner.close()

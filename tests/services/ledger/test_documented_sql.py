@@ -3,8 +3,7 @@
 import pytest
 
 from gateway.ledger import queries
-from gateway.ledger.database import parse_url
-from gateway.ledger.errors import LedgerError
+from gateway.ledger.errors import LedgerError, parse_url
 from tests.app.documentation.snippets import Snippet, snippets
 
 

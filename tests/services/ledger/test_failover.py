@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from gateway.ledger.database import OwnConnection
+from gateway.ledger.connections import OwnConnection
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import PATIENCE_S
 from tests.services.relay import Relay

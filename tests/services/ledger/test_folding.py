@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import asyncpg
 import msgspec
 import pytest
@@ -28,7 +30,11 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import KEEP_ALL, Retention, prune
 from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
+from providers.simulator.script import ScriptedProvider, answer
+from tests.app.gateway.process import started
+from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
+from tests.services.gateway.test_upgrade import fetched, version_before
 from tests.services.ledger.test_rollups import entries, rows, same
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 
@@ -552,3 +558,35 @@ async def test_rows_that_are_new_need_no_temporary_table(postgres_url: str, engi
     await insert(engine, made)
     await fold_all(engine)
     assert await counted(postgres_url) == 2
+
+
+async def test_what_the_version_before_alone_has_stored_is_in_views_and_limits_of_the_new_schema(
+    tmp_path: Path, empty_postgres_url: str
+) -> None:
+    url, old, number = empty_postgres_url, await version_before(tmp_path / "old"), 6
+    price = {"price_per_mtok": {"input": 1000.0, "output": 1000.0}}
+    async with asyncio.timeout(PATIENCE_S), ScriptedProvider(answer("Hello")) as provider:
+        config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url)
+        config["models"]["llama"] = {"deployments": [{"deployment": "alpha/m", **price}], "race": {"mode": "single"}}
+        await migrate(url)
+        async with (
+            started(config, tmp_path / "one", cwd=old, PYTHONPATH=str(old)) as replica,
+            aiohttp.ClientSession() as http,
+        ):
+            for _ in range(number):
+                async with http.post(f"{replica.url}/v1/chat/completions", json=chat_body(stream=True)) as response:
+                    assert response.status == 200
+                    await response.read()
+            replica.send(signal.SIGTERM)
+            assert await replica.ended() == 0
+    (cost_usd,) = await fetched(url, "select sum(cost_usd) from calls")
+    assert cost_usd > 0
+    assert await fetched(url, "select calls + attempts from rollup_pending") == [0]
+    for view in ("client_usage", "client_usage_24h", "slo_24h"):
+        assert await fetched(url, f"select sum(n) from {view}") == [number], view
+    assert await fetched(url, "select sum(cost_usd) from client_usage") == [pytest.approx(cost_usd)]
+    assert await fetched(url, "select sum(calls) from race_value") == [number]
+    store, now = SqlStore(url), datetime.now(UTC)
+    (spent,) = await store.spent(now, now)
+    await store.aclose()
+    assert (spent.day_usd, spent.month_usd) == (pytest.approx(cost_usd), pytest.approx(cost_usd))

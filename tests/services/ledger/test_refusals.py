@@ -187,11 +187,11 @@ async def test_a_role_that_shipped_calls_ships_refusals_after_the_upgrade(postgr
 
 async def test_what_a_flood_has_left_goes_a_little_at_a_time(ledger_url: str, tmp_path: Path) -> None:
     at = NOON - timedelta(days=40)
-    await store(ledger_url, tmp_path, *(refusal(started_at=at) for _ in range(4100)))
+    await store(ledger_url, tmp_path, refusal(started_at=NOON), *(refusal(started_at=at) for _ in range(4100)))
     engine = create_engine(ledger_url)
     steps: list[tuple[str, int]] = []
     await prune(engine, Retention(refusals_days=30), NOON, lambda table, number: steps.append((table, number)))
     async with engine.connect() as connection:
-        assert await connection.scalar(text("select count(*) from refusals")) == 0
+        assert await connection.scalar(text("select count(*) from refusals")) == 1
     await engine.dispose()
     assert steps == [("refusals", 2000), ("refusals", 2000), ("refusals", 100)]

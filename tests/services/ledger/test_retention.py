@@ -48,11 +48,11 @@ async def test_each_table_keeps_its_own_time(ledger_url: str, tmp_path: Path) ->
 
 
 async def test_what_is_kept_for_good_is_not_even_counted(ledger_url: str, tmp_path: Path) -> None:
-    await (await fill(ledger_url, tmp_path, 4000)).close()
+    await (await fill(ledger_url, tmp_path, 0, 4000)).close()
     engine = create_engine(ledger_url)
     assert await prune(engine, Retention(attempts_days=1), NOW) == {"attempts": 1}
     await engine.dispose()
-    assert len(await ages(ledger_url, "calls")) == 1
+    assert len(await ages(ledger_url, "calls")) == 2
 
 
 async def test_sums_that_limits_go_on_from_are_kept_for_a_month(ledger_url: str) -> None:
@@ -60,7 +60,8 @@ async def test_sums_that_limits_go_on_from_are_kept_for_a_month(ledger_url: str)
     for age_days, usd in ((30.4, 1.0), (29.0, 2.0), (33.0, 4.0)):  # of this month of 31 days, and of the one before
         at = NOW - timedelta(days=age_days)
         await insert(engine, [Finished(call(won(new_id(), started_at=at, cost_usd=usd), started_at=at, cost_usd=usd))])
-    assert await prune(engine, Retention(calls_days=1, attempts_days=1, rollups_days=0.5), NOW) is not None
+    for now in (NOW - timedelta(days=1), NOW):  # nothing is new, so it waits for a day
+        assert await prune(engine, Retention(calls_days=1, attempts_days=1, rollups_days=0.5), now) is not None
     assert [each.month_usd for each in await store.spent(NOW, NOW)] == [3.0]
     kept = {table: f"select count(*) from {table}" for table in ("rollup_calls", "rollup_histograms")}
     found = {table: (await queries.run(ledger_url, sql)).rows for table, sql in kept.items()}
@@ -71,7 +72,7 @@ async def test_sums_that_limits_go_on_from_are_kept_for_a_month(ledger_url: str)
 
 async def test_rows_go_a_little_at_a_time(ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "BATCH_ROWS", 3)
-    await (await fill(ledger_url, tmp_path, *[50] * 8)).close()
+    await (await fill(ledger_url, tmp_path, 0, *[50] * 8)).close()
     engine = create_engine(ledger_url)
     steps: list[tuple[str, int]] = []
     await prune(engine, Retention(calls_days=1), NOW, lambda table, number: steps.append((table, number)))
@@ -99,7 +100,7 @@ async def test_a_deletion_that_fails_says_why_and_keeps_nobody_else_from_it(post
         await connection.execute(
             text("create trigger refuse before delete on calls_default for each statement execute function refuse()")
         )
-    with pytest.raises(DatabaseUnreachableError, match="no room"):
+    with pytest.raises(DatabaseUnreachableError, match=r"at calls: .*no room"):
         await prune(engine, Retention(calls_days=1), NOW)
     async with other.begin() as connection:
         await connection.execute(text("drop trigger refuse on calls_default"))
@@ -109,11 +110,12 @@ async def test_a_deletion_that_fails_says_why_and_keeps_nobody_else_from_it(post
 
 
 async def test_a_running_gateway_deletes_by_itself(ledger_url: str, tmp_path: Path) -> None:
-    await (await fill(ledger_url, tmp_path, 4000)).close()
+    lately = (NOW - datetime.now(UTC)).total_seconds() / 86_400
+    await (await fill(ledger_url, tmp_path, lately, 4000)).close()
     ledger = Ledger(ledger_url, tmp_path / "spool", "w2", retention=Retention(calls_days=1, attempts_days=1))
     await ledger.start()
     async with asyncio.timeout(PATIENCE_S):
-        while await ages(ledger_url, "attempts"):  # noqa: ASYNC110 - rows have no event
+        while len(await ages(ledger_url, "attempts")) > 1:  # noqa: ASYNC110 - rows have no event
             await asyncio.sleep(0.05)
     await ledger.close()
-    assert await ages(ledger_url, "calls") == []
+    assert len(await ages(ledger_url, "calls")) == 1

@@ -2,16 +2,22 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from gateway.ledger import database, queries
-from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.database import check_schema, create_engine, downgrade, migrate
+from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
+from gateway.ledger.errors import SchemaTooNewError
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import raced_call
@@ -160,6 +166,61 @@ async def test_the_version_before_goes_on_shipping_on_the_new_schema(ledger_url:
     found = await queries.run(ledger_url, "select (select count(*) from calls), (select count(*) from attempts)")
     assert found.rows == [(1, 2)]
     assert (await queries.run(ledger_url, "select count(*) from samples")).rows == [(2,)]
+
+
+async def test_the_way_back_under_load_meets_no_deadlock(postgres_url: str) -> None:
+    """Rows are shipped, added up and read meanwhile: each of these locks tables in an order of its own."""
+    ended, moved = asyncio.Event(), asyncio.Event()
+
+    async def again_and_again(step: Callable[[Any], Awaitable[None]]) -> None:
+        connection = await asyncpg.connect(postgres_url, statement_cache_size=0)
+        try:
+            while not ended.is_set():
+                with suppress(asyncpg.PostgresError):  # what an older schema lacks
+                    await step(connection)
+                moved.set()
+                await asyncio.sleep(0)
+        finally:
+            await connection.close()
+
+    async def ship(connection: Any) -> None:
+        entries = [Finished(raced_call(started_at=datetime.now(UTC))) for _ in range(3)]
+        made = {"calls": (call_rows(entries), CALL_COLUMNS), "attempts": (attempt_rows(entries), ATTEMPT_COLUMNS)}
+        async with connection.transaction():
+            for table, (rows, columns) in made.items():
+                known = OF_0003[table].split()
+                records = [tuple(row[columns.index(name)] for name in known) for row in rows]
+                await connection.copy_records_to_table(table, records=records, columns=known)
+
+    async def add_up(connection: Any) -> None:
+        await connection.fetch("select roll_up_fresh()")
+
+    async def read(connection: Any) -> None:
+        for view in ("leaderboard", "client_usage", "throughput", "race_value", "provider_errors_24h"):
+            await connection.fetch(f"select * from {view}")
+
+    running = [asyncio.create_task(again_and_again(step)) for step in (ship, ship, add_up, read, read)]
+    for revision in ("0032", "0011"):
+        await moved.wait()
+        moved.clear()
+        await downgrade(postgres_url, revision)
+    ended.set()
+    await asyncio.gather(*running)
+    assert (await queries.run(postgres_url, "select version_num from alembic_version")).rows == [("0011",)]
+
+
+@pytest.mark.parametrize("revision", ["0027", "0028", "0032"])
+async def test_a_version_that_adds_nothing_up_does_not_start_on_this_schema(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    monkeypatch.setattr(database, "head_revision", lambda: revision)
+    refused = pytest.raises(SchemaTooNewError, match=f"holeshot migrate --down-to {revision}")
+    engine = create_engine(ledger_url)
+    try:
+        with refused if revision < "0028" else nullcontext():
+            await check_schema(engine)
+    finally:
+        await engine.dispose()
 
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:

@@ -18,7 +18,8 @@ from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happene
 from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries
 from gateway.ledger.books import Slowdowns
-from gateway.ledger.database import create_engine, is_sqlite
+from gateway.ledger.database import create_engine
+from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger import records

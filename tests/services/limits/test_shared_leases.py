@@ -46,12 +46,15 @@ async def admitted(process: "Process", limits: dict[str, float]) -> str:
 class Process:
     """One gateway process and its calls."""
 
-    def __init__(self, url: str, number: int, times: Times) -> None:
+    def __init__(self, url: str, number: int, times: Times, ahead_s: float = 0.0) -> None:
+        def unix_clock() -> float:
+            return time.time() + ahead_s
+
         self.nodes = connect(url, times.timeout_s)
         self.leases = SharedLeases(
-            self.nodes, clock=time.monotonic, unix_clock=time.time, new_id=lambda: f"p{number}", times=times
+            self.nodes, clock=time.monotonic, unix_clock=unix_clock, new_id=lambda: f"p{number}", times=times
         )
-        self.limits = Limits(self.leases, clock=time.monotonic, unix_clock=time.time)
+        self.limits = Limits(self.leases, clock=time.monotonic, unix_clock=unix_clock)
         self._numbers = count()
         self._name = number
 
@@ -84,8 +87,8 @@ async def process(own_redis: str) -> AsyncIterator[NewProcess]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def make(times: Times = USUAL, url: str = own_redis) -> Process:
-            made = Process(url, next(numbers), times)
+        async def make(times: Times = USUAL, url: str = own_redis, ahead_s: float = 0.0) -> Process:
+            made = Process(url, next(numbers), times, ahead_s)
             await made.leases.start()
             stack.push_async_callback(made.leases.close)
             return made
@@ -644,3 +647,18 @@ async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_d
             await asyncio.sleep(0.02)
         one.end(call, 0.01)
     assert first_refused >= 95
+
+
+async def test_processes_whose_clocks_differ_share_the_same_minutes_and_days(process: NewProcess) -> None:
+    day_s = 86_400.0
+    processes = [await process(ahead_s=ahead_s) for ahead_s in (0.0, 30.0, -2 * day_s, 3 * day_s)]
+    async with asyncio.timeout(PATIENCE_S):
+        while any(each.leases.wants_clock for each in processes):  # noqa: ASYNC110 - Redis' clock has no event
+            await asyncio.sleep(0)
+    assert all(abs(each.leases.unix_clock() - time.time()) < 1.0 for each in processes)
+    calls = 0
+    for each in [*processes, *processes]:
+        with suppress(LimitReached):
+            await each.begin({"usd_per_day": 3.0}, usd=1.0)
+            calls += 1
+    assert 1 <= calls <= 3

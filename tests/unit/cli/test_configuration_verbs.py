@@ -449,3 +449,13 @@ def test_what_each_verb_does_is_said_in_a_whole_line_of_eighty_columns(
     assert any(lines)
     assert not [line for line in lines if line.endswith("...")]
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_check_names_what_no_proxy_has_that_is_not_understood(holeshot: Holeshot) -> None:
+    given = {"HTTPS_PROXY": "http://proxy.example:3128", "NO_PROXY": "10.0.0.0/8 10.1.*,http://user:secret@a.example"}
+
+    output = holeshot("check", "--json", GROQ_API_KEY="gsk-1", **given).output
+
+    notes = [each for each in json.loads(output)["warnings"] if each.startswith("NO_PROXY")]
+    assert [each.partition(" is not")[0] for each in notes] == ["NO_PROXY: '10.1.*'", "NO_PROXY: '***'"]
+    assert "secret" not in output

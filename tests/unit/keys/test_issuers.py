@@ -53,6 +53,17 @@ async def ours() -> AsyncIterator[Web]:
     await made.aclose()
 
 
+async def test_an_issuer_in_a_network_that_no_proxy_lists_is_reached_directly(
+    ours: Web, address: str, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"127.0.0.1:{unused_tcp_port}")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    with pytest.raises(IssuerError, match="cannot be reached"):
+        await ours.get(f"{address}/good")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8 127.0.0.0/8")
+    assert await ours.get(f"{address}/good") == GOOD
+
+
 @pytest.mark.parametrize(
     ("path", "words"), [("elsewhere", "answered 302"), ("large", "more than"), ("failed", "answered 500")]
 )

@@ -29,9 +29,14 @@ from gateway.ledger.database import (
     migrations_folder,
     open_sqlite,
     own_signing_key,
+)
+from gateway.ledger.errors import (
+    DatabaseUnreachableError,
+    DatabaseUrlError,
+    SchemaOutdatedError,
+    SchemaTooNewError,
     parse_url,
 )
-from gateway.ledger.errors import DatabaseUnreachableError, DatabaseUrlError, SchemaOutdatedError, SchemaTooNewError
 from tests.patience import PATIENCE_S
 
 
@@ -55,6 +60,21 @@ async def revision_of(url: str) -> str | None:
 )
 def test_plain_urls_mean_their_asynchronous_drivers(given: str, driver: str) -> None:
     assert parse_url(given).drivername == driver
+
+
+def test_the_parameters_of_tls_that_libpq_takes_are_taken() -> None:
+    tls = "sslmode=verify-full&sslrootcert=/ca.pem&sslcert=/c.pem&sslkey=/k.pem&ssl_min_protocol_version=TLSv1.3"
+    assert parse_url(f"postgres://u@h/db?{tls}").query["sslrootcert"] == "/ca.pem"
+
+
+async def test_a_file_of_tls_that_is_not_there_is_named() -> None:
+    with pytest.raises(DatabaseUrlError, match=r"sslrootcert .* '/nowhere/ca.pem'"):
+        create_engine("postgres://u:secret@h/db?sslmode=verify-full&sslrootcert=/nowhere/ca.pem")
+
+
+async def test_the_machines_authorities_may_be_asked_for_by_libpqs_word() -> None:
+    engine = create_engine("postgres://u@h/db?sslmode=verify-full&sslrootcert=system")
+    await engine.dispose()
 
 
 def test_sslmode_is_understood() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.core.calls import HourlySum, Spent
 from gateway.ledger.entries import Entry
@@ -46,7 +47,13 @@ class Notes:
 
     async def ping(self) -> None: ...
 
-    async def prune(self, kept: Retention, now: datetime) -> dict[str, int] | None: ...
+    async def now(self) -> datetime | None:
+        return None
+
+    async def others_are_right(self, replica: str) -> bool:
+        return False
+
+    async def prune(self, kept: Retention, *, jumped: bool = False) -> dict[str, int] | None: ...
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
         return []
@@ -128,3 +135,17 @@ async def test_at_its_end_a_process_adds_up_only_if_it_has_stored_rows(process: 
     idle = Process()
     await idle.folding.fold_rest()
     assert idle.notes.folded_all == 0
+
+
+async def test_a_standing_fault_is_said_once_an_hour_and_at_once_when_it_is_back(process: Process) -> None:
+    async def look(times: int, *, is_away: bool) -> int:
+        process.notes.is_away = is_away
+        with capture_logs() as logs:
+            for _ in range(times):
+                process.now_s += ADOPT_INTERVAL_S
+                await process.folding.fold()
+        return len([log for log in logs if log["event"] == "ledger.not_folded"])
+
+    assert await look(int(2.5 * 3600 / ADOPT_INTERVAL_S), is_away=True) == 3
+    assert await look(1, is_away=False) == 0
+    assert await look(2, is_away=True) == 1

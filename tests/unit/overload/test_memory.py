@@ -1,6 +1,7 @@
 """The memory that a process may use, and the calls it is enough for."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_where_the_machine_does_not_tell_a_limit_counts_alone(tmp_path: Path, mo
     monkeypatch.setattr("os.sysconf", unknown)
     assert memory_limit(tmp_path / "none", tmp_path / "none") == UNKNOWN_MEMORY_BYTES
     assert limited(tmp_path, "0::/\n", memory__max=str(MACHINE + MB)) == MACHINE + MB
+
+
+@pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
+def test_the_limit_that_a_shell_sets_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
+    limits = {kind: (400 * MB, resource.RLIM_INFINITY)}
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr("resource.getrlimit", lambda which: limits.get(which, unlimited))
+    assert memory_limit(tmp_path / "none", tmp_path / "none") == 400 * MB
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:

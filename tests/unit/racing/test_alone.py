@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.core.attempts import Outcome, Role
-from gateway.core.prompt_classes import MeasuredApi
+from gateway.core.prompt_classes import Measured, MeasuredApi
 from gateway.racing.sinks import GatheringSink
 from gateway.steering.counts import Evidence, bucket
 from gateway.steering.estimates import Standings, standings
@@ -16,7 +16,7 @@ from tests.unit.racing.virtual_time import run
 
 
 def known() -> Standings:
-    events = {MeasuredApi.ANSWERS: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
+    events: dict[Measured, dict[int, float]] = {MeasuredApi.ANSWERS: {bucket(0.3): 50.0, bucket(0.9): 50.0}}
     return standings({"slow": Evidence(n=100.0, events=events)})
 
 

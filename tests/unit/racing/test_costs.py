@@ -35,6 +35,8 @@ def bill(
     bills_on: bool | None = None,
     max_tokens: int | None = None,
     answers: int = 1,
+    estimate: int = 1000,
+    is_text: bool = True,
 ) -> Bill:
     deployments = {
         one.deployment: Deployment(
@@ -44,7 +46,7 @@ def bill(
         for one in attempts
     }  # fmt: skip
     winner = next((one for one in attempts if one.outcome is Outcome.WON), None)
-    return settle(attempts, winner, deployments, 10, Requested(max_tokens, answers=answers))
+    return settle(attempts, winner, deployments, estimate, Requested(max_tokens, answers=answers), is_text=is_text)
 
 
 def test_each_kind_of_token_is_billed_at_its_own_price() -> None:
@@ -89,7 +91,9 @@ def test_only_what_racing_added_is_duplicated() -> None:
     assert saved.duplicate.high_usd == 0.0  # the hedge answered in its place, as a failover would have
     overtaken = bill(won(role=Role.RACE), attempt("primary", Outcome.LOST, role=Role.PRIMARY))
     assert overtaken.duplicate.usd == pytest.approx(1000e-3)
-    nobody = bill(attempt("one", Outcome.CLIENT_GONE, role=Role.PRIMARY), attempt("two", Outcome.CLIENT_GONE))
+    nobody = bill(
+        attempt("one", Outcome.CLIENT_GONE, role=Role.PRIMARY), attempt("two", Outcome.CLIENT_GONE), estimate=10
+    )
     assert nobody.duplicate.usd == pytest.approx(10e-3)
     assert nobody.abandoned.usd == pytest.approx(20e-3)
 
@@ -188,7 +192,7 @@ def test_a_winner_that_was_counted_has_one_cost() -> None:
 
 
 def test_a_guess_may_be_off_either_way() -> None:
-    guessed = bill(won(prompt_tokens=None, tokens_source=TokensSource.ESTIMATED), price=PLAIN).attempts[0]
+    guessed = bill(won(prompt_tokens=None, tokens_source=TokensSource.ESTIMATED), price=PLAIN, estimate=10).attempts[0]
     assert guessed.cost_usd == pytest.approx(10e-3 + 1.0)
     assert guessed.cost_low_usd == pytest.approx(5e-3 + 0.46)  # and a few tokens may be long
     assert guessed.cost_high_usd == pytest.approx(20e-3 + 2.0)
@@ -241,3 +245,52 @@ def test_what_was_sent_twice_may_be_billed_twice() -> None:
 def test_the_price_that_was_applied_stands_beside_the_cost() -> None:
     assert bill(won(), price=PLAIN).attempts[0].price == {"input": 1000.0, "output": 10000.0}
     assert bill(won(), price=None).attempts[0].price is None
+
+
+def bounds_of(loser: AttemptRecord) -> tuple[float | None, float | None, float | None]:
+    return loser.cost_low_usd, loser.cost_usd, loser.cost_high_usd
+
+
+@pytest.mark.parametrize("stated", [400, 800, 8000])
+def test_a_winner_that_counts_its_prompt_unlike_any_other_does_not_make_losers_as_dear(stated: int) -> None:
+    loser = attempt("loser", Outcome.LOST)
+    _, priced = bill(won(prompt_tokens=stated), loser, bills_on=False, estimate=1000).attempts
+    is_near = stated == 800
+    assert priced.prompt_tokens == (stated if is_near else 1000)
+    low, usd, high = bounds_of(priced)
+    assert (low, usd) == pytest.approx(
+        (80e-3, 800e-3) if is_near else (min(400, 500) * 1e-4 if stated == 400 else 50e-3, 1.0)
+    )
+    assert high == pytest.approx((800 if is_near else 2000) * 2e-3 + UNSEEN_TOKENS * 2e-2)
+
+
+def test_a_count_is_believed_where_the_prompt_is_not_all_text_in_the_body() -> None:
+    _, priced = bill(won(prompt_tokens=8000), attempt("loser", Outcome.LOST), estimate=1000, is_text=False).attempts
+    assert (priced.prompt_tokens, priced.cost_usd) == (8000, pytest.approx(8.0))
+
+
+def test_a_chat_template_may_be_longer_than_a_short_prompt() -> None:
+    _, priced = bill(won(prompt_tokens=70), attempt("loser", Outcome.LOST), estimate=5).attempts
+    assert priced.prompt_tokens == 70
+
+
+@pytest.mark.parametrize(("stated", "chars", "taken"), [(100, 400, 100), (200, 200, 200), (800, 400, 100)])
+def test_a_loser_whose_answer_is_billed_whole_is_as_long_as_the_text_that_came(
+    stated: int, chars: int, taken: int
+) -> None:
+    winner, loser = won(completion_tokens=stated, chars=chars), attempt("loser", Outcome.LOST)
+    _, priced = bill(winner, loser, bills_on=True).attempts
+    assert priced.cost_usd == pytest.approx(1.0 + taken * 1e-2)
+    assert priced.wasted_high_tokens == LONGER * taken
+
+
+def test_thoughts_that_came_as_no_text_count() -> None:
+    winner = won(completion_tokens=1100, reasoning_tokens=1000, chars=400)
+    _, priced = bill(winner, attempt("loser", Outcome.LOST), bills_on=True).attempts
+    assert priced.wasted_high_tokens == LONGER * 1100
+
+
+def test_a_count_that_cannot_be_is_no_measure_of_a_loser_s_prompt() -> None:
+    winner = won(prompt_tokens=34_000, tokens_source=TokensSource.IMPLAUSIBLE)
+    _, priced = bill(winner, attempt("loser", Outcome.LOST)).attempts
+    assert (priced.prompt_tokens, priced.cost_low_usd) == (1000, pytest.approx(50e-3))

@@ -1,6 +1,7 @@
 import random
 from collections import Counter
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,40 @@ def test_a_prompt_of_text_has_no_more_tokens_than_its_bytes_can_make(prompt: int
     assert (tokens.prompt, tokens.completion) == (bounded or prompt, 5)
     assert tokens.source == (TokensSource.REPORTED if bounded is None else TokensSource.IMPLAUSIBLE)
     assert tokens.reported == (None if bounded is None else prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "counted", "reported"),
+    [
+        (0, 0, (None, 50, TokensSource.ESTIMATED), 0),
+        (0, 50, (None, 50, TokensSource.ESTIMATED), 0),
+        (500, 0, (500, 50, TokensSource.ESTIMATED), 0),
+        (1, 1, (None, 50, TokensSource.ESTIMATED), 1),
+        (500, 50, (500, 50, TokensSource.REPORTED), None),
+        (50, 5, (50, 5, TokensSource.REPORTED), None),  # as few as in a text of spaces: not surely wrong
+    ],
+)
+def test_no_tokens_for_many_words_are_as_unknown_as_without_a_report(
+    prompt: int, completion: int, counted: tuple[Any, ...], reported: int | None
+) -> None:
+    measurement = Measurement(10.0, prompt_bytes=2_500)
+    for data in (delta("word " * 40), usage(prompt=prompt, completion=completion)):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.completion, tokens.source) == counted
+    assert tokens.reported == reported
+
+
+def test_a_prompt_that_was_read_from_a_cache_is_counted_with_it() -> None:
+    measurement = Measurement(10.0, prompt_bytes=2_500)
+    details = {"cached_tokens": 480}
+    told = {"prompt_tokens": 2, "completion_tokens": 1, "prompt_tokens_details": details}
+    for data in (delta("word "), event(choices=[], usage=told)):
+        measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
+    tokens = measurement.tokens()
+    assert tokens is not None
+    assert (tokens.prompt, tokens.cached, tokens.source) == (2, 480, TokensSource.REPORTED)
 
 
 @pytest.mark.parametrize("said", [2_000_000_000, 10**30])

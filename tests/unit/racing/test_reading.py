@@ -153,3 +153,15 @@ def test_messages_instead_of_deltas_are_passed_on_as_deltas_however_many_follow(
     assert forwarded == b"".join([*map(delta, texts), FINISH, DONE])
     assert not any(plain)
     assert (facts["meaningful"], facts["finished"]) == (100, True)
+
+
+def test_sound_that_ends_without_a_finish_reason_is_whole_and_text_is_not() -> None:
+    sound = [ROLE, delta(audio={"id": "a", "data": "AQID"}), delta(audio={"expires_at": 5}), usage()]
+    facts, _, forwarded = read([*sound, DONE])
+    assert (facts["finished"], facts["finish_reason"]) == (True, "stop")
+    assert forwarded.endswith(DONE)
+    facts, _, _ = read(sound)
+    assert not facts["finished"]
+    facts, _, forwarded = read([ROLE, delta("text"), DONE])
+    assert not facts["finished"]
+    assert DONE not in forwarded

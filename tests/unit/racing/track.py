@@ -226,6 +226,7 @@ class RememberingRecorder:
         self.starts: list[CallStart] = []
         self.launched: list[AttemptStart] = []
         self.first_tokens: list[tuple[str, float]] = []
+        self.classes: list[PromptClass] = []  # of first tokens and ends
         self.ended: list[AttemptRecord] = []
         self.records: list[CallRecord] = []
         self.audited: list[AttemptRecord] = []
@@ -243,10 +244,12 @@ class RememberingRecorder:
     ) -> None:
         self.heard.append(f"first token {start.deployment}")
         self.first_tokens.append((start.deployment, round(ttft_s, 6)))
+        self.classes.append(prompt_class)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         self.heard.append(f"{attempt.outcome} {attempt.deployment}")
         self.ended.append(attempt)
+        self.classes.append(prompt_class)
 
     def call_finished(self, record: CallRecord) -> None:
         self.heard.append("call_finished")

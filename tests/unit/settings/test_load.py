@@ -42,15 +42,46 @@ def test_a_provider_can_come_from_variables_alone(loaded: Load) -> None:
     assert list(settings.providers) == ["box"]
 
 
-def test_variables_of_a_kubernetes_service_called_holeshot_are_not_settings(loaded: Load) -> None:
-    link = {
-        "HOLESHOT_PORT": "tcp://10.0.0.1:4000",
-        "HOLESHOT_SERVICE_HOST": "10.0.0.1",
-        "HOLESHOT_SERVICE_PORT_HTTP": "4000",
-        "HOLESHOT_PORT_4000_TCP_ADDR": "10.0.0.1",
+def service_link(service: str, *, protocol: str = "tcp", address: str = "10.0.0.1", port: int = 6379) -> dict[str, str]:
+    """Return the variables that Kubernetes makes for a service."""
+    name = service.upper().replace("-", "_")
+    transport = f"{name}_PORT_{port}_{protocol.upper()}"
+    url = f"{protocol}://{f'[{address}]' if ':' in address else address}:{port}"
+    return {
+        f"{name}_SERVICE_HOST": address,
+        f"{name}_SERVICE_PORT": str(port),
+        f"{name}_SERVICE_PORT_TCP_REDIS": str(port),
+        f"{name}_PORT": url,
+        transport: url,
+        f"{transport}_PROTO": protocol,
+        f"{transport}_PORT": str(port),
+        f"{transport}_ADDR": address,
     }
 
-    assert loaded(None, link).port == 4000
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        "holeshot", "holeshot-redis", "holeshot-postgresql-primary", "holeshot-metrics", "holeshot-host",
+        "holeshot-workers", "holeshot-port", "holeshot-service-host", "holeshot-database-url", "holeshot-my--db",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("protocol", "address"), [("tcp", "10.0.0.1"), ("udp", "fd00::1"), ("sctp", "10.0.0.1")])
+def test_variables_of_kubernetes_services_are_not_settings(
+    loaded: Load, service: str, protocol: str, address: str
+) -> None:
+    link = service_link(service, protocol=protocol, address=address)
+
+    settings = loaded(None, link)
+
+    assert settings == loaded(None)
+    assert settings.port == 4000
+
+
+def test_a_provider_may_be_called_like_a_service(loaded: Load) -> None:
+    settings = loaded(None, {"HOLESHOT_PROVIDERS__MY_SERVICE_HOST__BASE_URL": "http://10.0.0.5:8000/v1"})
+
+    assert list(settings.providers) == ["my_service_host"]
 
 
 def test_settings_read_nothing_but_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,25 @@ def test_a_key_has_the_characters_of_keys(problems: Problems, preset: str, form:
     assert "cret" not in problem
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ('"gsk-secret"', "is in quotes"),
+        ("'gsk-secret'", "is in quotes"),
+        (" gsk-secret", "has blanks around it"),
+        ("gsk-secret\t", "has"),
+        ("Bearer gsk-secret", "begins with 'Bearer'"),
+        (" bearer gsk-secret", "begins with 'Bearer'"),
+    ],
+)
+@pytest.mark.parametrize("form", ["api_key: {}", "api_keys: [gsk-1, {}]"])
+def test_what_stands_around_a_key_is_no_part_of_it(problems: Problems, form: str, key: str, words: str) -> None:
+    (problem,) = problems(f"providers: {{ groq: {{ {form.format('${KEY}')} }} }}\n", {"KEY": key})
+
+    assert words in problem
+    assert "secret" not in problem
+
+
 def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
     settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
     assert settings.providers["mine"].base_url == "https://me:pw@h/v1"
@@ -238,6 +257,27 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_one(problems: Problems)
     assert problems(None, {"HOLESHOT_WORKRS": "2"}) == [
         "HOLESHOT_WORKRS: no such setting; did you mean 'HOLESHOT_WORKERS'?"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOLESHOT_REDIS_PORT", "6379"),
+        ("HOLESHOT_REDIS_HOST", "10.0.0.1"),
+        ("HOLESHOT_REDIS_PORTS", "tcp://10.0.0.1:6379"),
+        ("HOLESHOT_PORT_TCP", "tcp://10.0.0.1:6379"),
+    ],
+)
+def test_a_variable_that_only_resembles_a_service_link_is_refused(problems: Problems, name: str, value: str) -> None:
+    (problem,) = problems(None, {name: value})
+
+    assert problem.startswith(f"{name}: no such setting; ")
+
+
+def test_a_wrong_value_of_the_file_is_not_blamed_on_a_service_link(problems: Problems) -> None:
+    (problem,) = problems("port: x\n", {"HOLESHOT_PORT": "tcp://10.0.0.1:4000"})
+
+    assert problem.startswith("gateway.yaml:1: port: must be a whole number")
 
 
 def test_a_wrong_value_is_blamed_on_the_variable_that_set_it(problems: Problems) -> None:

@@ -1,6 +1,7 @@
 """What a string of the configuration may refer to."""
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -17,6 +18,57 @@ def test_a_variable_may_stand_inside_a_text() -> None:
 
     assert resolved == {"url": "http://box:80/"}
     assert complaints == []
+
+
+PASSWORD = "a@b:c/d?e#f[g]h%40i&j=k l\\m\"n'oö%zz+"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:${PW}@box:5432/ledger?sslmode=require",
+        "redis://:${PW}@box:6379/0",
+        "https://me:${PW}@box/v1",
+        "clickhouse+https://me:x${PW}y@box:8443/ledger",
+    ],
+)
+def test_a_password_of_any_characters_may_stand_in_an_address(url: str) -> None:
+    resolved, complaints = resolve({"url": url}, {"PW": PASSWORD}, NOWHERE)
+    parts = urlsplit(resolved["url"])
+
+    assert complaints == []
+    assert unquote(parts.password or "").strip("xy") == PASSWORD
+    assert (parts.hostname, "@" in parts.path, parts.fragment) == ("box", False, "")
+
+
+@pytest.mark.parametrize(
+    ("url", "password"),
+    [
+        ("postgresql://me:p@ss@box/ledger", "p@ss"),
+        ("postgresql://me:p/s@s#1?x@box:5432/ledger?sslmode=require", "p/s@s#1?x"),
+        ("postgresql://me:a@b/c#d@box/ledger", "a@b/c#d"),
+        ("redis://:p[1]@box", "p[1]"),
+        ("https://me:p/ss@box/v1", "p/ss"),
+        ("https://me:p%40ss@box/v1", "p@ss"),
+    ],
+)
+def test_a_password_that_is_written_out_is_encoded_where_it_must_be(url: str, password: str) -> None:
+    for data, environ in ((url, {}), ("${URL}", {"URL": url})):
+        parts = urlsplit(resolve(data, environ, NOWHERE)[0])
+        assert (unquote(parts.password or ""), parts.hostname) == (password, "box")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://api.cloudflare.com/client/v4/accounts/x/ai/v1/@cf/model",
+        "sqlite:////var/me@home/ledger.db",
+        "redis+sentinel://me:pw@h1,h2:26379/main",
+        "${A}@${B}",
+    ],
+)
+def test_other_texts_with_an_at_sign_stay_as_they_are(text: str) -> None:
+    assert resolve(text, {"A": "a/b", "B": "c"}, NOWHERE)[0] == text.replace("${A}", "a/b").replace("${B}", "c")
 
 
 def test_os_environ_stands_for_a_whole_value() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.core.prompt_classes import MeasuredApi, answer_class
+from gateway.core.prompt_classes import Measured, MeasuredApi, answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.counts import (
     Evidence,
@@ -257,7 +257,7 @@ def test_nothing_is_overdue_within_ten_seconds_while_little_is_known() -> None:
 
 
 def test_one_first_token_that_came_late_teaches_patience_but_attempts_that_never_answered_do_not() -> None:
-    cut = {ANSWERS: {bucket(10.5): 3.0}}
+    cut: dict[Measured, dict[int, float]] = {ANSWERS: {bucket(10.5): 3.0}}
     assert standings({"a": Evidence(censored=cut)}).of("a").overdue_s == 10.0
     came = standings({"a": Evidence(n=1.0, events={ANSWERS: {bucket(30.0): 1.0}}, censored=cut)}).of("a")
     assert came.overdue_s > 60.0

@@ -139,6 +139,12 @@ class VirtualReplica:
         """Run an attempt that is cut at ``age_s``, before its first token."""
         return self._end(self.launch(deployment, role), Outcome.LOST, prompt_class, censored_at_ms=age_s * 1000)
 
+    def overtake(self, deployment: str, age_s: float) -> AttemptRecord:
+        """Run a primary that is cut at ``age_s``, as another model has its first token."""
+        start = self.launch(deployment)
+        self.steering.runs_on(MODEL, self.plan(mode=Mode.SINGLE), [start.id])
+        return self._end(start, Outcome.LOST, censored_at_ms=age_s * 1000)
+
     def leave(
         self, deployment: str, age_s: float, client: str | None = None, prompt_class: PromptClass = SHORT
     ) -> AttemptRecord:

@@ -14,7 +14,7 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.app.background import TargetFigures
-from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.attempts import AttemptStart, Outcome, Role, TokensSource
 from gateway.racing.measurement import Gaps
 from gateway.steering import edge_s
 from gateway.targets.targets import Burn, Counts, Definition, Standing, Target, burn_rate
@@ -146,6 +146,8 @@ async def test_errors_tokens_and_refusals_are_counted_by_kind(metrics: Metrics) 
     call_id = new_id()
     metrics.attempt_ended("llama", failed(call_id))
     metrics.attempt_ended("llama", won(call_id, prompt_tokens=7, completion_tokens=11))
+    for estimated in (TokensSource.ESTIMATED, TokensSource.IMPLAUSIBLE, None):  # a loser's answer, as far as it came
+        metrics.attempt_ended("llama", lost(call_id, completion_tokens=5, prompt_tokens=9, tokens_source=estimated))
     metrics.launch_refused("llama", "budget")
     page = await page_of(metrics)
     assert at(page, "holeshot_attempt_errors_total", deployment="groq/llama", kind="server_error") == 1

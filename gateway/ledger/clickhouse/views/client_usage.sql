@@ -19,8 +19,8 @@ with paid as (
       cost_usd, cost_low_usd, cost_high_usd,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
-        or (outcome in ('lost', 'superseded') and call_id in (
-          select call_id from {attempts}
+        or (outcome in ('lost', 'superseded') and of_call.winner_id in (
+          select id from {attempts}
           where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
         ))
       ) as is_added

@@ -74,8 +74,8 @@ tried as (
       of_call.winner_id is not null and of_call.winner_id <> attempts.id as is_beaten,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
-        or (outcome in ('lost', 'superseded') and call_id in (
-          select call_id from {attempts}
+        or (outcome in ('lost', 'superseded') and of_call.winner_id in (
+          select id from {attempts}
           where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
         ))
       ) as is_added,

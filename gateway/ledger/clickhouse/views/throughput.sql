@@ -1,4 +1,5 @@
--- How fast each deployment is. Quantiles are of the rows themselves; all else is as in Postgres (docs/sql.md).
+-- How fast each deployment is: as in Postgres (docs/sql.md), of the rows themselves. A quantile is the first value at which
+-- the share is reached.
 with measured as (
   select
     deployment,
@@ -9,11 +10,11 @@ with measured as (
     countIf(is_error) as n_errors,
     countIf(error_kind = 'rate_limited') as n_rate_limited,
     n_errors / nullif(countIf(is_error or ttft_ms is not null), 0) as error_rate,
-    quantilesExactInclusive(0.50, 0.95, 0.99)(ttft_ms) as ttft,
+    arraySort(groupArray(ttft_ms)) as ttft,
     count(decode_speed) as n_decode,
-    quantilesExactInclusive(0.50, 0.05, 0.01)(decode_speed) as decode,
+    arraySort(groupArray(decode_speed)) as decode,
     count(e2e_speed) as n_e2e,
-    quantilesExactInclusive(0.50, 0.05, 0.01)(e2e_speed) as e2e
+    arraySort(groupArray(e2e_speed)) as e2e
   from (
     select
       provider, deployment, ttft_ms, censored_at_ms, error_kind,
@@ -34,14 +35,14 @@ select
   n_errors,
   n_rate_limited,
   error_rate,
-  if(n_first_token > 0, ttft[1], null) as ttft_p50_ms,
-  if(n_first_token > 0, ttft[2], null) as ttft_p95_ms,
-  if(n_first_token > 0, ttft[3], null) as ttft_p99_ms,
+  if(n_first_token > 0, ttft[toUInt64(ceil(0.50 * n_first_token))], null) as ttft_p50_ms,
+  if(n_first_token > 0, ttft[toUInt64(ceil(0.95 * n_first_token))], null) as ttft_p95_ms,
+  if(n_first_token > 0, ttft[toUInt64(ceil(0.99 * n_first_token))], null) as ttft_p99_ms,
   n_decode,
-  if(n_decode > 0, decode[1], null) as decode_tps_p50,
-  if(n_decode > 0, decode[2], null) as decode_tps_p95,
-  if(n_decode > 0, decode[3], null) as decode_tps_p99,
-  if(n_e2e > 0, e2e[1], null) as e2e_tps_p50,
-  if(n_e2e > 0, e2e[2], null) as e2e_tps_p95,
-  if(n_e2e > 0, e2e[3], null) as e2e_tps_p99
+  if(n_decode > 0, decode[toUInt64(ceil(0.50 * n_decode))], null) as decode_tps_p50,
+  if(n_decode > 0, decode[toUInt64(ceil(0.05 * n_decode))], null) as decode_tps_p95,
+  if(n_decode > 0, decode[toUInt64(ceil(0.01 * n_decode))], null) as decode_tps_p99,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.50 * n_e2e))], null) as e2e_tps_p50,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.05 * n_e2e))], null) as e2e_tps_p95,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_tps_p99
 from measured

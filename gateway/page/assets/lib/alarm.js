@@ -1,5 +1,5 @@
-// The chips beside the navigation, whatever view is shown: how many alerts are open, and whether the database, or
-// its replica that reports read, is away or behind.
+// The chips beside the navigation, whatever view is shown: how many alerts are open, whether the database, or its
+// replica that reports read, is away or behind, and whether this replica's clock is off.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -35,6 +35,7 @@ function opened({ open }) {
 
 function away({ stores }) {
   if (stores?.database_ok === false) return h("span", { class: "chip bad" }, "database away");
+  if (stores?.clock_off_s) return h("span", { class: "chip bad", title: "This replica's clock and the database's: set them by NTP" }, `clock ${Math.round(stores.clock_off_s)} s off`);
   if (!stores?.replica) return null;
   const { connected, lag_s: lag } = stores.replica;
   if (!connected) return h("span", { class: "chip bad" }, "replica away");

@@ -244,7 +244,7 @@ function cached(call) {
 }
 
 function countedBy(call, winner) {
-  const beyond = known(winner?.reported_tokens) ? `the provider reported ${count(winner.reported_tokens)}, more than can be` : null;
+  const beyond = known(winner?.reported_tokens) ? `the provider reported ${count(winner.reported_tokens)}, ${winner.reported_tokens > (winner.completion_tokens ?? 0) ? "more" : "fewer"} than can be` : null;
   return { reported: "by the provider", estimated: ["estimated from characters", beyond].filter(Boolean).join("; "), implausible: beyond }[call.tokens_source];
 }
 

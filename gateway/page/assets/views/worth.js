@@ -46,7 +46,12 @@ function draw({ window, models, clients }) {
   return [
     headline(models.data, window),
     cards("model", models.data.filter((each) => each.calls > 0), models.sql),
-    named.length > 1 || named[0]?.client ? cards("client", named, clients.sql) : null,
+    named.length > 1 || named[0]?.client
+      ? [
+        h("p", { class: "soft prose" }, "By client are the same calls once more, not others: do not add its figures to those by model. Nor do its rows add up to a model's: each is estimated from its own audits."),
+        cards("client", named, clients.sql),
+      ]
+      : null,
     h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. Where nobody overtook the first choice, racing saved nothing; where it was overtaken, a random share of the losers is not cut but audited, and the rest is estimated from these. Intervals are of 95 %, of what racing saves such calls. Costs are list prices; an attempt that was cut costs at least what was sent, at most the answer it might have been billed for."),
   ];
 }

@@ -11,7 +11,7 @@ from sqlalchemy.pool import QueuePool
 
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
 from gateway.ledger import queries
-from gateway.ledger.database import is_sqlite, parse_url
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S

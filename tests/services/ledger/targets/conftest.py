@@ -9,8 +9,9 @@ import pytest
 
 from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
-from gateway.ledger.database import create_engine, is_sqlite, parse_url
+from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Finished
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports.reader import Words

@@ -630,6 +630,9 @@ def chunks_of(*stream: bytes) -> list[Any]:
     return datas(b"".join(map(translation.feed, stream)) + translation.end())
 
 
+TWO = {"generationConfig": {"candidateCount": 2}}
+
+
 def events_of(*stream: bytes, asked: dict[str, Any] | None = None) -> list[Any]:
     translation = FromChat(flattened(raw({"contents": ASK, **(asked or {})})))
     return datas(b"".join(map(translation.feed, stream)) + translation.end())
@@ -715,7 +718,7 @@ def test_the_end_is_held_back_until_each_of_several_answers_has_its_own() -> Non
     assert (translation.finishing, translation.end()) == (False, b"")
     translation.feed(parts(finish="STOP", index=1))
     assert (translation.finishing, b"[DONE]" in translation.end()) == (True, True)
-    other = FromChat({})
+    other = FromChat(flattened(raw(TWO)))
     other.feed(chunk({"content": "a"}, "stop") + chunk({"content": "b"}, index=1))
     assert not other.finishing
     other.feed(chunk({}, "stop", 1))
@@ -798,7 +801,8 @@ def test_a_call_that_the_limit_has_cut_is_left_out() -> None:
 
 
 def test_answers_side_by_side_keep_their_numbers() -> None:
-    said = events_of(chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({}, "stop"), chunk({}, "stop", 1))
+    stream = chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({}, "stop"), chunk({}, "stop", 1)
+    said = events_of(*stream, asked=TWO)
     assert [one["index"] for each in said for one in each["candidates"]] == [0, 1, 0, 1]
     back = chunks_of(parts({"text": "a"}), parts({"text": "b"}, index=1))
     assert [choice["index"] for each in back for choice in each["choices"]] == [0, 0, 1]

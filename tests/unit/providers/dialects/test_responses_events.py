@@ -254,7 +254,7 @@ def test_what_was_taken_is_given_back_however_deep_it_is_nested_and_the_caller_i
         for depth in range(1, sys.getrecursionlimit()):
             gathering.take(Chunk(nested(depth)))
             deepest = depth
-    assert body_from(10).endswith(b"[" * deepest + b"]" * deepest + b',"output":[{"id": 0}]}')
+    assert body_from(10).endswith(b"[" * deepest + b"]" * deepest + b',"output":[{"id":0}]}')
 
 
 def test_an_output_that_the_last_event_lacks_is_gathered_from_the_items() -> None:

@@ -88,7 +88,7 @@ def test_a_call_that_was_streamed_under_another_index_is_not_told_again() -> Non
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"},
     ]
     end = {"type": "response.completed", "response": {**RESPONSE, "output": ITEMS}}
-    assert deltas(to_chat(*said, end)) == [TOLD[0], *TOLD[3:]]
+    assert deltas(to_chat(*said, end)) == [TOLD[0], *TOLD[3:-1], TOLD[2], TOLD[-1]]
 
 
 def test_parts_of_a_summary_are_paragraphs_and_raw_reasoning_is_not_told_beside_it() -> None:

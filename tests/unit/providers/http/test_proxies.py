@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.http.dialing import Proxy, proxy_of
+from providers.http.dialing import Proxy, not_understood, proxy_of
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +59,39 @@ def test_a_port_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, port: 
         ("api.example", "api.example", True),
         ("api.example", "www.api.example", True),
         (".example", "api.example", True),
+        (".api.example", "api.example", True),  # as curl; not Go
         ("api.example", "myapi.example", False),
+        ("API.Example", "api.example", True),
+        ("api.example", "API.EXAMPLE.", True),
+        ("api.example.", "api.example", True),
+        ("bücher.example", "xn--bcher-kva.example", True),
+        ("xn--bcher-kva.example", "bücher.example", True),
+        ("model_server", "model_server", True),
+        ("*.api.example", "www.api.example", True),
+        ("*.api.example", "a.b.api.example", True),
+        ("*.api.example", "api.example", False),  # as Go; curl does not read it
+        ("*.api.example", "wwwapi.example", False),
         ("other.example, api.example", "api.example", True),
+        ("other.example api.example", "api.example", True),
+        (" other.example\t,\n api.example ,", "api.example", True),
         ("*", "api.example", True),
+        ("other.example,*", "api.example", True),
         ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "1.127.0.0.1", False),
+        ("10.0.0.0/8", "10.255.0.1", True),
+        ("10.0.0.5/8", "10.255.0.1", True),
+        ("10.0.0.0/8", "11.0.0.1", False),
+        ("10.0.0.0/8", "10.0.0.1.example", False),
+        ("10.0.0.0/8", "ten.example", False),
+        ("0.0.0.0/0", "::1", False),
+        ("10.0.0.0/8", "::ffff:10.0.0.1", True),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
         ("::1", "::1", True),
+        ("[::1]", "::1", True),
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("FD00::/8", "fd12:3456::1", True),
+        ("fd00::/8", "fe80::1", False),
+        ("fe80::/10", "fe80::1%eth0", True),
         ("", "api.example", False),
     ],
 )
@@ -71,6 +99,67 @@ def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, listed: str, host: 
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", listed)
     assert (proxy_of("https", host) is None) is direct
+    assert not_understood() == []
+
+
+@pytest.mark.parametrize(
+    ("listed", "host", "port", "direct"),
+    [
+        ("api.example:8000", "api.example", 8000, True),
+        ("api.example:8000", "www.api.example", 8000, True),
+        ("api.example:8000", "api.example", 8001, False),
+        ("api.example:443", "api.example", None, True),
+        ("api.example:80", "api.example", None, False),
+        ("*.api.example:8000", "www.api.example", 8000, True),
+        (".example:8000", "api.example", 8001, False),
+        ("10.0.0.5:8000", "10.0.0.5", 8000, True),
+        ("10.0.0.5:8000", "10.0.0.5", 443, False),
+        ("[::1]:8000", "::1", 8000, True),
+        ("[::1]:8000", "::1", 8001, False),
+        ("api.example:8000,api.example:8001", "api.example", 8001, True),
+    ],
+)
+def test_no_proxy_may_name_a_port(
+    monkeypatch: pytest.MonkeyPatch, listed: str, host: str, port: int | None, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", listed)
+    assert (proxy_of("https", host, port) is None) is direct
+    assert not_understood() == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "http://api.example", "http://api.example:8000/v1", "api.example/v1", "*example", "vllm-*.example", "*:8000",
+        "*.*.example", ".", "*.", "..example", "a..b", "10.", "10", "10.0", "10.0.0.*", "10.0.0.0-10.0.0.9", "10/8",
+        "10.0.0.0/33", "10.0.0.0/255.0.0.0", "10.0.0.256", "10.0.0.0/8:8000", "fd00::/129", "[fd00::/8]", "[::1",
+        "[api.example]:80", "api.example:", "api.example:http", "api.example:0", "api.example:70000", "<local>",
+        "a.example;b.example", '"a.example"', "a|b",
+    ],
+)  # fmt: skip
+def test_an_entry_that_is_not_understood_is_named_and_spares_nothing(
+    monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", f"intranet.example, {entry}")
+    assert not_understood() == [entry]
+    assert proxy_of("https", "intranet.example") is None
+    for host in ("api.example", "b.example", "10.0.0.1", "::1"):
+        assert proxy_of("https", host, 8000) is not None
+
+
+def test_without_a_proxy_there_is_nothing_to_understand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "10.")
+    assert not_understood() == []
+
+
+def test_what_might_be_a_password_in_no_proxy_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "http://user:secret@proxy.example user:secret@proxy sk-proj-1234567890abcdef;x")
+    assert "secret" not in str(not_understood())
+    assert "1234567890" not in str(not_understood())
+    assert len(not_understood()) == 3
 
 
 def test_a_password_shows_in_no_repr(monkeypatch: pytest.MonkeyPatch) -> None:

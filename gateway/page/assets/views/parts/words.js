@@ -34,6 +34,7 @@ const ATTEMPT_ERRORS = {
   stream_error: "an error in the middle of the stream",
   upstream_empty: "an empty answer",
   upstream_truncated: "the answer broke off",
+  no_place: "a picture or sound, for which the client's API has no place",
   invalid_answer: "the answer was not valid",
 };
 
@@ -53,6 +54,7 @@ const ROLES = {
   race: "raced beside it",
   hedge: "hedge, as the first was late",
   failover: "failover",
+  whole: "asked again whole",
   fallback: "another model, as this one was late",
   explore: "explored, to learn of it",
   probe: "probe after an outage",

@@ -1,0 +1,147 @@
+"""A model with a fallback that is asked beside it when its answer is late: how long calls wait, and what that costs.
+
+``python -m benchmarks.steering.beside``: one line a world, all seeds together. *Lost*: the share of calls in which the
+fallback was first. *In vain*: in which it was launched, and the late model was first after all.
+"""
+
+import argparse
+from collections.abc import Callable
+from random import Random
+from statistics import fmean
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from benchmarks.steering.figures import FAILED_S
+from benchmarks.steering.fleet import Fleet
+from benchmarks.steering.gateway_policy import GatewayPolicy
+from benchmarks.steering.quiet import be_quiet
+from benchmarks.steering.race import Race, Result
+from benchmarks.steering.simulation import REFRESHED_EVERY_S, setting
+from benchmarks.steering.timeline import Timeline
+from benchmarks.steering.traffic import Request
+from benchmarks.steering.worlds import BESIDE, World
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
+from gateway.racing import plan_beside
+from gateway.settings import RaceSettings
+from gateway.steering.board import MemoryBoard
+from gateway.steering.plans import Launch
+
+_RACE = RaceSettings(mode=Mode.SINGLE, budget=0.1)
+
+
+class Outcome(Struct):
+    """One call: the time to its first token in seconds, and what its fallback did."""
+
+    index: int
+    ttft_s: float = FAILED_S
+    beside: bool = False  # the fallback was launched
+    lost: bool = False  # and was first
+
+
+class Side:
+    """One model: its providers, and the policy that steers it."""
+
+    def __init__(self, world: World, calls: int, seed: int, timeline: Timeline) -> None:
+        where = setting(world, calls, seed)
+        self.world, self.requests, self._run_s = world, where.requests, where.run_s
+        self._fleet = Fleet(world, where.weather, where.run_s, seed)
+        self.policy = GatewayPolicy(
+            MemoryBoard(), timeline, Random(seed), race=_RACE, objective=Objective.FIRST_TOKEN, world=world
+        )
+        self._timeline = timeline
+        self._refresh()
+
+    def race(self, request: Request, *, late: bool, won: Callable[[], None], done: Callable[[Result], None]) -> Race:
+        """Return the race of a call here; ``late``: it runs beside that of a late model."""
+        self.plan = self.policy.plan(request, self._fleet.names(self._timeline.now_s))
+        plan = plan_beside(self.plan, "late") if late else self.plan
+        return Race(
+            request,
+            plan,
+            self.policy,
+            self._fleet,
+            self._timeline,
+            objective=Objective.FIRST_TOKEN,
+            done=done,
+            won=won,
+        )
+
+    def _refresh(self) -> None:
+        self.policy.refresh()
+        if self._timeline.now_s < self._run_s:
+            self._timeline.after(REFRESHED_EVERY_S, self._refresh)
+
+
+def run(world: World, calls: int, seed: int) -> list[Outcome]:
+    """Run the calls of a world; return their outcomes in the order of arrival."""
+    timeline = Timeline()
+    mine = Side(world, calls, seed, timeline)
+    other = Side(
+        replace(world, name=f"{world.name} fallback", providers=world.fallback, spells=()), calls, seed, timeline
+    )
+    outcomes: list[Outcome] = []
+
+    def arrive(number: int) -> None:
+        outcome = Outcome(number)
+        outcomes.append(outcome)
+        request, began_s = mine.requests[number], timeline.now_s
+
+        def first_won() -> None:
+            outcome.ttft_s = min(outcome.ttft_s, timeline.now_s - began_s)
+            if outcome.beside and not second.is_decided:
+                second.give_way(runs_on=False)
+
+        def second_won() -> None:
+            outcome.ttft_s, outcome.lost = timeline.now_s - began_s, True
+            if not first.is_decided:
+                first.give_way(runs_on=mine.policy.runs_on(plan, first.attempts))
+
+        def late() -> None:
+            launch = Launch(other.world.providers[0].name, 0.0, Role.FALLBACK)
+            if not first.is_decided and mine.policy.permit(launch):
+                outcome.beside = True
+                second.start()
+
+        first = mine.race(request, late=False, won=first_won, done=lambda _: None)
+        plan = mine.plan
+        second = other.race(other.requests[number], late=True, won=second_won, done=lambda _: None)
+        is_broken = mine.policy.is_broken(world.providers[0].name)
+        first.start()
+        timeline.after(0.0 if is_broken else plan.late_s, late)
+
+    for number, request in enumerate(mine.requests):
+        timeline.at(request.at_s, lambda number=number: arrive(number))  # type: ignore[misc] # binds the loop's
+    timeline.run()
+    return outcomes
+
+
+def line(world: World, calls: int, seeds: list[int]) -> str:
+    """Return the figures of a world."""
+    every = [run(world, calls, seed) for seed in seeds]
+    calls_of = [each for outcomes in every for each in outcomes]
+    seconds = sorted(each.ttft_s for each in calls_of)
+    p50, p99, p999 = (seconds[round(q * (len(seconds) - 1))] for q in (0.5, 0.99, 0.999))
+    vain, lost = (fmean(each.beside and each.lost is is_lost for each in calls_of) for is_lost in (False, True))
+    return (
+        f"| {world.name} | {p50:.2f} | {p99:.1f} | {p999:.1f} | {vain + lost:.3f} | {vain:.1%} | {lost:.1%}"
+        f" | {max(sum(each.lost for each in outcomes) for outcomes in every)} |"
+    )
+
+
+def main() -> None:
+    """Print a table of the worlds."""
+    parser = argparse.ArgumentParser(prog="benchmarks.steering.beside", description=__doc__)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    options = parser.parse_args()
+    be_quiet()
+    print("| world | TTFT p50 s | p99 | p99.9 | extras a call | in vain | lost | most lost, one seed |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    for world in BESIDE:
+        print(line(world, options.calls, options.seeds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

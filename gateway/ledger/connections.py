@@ -1,0 +1,236 @@
+"""The connections of a process to the ledger's database: a pool that all share, and a store's own.
+
+A process that has little to do holds one connection to Postgres: others are opened while they are needed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import TextClause, event
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
+from sqlalchemy.util import greenlet_spawn
+
+from gateway.ledger.database import (
+    CLOSE_TIMEOUT_S,
+    DATABASE_ERRORS,
+    check_file,
+    create_engine,
+    dispose,
+    sqlstate_of,
+    unreachable,
+)
+from gateway.ledger.errors import is_sqlite
+
+GIVEN_BACK_S = 10.0  # a connection that was not needed for so long is closed
+LOOK_INTERVAL_S = 2.0
+_NONE_LEFT = "53300"  # too_many_connections
+
+
+class FrugalPool(AsyncAdaptedQueuePool):
+    """Waits for one of its own connections where the server has none left; ``shrink`` closes idle ones."""
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        try:
+            return super()._do_get()
+        except Exception as error:
+            if sqlstate_of(error) != _NONE_LEFT or not self.checkedout():
+                raise
+        return self._pool.get(True, self._timeout)
+
+    def shrink(self, most: int) -> None:
+        """Close idle connections until at most ``most`` are open; the one used last stays longest."""
+        idle = [self._pool.get(False) for _ in range(self.checkedin())]
+        kept = max(0, most - self.checkedout() + len(idle))
+        for record in reversed(idle[:kept]):
+            self._pool.put(record, False)  # noqa: FBT003 - likewise
+        for record in idle[kept:]:
+            self._dec_overflow()
+            record.close()  # which waits
+
+
+CONNECTIONS = 4  # of a process
+REPORTS_AT_ONCE = 2
+
+
+class Pool:
+    """The connections of a process to Postgres, shared by everything that uses the ledger.
+
+    One stays open; others are opened while several are needed, and closed when they were not needed for ten seconds.
+    Reports and long work never take all of them: one is left for short statements.
+    """
+
+    def __init__(self, url: str, size: int = CONNECTIONS, time: Callable[[], float] = monotonic) -> None:
+        """``size``: at least 2.
+
+        Raises:
+            DatabaseUrlError: ``url`` is invalid.
+
+        """
+        self.url = url
+        self.engine = create_engine(url, pool_size=size, spare=0, pool=FrugalPool)
+        self._time = time
+        self._needed_at_s: dict[int, float] = {}  # when so many were in use
+        self._look: asyncio.TimerHandle | None = None
+        self._shrinking: asyncio.Task[None] | None = None
+        event.listen(self.engine.sync_engine, "checkout", self._note_use)
+        event.listen(self.engine.sync_engine, "checkin", self._note_use)
+        self._slow = asyncio.Semaphore(size - 1)
+        self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
+        self._long = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def for_a_report(self) -> AsyncIterator[None]:
+        """Hold one of the slots of reports for the block."""
+        async with self._reports, self._slow:
+            yield
+
+    @asynccontextmanager
+    async def for_long(self) -> AsyncIterator[None]:
+        """Hold the only slot of long work for the block."""
+        async with self._long, self._slow:
+            yield
+
+    async def aclose(self) -> None:
+        """Close the connections; a server that hangs does not delay this for long."""
+        if self._look is not None:
+            self._look.cancel()
+        if self._shrinking is not None:
+            self._shrinking.cancel()
+            await asyncio.gather(self._shrinking, return_exceptions=True)
+        await dispose(self.engine, CLOSE_TIMEOUT_S)
+
+    def _note_use(self, *_: Any) -> None:
+        """Note how many are in use, as one is taken or before it is returned."""
+        used = self._pool.checkedout()
+        if used > 1:
+            self._needed_at_s[used] = self._time()
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look_at_use)
+
+    def _look_at_use(self) -> None:
+        """Close what was not needed for ten seconds."""
+        self._look = None
+        since_s = self._time() - GIVEN_BACK_S
+        needed = max([1, *(number for number, at_s in self._needed_at_s.items() if at_s > since_s)])
+        if needed > 1:
+            self._look_later()
+        self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
+
+    async def _shrink(self, most: int) -> None:
+        with suppress(*DATABASE_ERRORS):
+            await greenlet_spawn(self._pool.shrink, most)
+
+    @property
+    def _pool(self) -> FrugalPool:
+        pool = self.engine.pool
+        assert isinstance(pool, FrugalPool)
+        return pool
+
+
+Database = str | Pool  # a URL, for connections of its own, or a shared pool
+
+
+def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
+    """Return the shared engine, or a new one; pass it to ``release`` afterwards."""
+    if isinstance(database, Pool):
+        return database.engine
+    return create_engine(database, pool_size=pool_size, spare=spare)
+
+
+async def release(database: Database, engine: AsyncEngine, within_s: float = CLOSE_TIMEOUT_S) -> None:
+    """Close the connections, unless others share them."""
+    if not isinstance(database, Pool):
+        await dispose(engine, within_s)
+
+
+def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
+    """Return the context in which a report uses a connection; without a shared pool it does nothing."""
+    return database.for_a_report() if isinstance(database, Pool) else nullcontext()
+
+
+def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
+    """Return the same for long work."""
+    return database.for_long() if isinstance(database, Pool) else nullcontext()
+
+
+def url_of(database: Database) -> str:
+    """Return the database's URL."""
+    return database.url if isinstance(database, Pool) else database
+
+
+# A connection to the ledger's database for a store that needs one now and then.
+
+
+class OwnConnection:
+    """One connection for some seconds at a time: its own, or one from a shared pool."""
+
+    def __init__(self, database: Database, away: Callable[[str], Exception]) -> None:
+        """``away`` makes the store's own error from a reason.
+
+        Raises:
+            DatabaseUrlError: the URL is invalid.
+
+        """
+        self._database = database
+        self._engine: AsyncEngine = engine_of(database, pool_size=1, spare=0)
+        self._away = away
+        self.is_sqlite = is_sqlite(self._engine.url)
+
+    @asynccontextmanager
+    async def open(
+        self, within_s: float, *, writes: bool = False, lock: TextClause | None = None
+    ) -> AsyncIterator[AsyncConnection]:
+        """Yield the connection; uncommitted changes are rolled back.
+
+        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none that takes ``lock``.
+
+        Raises:
+            Exception: what ``away`` makes: the database does not answer in time, or has no such table.
+
+        """
+        try:
+            async with asyncio.timeout(within_s), self._engine.connect() as connection:
+                if self.is_sqlite:
+                    await _check_file(connection)
+                if writes:
+                    await self._begin(connection, within_s, lock)
+                yield connection
+        except TimeoutError as error:
+            raise self._away(f"the database did not answer within {within_s:g} s") from error
+        except DATABASE_ERRORS as error:
+            raise self._away(str(unreachable(self._engine.url, error))) from error
+
+    async def aclose(self, within_s: float) -> None:
+        """Close it, also if the server hangs."""
+        await release(self._database, self._engine, within_s)
+
+    def instant(self, instant: datetime) -> datetime:
+        """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
+        return instant.astimezone(UTC).replace(tzinfo=None) if self.is_sqlite else instant
+
+    async def _begin(self, connection: AsyncConnection, within_s: float, lock: TextClause | None) -> None:
+        if self.is_sqlite:
+            await connection.exec_driver_sql("begin immediate")
+            return
+        # On the server too: a transaction left by a dead client would block the next one.
+        limit_ms = int(within_s * 1000)
+        await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
+        await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")
+        if lock is not None:
+            await connection.execute(lock)
+
+
+async def _check_file(connection: AsyncConnection) -> None:
+    try:
+        check_file(connection)
+    except OSError:
+        await connection.invalidate()
+        raise

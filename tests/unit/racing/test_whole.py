@@ -1,0 +1,192 @@
+"""Calls that their clients do not stream, at providers that answer them whole but refuse to stream."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.core.errors import ApiError
+from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
+from gateway.fleet.models import Clocks
+from gateway.racing.services import WHOLE_S, WholeAnswers
+from gateway.racing.sinks import GatheringSink
+from gateway.racing.slots import Seats
+from providers import ErrorKind, UpstreamError
+from providers.dialects import CHAT
+from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
+from tests.unit.racing.virtual_time import run
+
+REFUSAL = "`response_format` does not support streaming"
+JSON = {"response_format": {"type": "json_object"}}
+
+
+def refusal(status: int = 400, message: str = REFUSAL) -> UpstreamError:
+    kind = ErrorKind.PROVIDER_AUTH if status == 403 else ErrorKind.BAD_REQUEST
+    return UpstreamError(kind, message, status=status)
+
+
+def whole(at: float, text: str = "whole") -> list[tuple[float, Any]]:
+    return [(at, delta(text) + FINISH + usage() + DONE), (at, None)]
+
+
+def track(*upstreams: Timetable, **options: Any) -> Track:
+    return Track(*upstreams, sink=GatheringSink(CHAT), streamed=False, **{"fields": JSON, **options})
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+def test_a_refused_stream_is_asked_for_whole_at_once_at_the_same_deployment(status: int) -> None:
+    picky = Timetable("picky", [(0.5, refusal(status))], whole(2.0))
+    once = track(picky)
+    record = run(once.run())
+    assert record.status_code == 200
+    assert [request.upstream_stream for request in picky.requests] == [True, False]
+    first, second = record.attempts
+    assert (first.role, first.outcome, first.error_kind) == (Role.PRIMARY, "failed", "bad_request")
+    assert (second.role, second.outcome, second.launch_offset_ms) == (Role.WHOLE, "won", 500.0)
+    assert second.is_extra is False
+    assert second.completion_tokens == 5
+
+
+def test_the_time_to_the_first_token_of_a_whole_answer_is_unknown() -> None:
+    once = track(Timetable("picky", [(0.5, refusal())], whole(2.0)), deadline_ms=5000.0)
+    record = run(once.run())
+    answered = record.attempts[1]
+    assert (record.ttft_ms, answered.ttft_ms, answered.ttft_answer_ms, answered.token_ms) == (None,) * 4
+    assert answered.last_token_ms == 2000.0
+    assert record.total_ms == 2500.0
+    assert record.deadline_met is True
+    assert isinstance(once.sink, GatheringSink)
+    assert once.sink.winner is not None
+    assert once.sink.winner.ttft_ms is None
+
+
+def test_what_a_whole_answer_took_is_learnt_in_a_class_of_its_own() -> None:
+    once = track(Timetable("picky", [(0.5, refusal())], whole(2.0)))
+    run(once.run())
+    assert once.recorder.first_tokens == [("picky", 2.0)]
+    assert once.recorder.classes == [answer_class(0), whole_class(answer_class(0)), whole_class(answer_class(0))]
+    assert whole_class(answer_class(0)).api is MeasuredApi.WHOLE
+
+
+def test_a_refusal_costs_one_request_and_not_one_a_call() -> None:
+    async def main() -> list[bool]:
+        picky = Timetable("picky", [(0.1, refusal())], whole(1.0), whole(1.0), whole(1.0))
+        once = track(picky)
+        await once.run()
+        assert once.open_call is not None
+        known = once.open_call.services.whole
+        call, deployment, now = once.open_call.call, once.model.deployments["picky"], asyncio.get_running_loop().time()
+        assert known.expected(call, deployment, now)
+        assert not known.expected(call, deployment, now + WHOLE_S)
+        again = track(picky, open_call=once.open_call)
+        await again.run()
+        return [request.upstream_stream for request in picky.requests]
+
+    assert run(main()) == [True, False, False]
+
+
+def test_a_request_that_is_refused_whole_too_is_the_clients_fault_and_is_forgotten() -> None:
+    once = track(Timetable("picky", [(0.1, refusal())], [(0.1, refusal(message="no such field: stream"))]))
+    with pytest.raises(ApiError) as caught:
+        run(once.run())
+    assert caught.value.status_code == 400
+    assert once.open_call is not None
+    assert not once.open_call.services.whole.expected(once.open_call.call, once.model.deployments["picky"], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [("'temperature' must be below 2", {}), ("the upstream refused it", {}), (REFUSAL, {"streamed": True})],
+)
+def test_other_refusals_are_not_repeated_nor_those_of_what_the_client_streams(message: str, options: Any) -> None:
+    picky = Timetable("picky", [(0.1, refusal(message=message))], whole(1.0))
+    with pytest.raises(ApiError):
+        run(Track(picky, fields=JSON, **{"streamed": False, "sink": GatheringSink(CHAT), **options}).run())
+    assert len(picky.requests) == 1
+
+
+def test_both_requests_share_the_time_of_one_attempt() -> None:
+    clocks = Clocks(connect_s=5.0, ttft_s=3.0, stall_s=120.0, total_s=None)
+    once = track(Timetable("picky", [(2.0, refusal())], whole(2.0)), clocks=clocks)
+    with pytest.raises(ApiError) as caught:
+        run(once.run())
+    assert caught.value.status == 504
+    assert once.recorder.records[0].total_ms == 3000.0
+
+
+def test_a_whole_answer_races_with_the_others() -> None:
+    def raced(whole_at: float) -> dict[str, str]:
+        picky = Timetable("picky", [(0.1, refusal())], whole(whole_at))
+        beside = Timetable("beside", [(1.0, delta("beside")), (1.5, FINISH + usage() + DONE), (1.5, None)])
+        once = track(picky, beside)
+        assert run(once.run()).status_code == 200
+        return {f"{each.deployment} {each.role}": each.outcome for each in once.recorder.ended}
+
+    assert raced(0.5) == {"picky primary": "failed", "picky whole": "won", "beside race": "lost"}
+    assert raced(2.0) == {"picky primary": "failed", "picky whole": "lost", "beside race": "won"}
+
+
+def test_a_whole_answer_that_fails_is_replaced_by_another_deployment() -> None:
+    picky = Timetable("picky", [(0.1, refusal())], [(0.1, UpstreamError(ErrorKind.SERVER_ERROR, "down", status=500))])
+    beside = Timetable("beside", whole(1.0))
+    once = track(picky, beside, launches=[("picky", 0.0, Role.PRIMARY)], rest=["beside"])
+    assert run(once.run()).status_code == 200
+    assert [each.role for each in once.recorder.ended] == [Role.PRIMARY, Role.WHOLE, Role.FAILOVER]
+
+
+def test_both_requests_take_one_seat() -> None:
+    seats = Seats()
+    seats.limit({"picky": 1}, 1.0)
+    once = track(Timetable("picky", [(0.1, refusal())], whole(1.0)), seats=seats)
+    most: list[float] = []
+
+    async def main() -> None:
+        task = asyncio.ensure_future(once.run())
+        await asyncio.sleep(0.5)  # virtual
+        most.append(seats.lines["picky"].taken)
+        assert (await task).status_code == 200
+
+    run(main())
+    assert most == [1]
+    assert seats.lines["picky"].has_room
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_whole"),
+    [
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}, True),
+        ({"response_format": {"type": "text"}}, False),
+        ({"prompt_logprobs": 3}, True),
+        ({"prompt_logprobs": None}, False),
+        ({"best_of": 1}, False),
+        ({"best_of": 3}, True),
+        ({"audio": {"voice": "alloy", "format": "wav"}}, True),
+        ({"audio": {"voice": "alloy", "format": "pcm16"}}, False),
+    ],
+)
+def test_what_a_vendors_row_says_is_never_streamed(fields: dict[str, Any], is_whole: bool) -> None:
+    rules = {"response_format": ("json_schema",), "prompt_logprobs": ("*",), "best_of": ("many",), "audio": ("wav",)}
+    known = Timetable("known", whole(1.0))
+    once = track(known, fields=fields)
+    deployments = {name: msgspec.structs.replace(each, whole=rules) for name, each in once.model.deployments.items()}
+    once.model = msgspec.structs.replace(once.model, deployments=deployments)
+    record = run(once.run())
+    assert [request.upstream_stream for request in known.requests] == [not is_whole]
+    assert (record.ttft_ms is None) is is_whole
+
+
+def test_refusals_of_other_parameters_and_deployments_are_kept_apart() -> None:
+    known = WholeAnswers()
+    once = track(Timetable("a", whole(1.0)), Timetable("b", whole(1.0)))
+
+    async def main() -> None:
+        call = once.race().call
+        one, other = once.model.deployments.values()
+        assert known.refused(call, one, refusal(), 0.0)
+        assert (known.expected(call, one, 1.0), known.expected(call, other, 1.0)) == (True, False)
+        plain = msgspec.structs.replace(call, fields={"messages": msgspec.Raw(b"[]")})
+        assert not known.expected(plain, one, 1.0)
+
+    run(main())
