@@ -257,14 +257,9 @@ REASONS: Mapping[str, Reasons] = {
             " get `stop` (`tool_calls` after a tool call); of other providers they count as broken off."
             " `holeshot check --live` sees which servers need it."
         ),
-        "history": (
-            "What the server accepts in a conversation's history; what is not set is as its vendor's row says"
-            " ([providers](../providers.md#histories))."
-        ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is with prior knowledge.",
     },
     "HistorySettings": {
-        "call_ids": "The ids of tool calls that it takes, by API (`chat`, `responses`). Others become a hash.",
         "assistant_fields": "The fields of assistant messages that it takes; others are left out. Default: all.",
         "call_fields": "The fields of tool calls that it takes; others are left out. Default: all.",
         "missing_reasoning": "It demands `reasoning_content` beside tool calls: this text is sent where there is none.",
