@@ -259,6 +259,19 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is with prior knowledge.",
     },
+    "HistorySettings": {
+        "assistant_fields": "The fields of assistant messages that it takes; others are left out. Default: all.",
+        "call_fields": "The fields of tool calls that it takes; others are left out. Default: all.",
+        "missing_reasoning": "It demands `reasoning_content` beside tool calls: this text is sent where there is none.",
+        "user_after_tool": "`false`: a user's text goes to the end of the tool's result before it.",
+        "one_system": "Instructions at the beginning become one system message; later ones become the user's text.",
+        "alternating": "Messages of the user, or of the assistant, in a row become one.",
+    },
+    "CallIdsSettings": {
+        "longest": "Characters of the longest id that it takes, at least 9.",
+        "shortest": "Characters of the shortest.",
+        "letters": "`alphanumeric` are letters and digits, `word` also `_` and `-`.",
+    },
     "ModelSettings": {
         "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
         "fallback_after": (

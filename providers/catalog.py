@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from providers.dialects import DIALECTS, PIVOT, Loss, Way
+from providers.dialects import DIALECTS, PIVOT, History, Loss, Way
 from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
@@ -53,6 +53,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
+    history: History = History()  # what it accepts in a conversation's history
     # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
     whole: Mapping[str, tuple[str, ...]] = {}
 

@@ -193,6 +193,7 @@ def error_of_response(
         status=status,
         retry_after_s=retry,
         body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
     )
 
 
@@ -211,6 +212,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
         status=status,
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error),
     )
 
 
@@ -354,11 +356,20 @@ def _is_flagged(error: Mapping[str, Any]) -> bool:
     return is_moderated or is_blocked or (isinstance(code, str) and "content_policy" in code)
 
 
+def _is_bound(error: Mapping[str, Any]) -> bool:
+    """Whether a 400 is about reasoning that another key's organisation made: encrypted, or signed."""
+    return error.get("code") == "invalid_encrypted_content" or _OF_REASONING.search(_message(error)) is not None
+
+
 def _refuses_key(error: Mapping[str, Any]) -> bool:
     """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
     return _message(error).startswith(_OF_THE_ACCOUNT) or any(
         isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
     )
+
+
+# OpenAI, and servers with its Responses API; Anthropic.
+_OF_REASONING = re.compile(r"encrypted.content .{0,200}could not be|Invalid `signature` in `thinking` block")
 
 
 def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:

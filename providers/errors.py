@@ -119,7 +119,7 @@ class UpstreamError(Exception):
     ``kept`` is what may be stored, and shown to others: without words it is the message; else ``names`` (the provider's
     code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
     ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
-    client.
+    client. ``is_bound``: that is about reasoning which only the key that made it can read.
     """
 
     def __init__(
@@ -130,6 +130,7 @@ class UpstreamError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         body: bytes | None = None,
+        is_bound: bool = False,
         caller: str | None = None,
         words: str | None = None,
         names: tuple[str, ...] = (),
@@ -141,6 +142,7 @@ class UpstreamError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.body = body
+        self.is_bound = is_bound
         self.caller = caller
         self.words = words
         self.names = names

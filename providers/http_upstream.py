@@ -51,7 +51,12 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    return with_own(request, shape(request.fields, quirks) if request.dialect.requests.takes_quirks else request.fields)
+    requests, fields = request.dialect.requests, request.fields
+    if requests.takes_quirks:
+        fields = shape(fields, quirks)
+    if requests.with_history is not None:
+        fields = requests.with_history(fields, quirks.history).fields
+    return with_own(request, fields)
 
 
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -97,6 +102,12 @@ _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
     r"|(?P<id>\S+) is not a valid model ID"
 )
+# What chat templates, and vendors that use them, say of a history that they do not take.
+_OF_ROLES = re.compile(
+    r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
+    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)",
+    re.IGNORECASE,
+)
 
 
 class HttpUpstream:
@@ -124,7 +135,7 @@ class HttpUpstream:
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.accepts_all_parameters = quirks is None or not quirks.drop
+        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:
@@ -139,6 +150,9 @@ class HttpUpstream:
             "models": models_path,
         }
         self._quirks = quirks or Quirks()
+        history = self._quirks.history
+        self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
+        self._strict: set[str] = set()  # models that refused the order or the names of roles
         self._other_secrets = tuple(secrets)
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._is_own_url = is_own_url
@@ -169,15 +183,38 @@ class HttpUpstream:
         """
         dialect = request.dialect
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
-        response = await self._ask(head, dialect.name, request, streamed_body(request, self._quirks))
+        body = streamed_body(request, self._quirks_of(request.model))
+        try:
+            response = await self._ask(head, dialect.name, request, body)
+        except UpstreamError as error:
+            stricter = self._stricter_body(request, body, error)
+            if stricter is None:
+                raise
+            response = await self._ask(head, dialect.name, request, stricter)
+            self._strict.add(request.model)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
         repaired = dialect.answers.repairs
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
-    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:  # noqa: ARG002 - part of the protocol; here a vendor's models are alike
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that this vendor would refuse."""
-        return losses(fields, self._quirks) if dialect.requests.takes_quirks else ()
+        requests = dialect.requests
+        quirks = self._quirks_of(model)
+        lost = losses(fields, quirks) if requests.takes_quirks else ()
+        if requests.with_history is not None:
+            lost += requests.with_history(fields, quirks.history).losses
+        return lost
+
+    def _quirks_of(self, model: str) -> Quirks:
+        return self._strictest if model in self._strict else self._quirks
+
+    def _stricter_body(self, request: Request, body: bytes, error: UpstreamError) -> bytes | None:
+        """Return the body in the strictest order of roles, if it was refused for that and may be sent again."""
+        if error.kind is not ErrorKind.BAD_REQUEST or request.once or _OF_ROLES.search(error.message) is None:
+            return None
+        stricter = streamed_body(request, self._strictest)
+        return None if stricter == body else stricter
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

@@ -7,6 +7,7 @@ once a minute. No request waits: the next key is used at once, and only when no 
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import TypeVar
 
@@ -54,6 +55,7 @@ class KeyRingExchange:
         *,
         failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once, at the end
+        read: Callable[[bytes], object] | None = None,  # called with all that is read
     ) -> None:
         self.status = exchange.status
         self.headers = headers
@@ -62,6 +64,7 @@ class KeyRingExchange:
         self._exchange = exchange
         self._failed = failed
         self._over: Callable[[], None] | None = over
+        self._read = read
 
     @property
     def ended(self) -> bool:
@@ -86,6 +89,8 @@ class KeyRingExchange:
             raise
         if not block:
             self._end()
+        elif self._read is not None:
+            self._read(block)
         return block
 
     @property
@@ -100,7 +105,17 @@ class KeyRingExchange:
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Call ``listener`` with data that arrives while ``read`` waits."""
-        self._exchange.offer_to(listener)
+        if (read := self._read) is None:
+            self._exchange.offer_to(listener)
+            return
+
+        def listening(data: bytes) -> bool:
+            is_taken = listener(data)
+            if is_taken:
+                read(data)
+            return is_taken
+
+        self._exchange.offer_to(listening)
 
     def abort(self) -> None:
         """Drop the exchange at once; without effect after the end or an abort."""
@@ -119,10 +134,34 @@ TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
 _STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
 _MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
+_MOST_MAKERS = 100_000  # pieces of reasoning, of some 150 bytes each
+_LONGEST_REASONING_BYTES = 1024 * 1024
+_BOUND = b'"encrypted_content"'
+_QUOTES = 2  # around a text
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _T = TypeVar("_T")
+
+
+class _Finding:
+    """Finds reasoning in an answer's bytes, however they are cut, and passes its hashes on."""
+
+    __slots__ = ("_find", "_found", "_tail")
+
+    def __init__(self, find: Callable[[bytes], Sequence[bytes]], found: Callable[[bytes], object]) -> None:
+        self._find = find
+        self._found = found
+        self._tail = b""
+
+    def __call__(self, data: bytes) -> None:
+        data = self._tail + data
+        at = data.rfind(_BOUND)
+        for each in () if at < 0 else self._find(data):
+            self._found(each)
+        is_cut = at >= 0 and data.count(b'"', at + len(_BOUND)) < _QUOTES  # it goes on in the next bytes
+        tail = data[at:] if is_cut else data[-len(_BOUND) :]
+        self._tail = tail if len(tail) < _LONGEST_REASONING_BYTES else b""
 
 
 class _Key:
@@ -176,6 +215,8 @@ class _Key:
         if error.kind is ErrorKind.RATE_LIMITED:
             self.at(model).cool(error.retry_after_s, now_s)
             return True
+        if error.is_bound:  # another key's reasoning: this key is well
+            return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
             (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
             return True
@@ -202,6 +243,7 @@ class KeyRing:
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self._clock = clock
         self._turn = 0
+        self.makers: dict[bytes, str] = {}  # the names of the keys that made reasoning which only they can read
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
@@ -224,7 +266,14 @@ class KeyRing:
 
         """
         model = request.model  # the request itself has the prompt
-        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings)
+        bound: Sequence[bytes] = ()
+        find = request.dialect.requests.bound_reasoning
+        if find is not None and _BOUND in (raw := bytes(request.fields.get(request.dialect.requests.prompt, b""))):
+            bound = find(raw)
+        maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)
+        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker)
+        for each in bound:
+            self._remember(each, key)
         key.answered(model, exchange.headers, self._clock())
         failed = request.sendings.failed = self._failed_with(key, model)
         return KeyRingExchange(
@@ -232,6 +281,7 @@ class KeyRing:
             self._headers(model, exchange.headers),
             failed=failed,
             over=lambda: self._over(key),
+            read=_Finding(find, partial(self._remember, key=key)) if find is not None else None,
         )
 
     async def send(self, path: str, request: Request) -> Answer:
@@ -283,11 +333,15 @@ class KeyRing:
             await key.upstream.aclose()
 
     async def _ask(
-        self, model: str, ask: Callable[[Upstream], Awaitable[_T]], sendings: SendCount | None = None
+        self,
+        model: str,
+        ask: Callable[[Upstream], Awaitable[_T]],
+        sendings: SendCount | None = None,
+        first: str | None = None,
     ) -> tuple[_T, _Key]:
-        """Return the first answer and its key, whose request stays in flight."""
+        """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key."""
         last: UpstreamError | None = None
-        for key in self._order(model):
+        for key in self._order(model, first):
             key.tried(model, self._clock())
             key.in_flight += 1
             if sendings is not None:
@@ -299,16 +353,18 @@ class KeyRing:
                 if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock()):
                     raise
                 last = error
+        if last is not None and last.is_bound:
+            raise last
         raise self._none_left(model, last) from last
 
-    def _order(self, model: str) -> Iterator[_Key]:
-        """Yield each usable key once, the best first; the order is decided again after each failure."""
+    def _order(self, model: str, first: str | None = None) -> Iterator[_Key]:
+        """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure."""
         asked: set[int] = set()
         while True:
             now_s = self._clock()
             best = min(
                 (key for key in self._keys if key.number not in asked and key.may_be_asked(model, now_s)),
-                key=lambda key: self._rank(key, model, now_s),
+                key=lambda key: (key.name != first, *self._rank(key, model, now_s)),
                 default=None,
             )
             if best is None:
@@ -317,6 +373,14 @@ class KeyRing:
             self._turn += 1
             best.turn = self._turn
             yield best
+
+    def _remember(self, reasoning: bytes, key: _Key) -> None:
+        """Remember which key made this reasoning, by its hash."""
+        makers = self.makers
+        makers.pop(reasoning, None)  # the newest is last
+        makers[reasoning] = key.name
+        if len(makers) > _MOST_MAKERS:
+            del makers[next(iter(makers))]
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:

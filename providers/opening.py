@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from providers.catalog import Auth, Kind, Vendor
+from providers.catalog import Auth, Kind, Quirks, Vendor
+from providers.dialects import History
 from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
@@ -44,6 +45,7 @@ def open_upstream(
     query: Mapping[str, str] | None = None,
     versions: Versions = "auto",
     omits_finish_reason: bool = False,
+    history: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
     former_keys: Sequence[Keys] = (),
     on_rotation: Callable[[Rotation], object] = lambda _: None,
@@ -55,6 +57,7 @@ def open_upstream(
     ``former_keys``: each of ``api_keys`` again, with the keys that it replaces and that are not forgotten yet.
     ``on_rotation`` is called when a new key has answered, and when it is refused while a former one is not.
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
+    ``history``: what the operator says of it, by the fields of ``History``.
     ``tls`` has the contexts that all providers share: making one costs 18 ms.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
 
@@ -64,9 +67,7 @@ def open_upstream(
     """
     kind = kind or (vendor.kind if vendor is not None else "openai_compatible")
     row = vendor or Vendor(name=name, title=name)
-    quirks = row.quirks
-    if omits_finish_reason:
-        quirks = msgspec.structs.replace(quirks, repairs=quirks.repairs | {"finish_reason"})
+    quirks = _quirks(row, history, omits_finish_reason=omits_finish_reason)
     is_own_url = base_url is not None
     base_url = base_url or row.base_url
     service = _SERVICES.get(kind)
@@ -117,6 +118,17 @@ def open_upstream(
     if len(api_keys) > 1:
         return KeyRing(name, api_keys, opened_with, names=key_names)
     return opened_with(api_keys[0]) if api_keys else opened(None)
+
+
+def _quirks(row: Vendor, history: Mapping[str, Any] | None, *, omits_finish_reason: bool) -> Quirks:
+    """Return the row's quirks with what the operator says of the server."""
+    quirks = row.quirks
+    if omits_finish_reason:
+        quirks = msgspec.structs.replace(quirks, repairs=quirks.repairs | {"finish_reason"})
+    if history:
+        own = {**msgspec.to_builtins(quirks.history), **history}
+        quirks = msgspec.structs.replace(quirks, history=msgspec.convert(own, History))
+    return quirks
 
 
 def _over_http(kind: Kind, row: Vendor, api_key: str | None, common: Mapping[str, Any]) -> Upstream:

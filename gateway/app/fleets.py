@@ -72,6 +72,7 @@ class Upstreams:
                 query=settings.query,
                 versions=settings.http_version,
                 omits_finish_reason=settings.omits_finish_reason,
+                history=settings.history.model_dump(exclude_unset=True),
                 secrets=secrets,
                 former_keys=tuple(keys.values()),
                 on_rotation=on_rotation,

@@ -81,7 +81,7 @@ class ToolCalls(msgspec.Struct):
     def valid(self) -> bool | None:
         """Whether the arguments of all calls are JSON; None if unknown. Empty arguments are valid."""
         arguments = self.arguments()
-        return None if arguments is None else all(is_json(text or "{}") for text in arguments)
+        return None if arguments is None else all(is_json(text.strip() or "{}") for text in arguments)
 
 
 # How long an audited loser is watched, and what is recorded about an overtaken one.

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.core.attempts import Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
@@ -56,13 +58,13 @@ class Phase(Enum):
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_call", "_open_call", "_overhead_ms", "before", "claimed_at", "held")
+    __slots__ = ("_open_call", "_overhead_ms", "before", "call", "claimed_at", "held")
 
     def __init__(self, open_call: OpenCall, call: Call) -> None:
         self.claimed_at: float | None = None
         self.held: Held | None = None  # the hold that the win has ended
         self.before: Sequence[Attempt] = ()  # those of the late model beside whose race this one has won
-        self._call = call
+        self.call = call
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
@@ -72,7 +74,7 @@ class Claim:
         own_s = open_call.own_s + max(0.0, open_call.services.clock() - now)
         self._overhead_ms = milliseconds(own_s)
         return Winner(
-            call=self._call,
+            call=self.call,
             provider=attempt.deployment.provider,
             deployment=attempt.deployment.name,
             launched=open_call.launched,
@@ -104,7 +106,7 @@ class Claim:
         has_token = winner is not None and winner.measurement.meaningful and not winner.whole
         first_at = self.claimed_at if has_token else None
         since_received_ms = self._open_call.since_received_ms
-        streamed = self._call.streamed
+        streamed = self.call.streamed
         held = None if winner is None else self.held
         attempts = self.before or attempts
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
@@ -315,10 +317,7 @@ class Race:
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
         self._attempts.failed += outcome_of(error) is not Outcome.TIMEOUT
-        if error.kind is ErrorKind.BAD_REQUEST:
-            self._schedule.limit(0 if active else 1)
-        elif was_winner or attempt.token_at() is not None:
-            self._schedule.unlimit()  # it had begun to answer, so the request is valid
+        self._learn_from(error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
@@ -326,6 +325,14 @@ class Race:
             self._schedule.schedule_rescues()
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def _learn_from(self, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
+        """Limit the launches if the request itself may be invalid."""
+        if error.kind is not ErrorKind.BAD_REQUEST:
+            if has_begun:
+                self._schedule.unlimit()  # it had begun to answer, so the request is valid
+        elif not error.is_bound:  # else another key may read the reasoning
+            self._schedule.limit(1 if alone else 0)
 
     def ask_whole(self, attempt: Attempt) -> bool:
         """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
@@ -491,8 +498,34 @@ class Race:
     def _replace(self) -> bool:
         return self._replacements.replace()
 
+    def _ask_without_reasoning(self) -> bool:
+        """Ask once more without the reasoning that no key could read; return whether an attempt was launched."""
+        name = next((name for name, error in self._failures if error.is_bound), None)
+        if name is None or self.open_call.left_out:
+            return False
+        deployment = next(each.deployment for each in self._attempts.all if each.deployment.name == name)
+        without = deployment.spoken_to(self.call.dialect).requests.without_bound_reasoning
+        before = self.call
+        wording = None if without is None else without(before.wordings.get(name, before.fields))
+        if wording is None or not wording.losses:
+            return False
+        self.open_call.left_out = True
+        left_out = (*before.dropped.get(name, ()), *(loss.field for loss in wording.losses))
+        self.call = self._claim.call = msgspec.structs.replace(
+            before,
+            wordings={**before.wordings, name: wording.fields},
+            dropped={**before.dropped, name: left_out},
+        )
+        if self.open_call.call is before:
+            self.open_call.continue_as(self.call)
+        self._schedule.unlimit()
+        self._schedule.add(name)
+        return self._replace()
+
     def _fail(self) -> None:
         """End the race: no attempt has answered, and no candidate is left."""
+        if self._ask_without_reasoning():
+            return
         self.open_call.services.outbox.drain()
         self._ending = Unanswered(tuple(self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked

@@ -16,7 +16,7 @@ from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
 from providers import UNREADABLE, ErrorKind, UpstreamError
-from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat
+from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 
@@ -155,6 +155,7 @@ STILL_READ = EXPECTED | REQUESTED  # needed at the call's end, by the judgement 
 CUT_SHORT = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.cut_short)
 _REFUSALS = frozenset(reason for dialect in DIALECTS.values() for reason in dialect.answers.refusals)
 _NEARLY = 0.9  # of max_tokens: vendors count the last tokens, or reasoning, differently
+_LONGEST_NONE = 16  # characters of arguments that may mean none
 _MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
 
 
@@ -244,7 +245,7 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Fla
         return None
     for name, piece in zip(calls.names, arguments, strict=True):
         schema = asked.tools[name]
-        flaw = False if schema is None else _flaw_of_arguments(schema, piece or "{}", of=len(arguments))
+        flaw = False if schema is None else _flaw_of_arguments(schema, piece, of=len(arguments))
         if flaw is not False:
             return flaw
     return False
@@ -253,16 +254,20 @@ def _flaw_of_calls(call: Call, measurement: Measurement, asked: Expected) -> Fla
 def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
     """Whether the arguments of all tool calls are JSON; None if unknown.
 
-    Empty ones are ``{}`` where the tool, strict or not, requires none; else they are not valid.
+    Empty ones (blank, or ``null``) are ``{}`` where the tool, strict or not, requires none; else they are not valid.
     """
     valid, arguments = calls.valid(), calls.arguments()
-    if not valid or not arguments or "" not in arguments or len(calls.names) != len(arguments):
+    if not valid or not arguments or len(calls.names) != len(arguments) or not any(map(_is_none, arguments)):
         return valid
     asked = expected(call.fields, call.dialect, every_schema=True)
     if asked is None:
         return valid
-    empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if not piece)
+    empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if _is_none(piece))
     return not any(map(_requires_some, empty))
+
+
+def _is_none(arguments: str) -> bool:
+    return len(arguments) <= _LONGEST_NONE and arguments.strip(' "') in {"", "null"}
 
 
 def _requires_some(schema: bytes | None) -> bool:
@@ -274,7 +279,7 @@ def _requires_some(schema: bytes | None) -> bool:
 
 def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:
     try:
-        value = _anything.decode(arguments)
+        value = _anything.decode(arguments_object(arguments) or arguments)
     except RecursionError:  # they were not nested too deep a few frames further up
         return Flaw.BAD_TOOL_CALL
     return _schema_flaw(schema, value, of=of)

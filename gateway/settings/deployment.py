@@ -97,6 +97,26 @@ class DeploymentSettings(Section):
 _HttpVersion = Literal["auto", "1.1", "2"] | Annotated[float, Field(json_schema_extra={"enum": [1.1, 2]})]
 
 
+class CallIdsSettings(Section):
+    """The ids of tool calls that one API of a server takes; others are replaced by a hash."""
+
+    longest: Annotated[int, Field(ge=9)]  # characters
+    shortest: Annotated[int, Field(ge=1)] = 1
+    letters: Literal["any", "word", "alphanumeric"] = "any"
+
+
+class HistorySettings(Section):
+    """What a server accepts in a conversation's history. What is not set is as its vendor's row says."""
+
+    call_ids: dict[Api, CallIdsSettings] = {}
+    assistant_fields: tuple[str, ...] | None = None
+    call_fields: tuple[str, ...] | None = None
+    missing_reasoning: str | None = None
+    user_after_tool: bool = True
+    one_system: bool = False
+    alternating: bool = False
+
+
 class ProviderSettings(Section):
     """A vendor or server with a base URL and a key. What the preset has may be left out."""
 
@@ -113,6 +133,7 @@ class ProviderSettings(Section):
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
     # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False
+    history: HistorySettings = HistorySettings()
     timeouts: Timeouts = Timeouts()
 
     @property

@@ -34,6 +34,7 @@ from .events import learned as learned
 from .gemini.dialect import GEMINI as GEMINI
 from .gemini.fields import camel as camel
 from .gemini.fields import flattened as flattened
+from .histories import History as History
 from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
@@ -51,5 +52,6 @@ from .wording import Fields as Fields
 from .wording import Loss as Loss
 from .wording import Malformed as Malformed
 from .wording import Wording as Wording
+from .wording import arguments_object as arguments_object
 from .wording import decoded as decoded
 from .wording import raw_json as raw_json

@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import Chunk, Gathering, Pattern
+from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE
 
@@ -213,6 +214,12 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None
+    # Removes the reasoning that only the key that made it can read. None: there is none.
+    without_bound_reasoning: Callable[[Fields], Wording] | None = None
+    # The hashes of that reasoning, in a request's fields or in a part of an answer. None: likewise.
+    bound_reasoning: Callable[[bytes], Sequence[bytes]] | None = None
+    # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
+    with_history: Callable[[Fields, History], Wording] | None = None
 
 
 class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):

@@ -2,8 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -58,6 +58,88 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
 def raw_json(value: Any) -> msgspec.Raw:
     """Return ``value`` as raw JSON."""
     return msgspec.Raw(msgspec.json.encode(value))
+
+
+# What is valid in one API, and refused in the next.
+
+BLANK = " \t\r\n"  # what JSON allows around a value
+_Message = TypeVar("_Message", bound=Mapping[str, Any])
+
+
+def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:
+    """Return chat messages with their numbers, each result of a tool directly after the message with its call.
+
+    What a user said between the results of parallel calls follows them.
+    """
+    groups: list[list[tuple[int, _Message]]] = []
+    owners: dict[str, int] = {}  # the group with a call, by its id
+    for number, message in enumerate(messages):
+        group = owners.get(_text(message.get("tool_call_id")), -1) if "tool_call_id" in message else None
+        if group is not None and groups:
+            groups[group].append((number, message))
+            continue
+        groups.append([(number, message)])
+        for call_id in _ids_of_calls(message.get("tool_calls")):
+            owners[call_id] = len(groups) - 1
+    return [each for group in groups for each in group]
+
+
+def _ids_of_calls(calls: Any) -> list[str]:
+    try:
+        listed = (
+            msgspec.json.decode(calls, type=list[dict[str, msgspec.Raw]]) if isinstance(calls, msgspec.Raw) else calls
+        )
+    except UNREADABLE:  # whoever reads the call says so
+        return []
+    return [_text(call["id"]) for call in listed or () if "id" in call]
+
+
+def _text(value: Any) -> str:
+    try:
+        return msgspec.json.decode(value, type=str) if isinstance(value, msgspec.Raw) else str(value)
+    except UNREADABLE:
+        return ""
+
+
+def with_properties(schema: msgspec.Raw) -> msgspec.Raw:
+    """Return a tool's schema with empty ``properties``, if it is an object's without any; others unchanged."""
+    try:
+        top = msgspec.json.decode(schema, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return schema
+    if "properties" in top or bytes(top.get("type", b"")) != b'"object"':
+        return schema
+    return raw_json({**top, "properties": {}})
+
+
+def arguments_object(written: str) -> msgspec.Raw | None:
+    """Return a call's arguments as a JSON object; None if they are something else.
+
+    Blank and ``null`` mean none: an empty object. Some models encode the object twice.
+    """
+    text = written.strip(BLANK)
+    if text[:1] == '"':
+        try:
+            text = msgspec.json.decode(text, type=str).strip(BLANK)
+        except UNREADABLE:
+            return None
+    if text in {"", "null"}:
+        return msgspec.Raw(b"{}")
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UNREADABLE:
+        return None
+    return msgspec.Raw(text.encode())
+
+
+def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
+    """Return a call's arguments, a string, as the string of a JSON object; unchanged if they are something else."""
+    try:
+        written = msgspec.json.decode(arguments, type=str)
+    except UNREADABLE:
+        return arguments
+    said = arguments_object(written)
+    return arguments if said is None or bytes(said) == written.encode() else raw_json(bytes(said).decode())
 
 
 # Names of tools in the length that every API accepts.

@@ -19,6 +19,7 @@ from providers.dialects.dialect import (
     json_format,
     openai_tools,
 )
+from providers.dialects.histories import chat_history
 
 # How plain events of a chat stream are recognised: those that only add content.
 
@@ -72,6 +73,7 @@ CHAT = Dialect(
         json_formats={"response_format": json_format},
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
+        with_history=chat_history,
     ),
     answers=AnswerFormat(
         read_event=read_event,

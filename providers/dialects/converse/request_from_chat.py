@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -26,7 +25,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, decoded, raw_json
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -71,7 +70,8 @@ class Conversation:
     def __init__(self, losses: Losses) -> None:
         self.system: list[Object] = []
         self.turns: list[Object] = []
-        self.has_calls = False
+        self.called: dict[str, msgspec.Raw] = {}  # names of tools
+        self.has_results = False
         self._losses = losses
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
@@ -84,7 +84,7 @@ class Conversation:
 
         """
         role = ""
-        for number, message in enumerate(messages):
+        for number, message in results_first(messages):
             path = f"messages[{number}]"
             role = text_at(message, "role", path)
             match role:
@@ -139,7 +139,7 @@ class Conversation:
         self._say("user", [{"toolResult": {"toolUseId": call_id, "content": blocks or [{"text": "(no output)"}]}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
-        self.has_calls = True
+        self.has_results = True
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
         said = {"role", "content", "tool_calls", "refusal"}
@@ -165,17 +165,14 @@ class Conversation:
             return []
         function = object_at(call.get("function"), f"{at}.function")
         written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments: Any = {}
-        if written.strip():
-            try:
-                msgspec.json.decode(written, type=RawObject)
-                arguments = msgspec.Raw(written.encode())
-            except (msgspec.DecodeError, RecursionError):
-                self._losses.add(f"{at}.function.arguments", "Converse takes arguments only as a JSON object")
+        arguments = arguments_object(written)
+        if arguments is None:
+            self._losses.add(f"{at}.function.arguments", "Converse takes arguments only as a JSON object")
+            arguments = msgspec.Raw(b"{}")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         name = raw_text_at(function, "name", f"{at}.function")
-        self.has_calls = True
+        self.called.setdefault(text_at(function, "name", f"{at}.function"), name)
         return [{"toolUse": {"toolUseId": allowed_id(text_at(call, "id", at)), "name": name, "input": arguments}}]
 
     def _blocks(
@@ -323,7 +320,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     said: Object = {"messages": conversation.turns}
     if conversation.system:
         said["system"] = conversation.system
-    said |= _tools(asked, losses, has_calls=conversation.has_calls)
+    said |= _tools(asked, losses, conversation)
     inference, output, extra = _inference(asked, losses), _form(asked, losses), {}
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     if _CLAUDE in model:
@@ -415,7 +412,7 @@ def _as_messages(turns: list[Object]) -> list[Object]:
     return [{"content": [{"type": "tool_result"}] if answers else []}]
 
 
-def _tools(asked: RawObject, losses: Losses, *, has_calls: bool) -> Object:
+def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Object:
     tools: list[Object] = []
     for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
         tools += _tool(tool, f"tools[{number}]", losses)
@@ -423,13 +420,18 @@ def _tools(asked: RawObject, losses: Losses, *, has_calls: bool) -> Object:
     if not tools:
         if choice not in (None, _AUTO):
             losses.add("tool_choice", "Converse chooses among tools only")
-        if has_calls:
-            losses.add("tools", "Converse needs the tools that were called before")
-        return {}
-    if choice is None and "tool_choice" in asked:  # none
-        if not has_calls:
+        if not conversation.called:
+            if conversation.has_results:
+                losses.add("tools", "Converse needs the tools that were called before, and no call names them")
             return {}
-        losses.add("tool_choice", "Converse cannot forbid tools that were called before")
+        losses.add("tools", "Converse needs the tools that were called before, so they are offered again", hint=True)
+        schema: Object = {"type": "object", "properties": {}}
+        specs = [{"name": name, "inputSchema": {"json": schema}} for name in conversation.called.values()]
+        return {"toolConfig": {"tools": [{"toolSpec": spec} for spec in specs]}}
+    if choice is None and "tool_choice" in asked:  # none
+        if not (conversation.called or conversation.has_results):
+            return {}
+        losses.add("tool_choice", "Converse cannot forbid tools that were called before", hint=True)
     return {"toolConfig": {"tools": tools, **({"toolChoice": choice} if choice not in (None, _AUTO) else {})}}
 
 

@@ -54,7 +54,7 @@ from providers.dialects.messages.fields import (
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import Fields, Malformed, Wording, decoded, raw_json
+from providers.dialects.wording import Fields, Malformed, Wording, arguments_object, decoded, raw_json, results_first
 from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
@@ -96,7 +96,7 @@ class _Conversation:
 
         """
         role = ""
-        for number, message in enumerate(messages):
+        for number, message in results_first(messages):
             path = f"messages[{number}]"
             role = text_at(message, "role", path)
             if role in {"system", "developer"}:
@@ -163,12 +163,10 @@ class _Conversation:
             return []
         function = object_at(call.get("function"), f"{at}.function")
         written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments: Any = msgspec.Raw(written.encode()) if written.strip() else {}
-        try:
-            msgspec.json.decode(written.strip() or "{}", type=RawObject)
-        except (msgspec.DecodeError, RecursionError):
+        arguments = arguments_object(written)
+        if arguments is None:
             self._losses.add(f"{at}.function.arguments", "Gemini takes arguments only as a JSON object")
-            arguments = {}
+            arguments = msgspec.Raw(b"{}")
         self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")

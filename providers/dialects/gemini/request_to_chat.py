@@ -18,7 +18,18 @@ from providers.dialects.gemini.fields import (
     spelt_at,
 )
 from providers.dialects.messages.fields import Losses, Object, RawObject, is_null, is_string, raw_text_at, text_at
-from providers.dialects.wording import SEE_BELOW, SHOWN_LATER, Malformed, Wording, decoded, raw_json, short_name, shown
+from providers.dialects.wording import (
+    SEE_BELOW,
+    SHOWN_LATER,
+    Malformed,
+    Wording,
+    decoded,
+    raw_json,
+    results_first,
+    short_name,
+    shown,
+    with_properties,
+)
 
 _NO_FIELD = "chat has no such field"
 _NO_PART = "chat has no such part"
@@ -274,7 +285,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
         raise Malformed("'contents' must have at least one turn", "contents")
     conversation.read(contents)
     chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
-    chat["messages"] = conversation.said
+    chat["messages"] = [message for _, message in results_first(conversation.said)]
     for name, chats in _SAME.items():
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]
@@ -333,9 +344,10 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
     if is_said(declared.get("description")):
         function["description"] = declared["description"]
     if is_said(declared.get("parametersJsonSchema")):
-        function["parameters"] = declared["parametersJsonSchema"]
+        function["parameters"] = with_properties(declared["parametersJsonSchema"])
     elif is_said(declared.get("parameters")):
-        function["parameters"] = read_json_schema(declared["parameters"], f"{at}.parameters")
+        schema = read_json_schema(declared["parameters"], f"{at}.parameters")
+        function["parameters"] = with_properties(raw_json(schema))
     for name in ("response", "responseJsonSchema"):
         if is_said(declared.get(name)):
             losses.add(f"{at}.{name}", "chat has no schema of what a function returns", hint=True)

@@ -14,6 +14,7 @@ from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
+from providers.dialects.wording import arguments_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
@@ -151,12 +152,10 @@ class FromChat:
         return parts
 
     def _call(self, call: Call) -> dict[str, Any]:
-        written = call.take()
-        try:
-            arguments = msgspec.json.decode(written if written.strip() else "{}", type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
+        arguments = arguments_object(call.take())
+        if arguments is None:
             message = "called a tool with arguments that are no JSON object"
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
         said = {"name": self._names.get(call.name, call.name), "args": arguments}
         return {"id": call.call_id, **said} if call.call_id else said
 

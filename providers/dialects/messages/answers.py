@@ -7,6 +7,7 @@ import msgspec
 
 from providers.dialects.events import Chunk, Gathering, few
 from providers.dialects.messages.events import error_of_event, type_of_kind
+from providers.dialects.wording import arguments_object
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
@@ -170,11 +171,8 @@ class _Block:
 
 def _input(text: str) -> msgspec.Raw:
     """Return a tool's input. Incomplete JSON is wrapped, as Anthropic's docs advise."""
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec.Raw(msgspec.json.encode({"INVALID_JSON": text}))
-    return msgspec.Raw(text.encode())
+    said = arguments_object(text)
+    return msgspec.Raw(msgspec.json.encode({"INVALID_JSON": text})) if said is None else said
 
 
 class MessageGathering(Gathering):

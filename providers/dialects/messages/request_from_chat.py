@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -25,7 +25,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, decoded, raw_json
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
 
 # A chat conversation translated to Messages: a system prompt, and turns of blocks.
 
@@ -53,8 +53,8 @@ class Conversation:
 
         """
         roles = [text_at(message, "role", f"messages[{i}]") for i, message in enumerate(messages)]
-        for number, (role, message) in enumerate(zip(roles, messages, strict=True)):
-            path = f"messages[{number}]"
+        for number, message in results_first(messages):
+            path, role = f"messages[{number}]", roles[number]
             if role in {"system", "developer"}:
                 self._add_system(message, path)
             elif role == "user":
@@ -148,13 +148,10 @@ class Conversation:
             return []
         function = object_at(call.get("function"), f"{at}.function")
         written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments: Any = msgspec.Raw(written.encode()) if written.strip() else {}
-        try:
-            msgspec.json.decode(written or "{}", type=RawObject)
-        except (msgspec.DecodeError, RecursionError):
-            if written.strip():
-                self._losses.add(f"{at}.function.arguments", "Messages takes arguments only as a JSON object")
-            arguments = {}
+        arguments = arguments_object(written)
+        if arguments is None:
+            self._losses.add(f"{at}.function.arguments", "Messages takes arguments only as a JSON object")
+            arguments = msgspec.Raw(b"{}")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id = allowed_id(text_at(call, "id", at))

@@ -18,7 +18,18 @@ from providers.dialects.messages.fields import (
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import SEE_BELOW, SHOWN_LATER, Malformed, Wording, decoded, raw_json, short_name, shown
+from providers.dialects.wording import (
+    SEE_BELOW,
+    SHOWN_LATER,
+    Malformed,
+    Wording,
+    decoded,
+    raw_json,
+    results_first,
+    short_name,
+    shown,
+    with_properties,
+)
 
 # A Messages conversation translated to chat: blocks of turns become messages.
 
@@ -56,7 +67,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
             raise Malformed(f"'{path}.role' must be 'user', 'assistant' or 'system'", f"{path}.role")
     if role == "assistant":
         losses.add(f"messages[{len(turns) - 1}]", "chat answers an assistant's last message, and does not continue it")
-    return said
+    return [message for _, message in results_first(said)]
 
 
 def _history_to_chat_user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
@@ -354,7 +365,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         function: Object = {"name": short_name(text_at(tool, "name", path))}
         if not is_null(tool.get("description", msgspec.Raw(b"null"))):
             function["description"] = tool["description"]
-        function["parameters"] = schema
+        function["parameters"] = with_properties(schema)
         if "strict" in tool:
             function["strict"] = tool["strict"]
         said.append({"type": "function", "function": function})

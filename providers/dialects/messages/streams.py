@@ -20,7 +20,7 @@ from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import short_name
+from providers.dialects.wording import BLANK, arguments_object, short_name
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
@@ -37,6 +37,7 @@ class Call:
         self.name = ""
         self.unsaid: list[str] = []
         self._arguments: list[str] = []
+        self._is_object = False  # they begin as one
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Add a piece of the call from a chunk; the name arrives in one piece."""
@@ -47,19 +48,27 @@ class Call:
             self.unsaid.append(arguments)
             self._arguments.append(arguments)
 
-    def take(self) -> str:
-        """Return the arguments that have not been sent yet, and count them as sent."""
+    def take(self, *, finished: bool = True) -> str:
+        """Return the arguments that have not been sent yet, and count them as sent.
+
+        What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
+        encoded twice as what it is.
+        """
         unsaid = "".join(self.unsaid)
+        if not self._is_object and unsaid.strip(BLANK):
+            self._is_object = unsaid.lstrip(BLANK)[0] == "{"
+            if not self._is_object:
+                if not finished and not self.is_whole():
+                    return ""
+                said = arguments_object(unsaid)
+                unsaid = unsaid if said is None else bytes(said).decode()
         self.unsaid.clear()
         return unsaid
 
     def is_whole(self) -> bool:
-        """Whether the arguments are a complete JSON object. A call without any may still get some."""
-        try:
-            msgspec.json.decode("".join(self._arguments), type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        return True
+        """Whether the arguments are complete. A call without any may still get some."""
+        written = "".join(self._arguments)
+        return bool(written.strip(BLANK)) and arguments_object(written) is not None
 
 
 class Calls:
@@ -264,7 +273,7 @@ class FromChat:
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
                 self._call_open = number
-            if arguments := call.take():
+            if arguments := call.take(finished=finished):
                 self._say_delta(arguments, said)
             if not self._calls.advance(finished=finished):
                 break

@@ -26,7 +26,12 @@ from providers.dialects.responses.events import (
     with_answer,
 )
 from providers.dialects.responses.fields import failure, numbered
-from providers.dialects.responses.request_from_chat import from_chat
+from providers.dialects.responses.request_from_chat import (
+    bound_reasoning,
+    from_chat,
+    responses_history,
+    without_bound_reasoning,
+)
 from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat, without_translated_thoughts
 from providers.dialects.responses.stream_to_chat import ToChat
@@ -90,6 +95,9 @@ RESPONSES = Dialect(
         json_formats={"text": json_format_within},
         tools={"tools": openai_tools},
         without_foreign_thoughts=without_translated_thoughts,
+        with_history=responses_history,
+        without_bound_reasoning=without_bound_reasoning,
+        bound_reasoning=bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,

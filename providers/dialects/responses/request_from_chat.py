@@ -1,13 +1,17 @@
 """Translates a chat completion request into a Responses request."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from providers.dialects.histories import CallIds, FittedIds, History
 from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
-from providers.dialects.wording import Malformed, Wording, raw_json
+from providers.dialects.wording import Loss, Malformed, Wording, raw_json, written_object
+from providers.errors import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.
 
@@ -19,6 +23,11 @@ _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
+_ENCRYPTED = re.compile(rb'"encrypted_content":\s*"([^"]+)"')
+
+LONGEST_ID = CallIds(64)  # OpenAI's limit
+
+
 class Transcript:
     """Input items, made from chat messages in their order."""
 
@@ -26,6 +35,7 @@ class Transcript:
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
+        self._ids = FittedIds(LONGEST_ID)
         self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
 
     def add(self, message: Fields) -> None:
@@ -76,7 +86,7 @@ class Transcript:
             self._call(call)
 
     def _call(self, call: Fields) -> None:
-        call_id = call.need("id")
+        call_id = self._ids.raw(call.need("id"))
         kind = call.take("type", str) or "function"
         if kind not in {"function", "custom"}:
             self._losses.add(call.path, f"Responses has no call of type {kind!r}")
@@ -87,13 +97,13 @@ class Transcript:
             self._custom_calls.add(bytes(call_id))
             item |= {"type": "custom_tool_call", "input": inner.need("input")}
         else:
-            item["arguments"] = inner.need("arguments")
+            item["arguments"] = written_object(inner.need("arguments"))
         self.items.append(item)
         call.pass_over("index")  # from a stream; some clients keep it
         call.lose_rest(self._losses, _NO_SUCH_FIELD)
 
     def _result(self, message: Fields) -> None:
-        call_id, content = message.need("tool_call_id"), message.need("content")
+        call_id, content = self._ids.raw(message.need("tool_call_id")), message.need("content")
         message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
@@ -138,6 +148,43 @@ class Transcript:
                     continue
             part.lose_rest(self._losses, _NO_SUCH_FIELD)
         return said
+
+
+def bound_reasoning(data: bytes) -> list[bytes]:
+    """Return the hashes of the encrypted reasoning in ``data``: a request's input, or a part of an answer."""
+    return [hashlib.sha256(each[1]).digest()[:16] for each in _ENCRYPTED.finditer(data)]
+
+
+def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Responses request without its encrypted reasoning, and without the ids that refer to it."""
+    try:
+        items = msgspec.json.decode(fields.get("input", b""), type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return Wording(fields)
+    kept: list[Item] = []
+    losses: list[Loss] = []
+    for number, item in enumerate(items):
+        if bytes(item.get("type", b"")) == b'"reasoning"' and bytes(item.get("encrypted_content", b"null")) != b"null":
+            losses.append(Loss(f"input[{number}]", "only the key that made this reasoning can read it", hint=True))
+        else:
+            kept.append({name: value for name, value in item.items() if name != "id"})
+    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)
+
+
+def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
+    """Return a Responses request with the ids of calls as ``history`` says; what is no list of items stays."""
+    form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
+    if form is None or b'"call_id"' not in raw:
+        return Wording(fields)
+    try:
+        items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return Wording(fields)
+    ids, changed = FittedIds(form), False
+    for item in items:
+        if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
+            item["call_id"], changed = fitted, True
+    return Wording({**fields, "input": raw_json(items)}) if changed else Wording(fields)
 
 
 def _output_text(text: msgspec.Raw) -> Item:

@@ -6,7 +6,18 @@ from typing import Any
 import msgspec
 
 from providers.dialects.responses.fields import Fields, Losses, Object, called_name, is_string, objects_of, opened
-from providers.dialects.wording import SEE_BELOW, SHOWN_LATER, Malformed, Wording, decoded, raw_json, shown
+from providers.dialects.wording import (
+    SEE_BELOW,
+    SHOWN_LATER,
+    Malformed,
+    Wording,
+    decoded,
+    raw_json,
+    results_first,
+    shown,
+    with_properties,
+    written_object,
+)
 
 # Translates the input items of a Responses request into the messages of a chat completion.
 
@@ -16,7 +27,6 @@ Content = msgspec.Raw | list[Part]
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
 _HIGH = msgspec.Raw(b'"high"')
-_EMPTY = msgspec.Raw(b'""')
 _ORIGINAL = msgspec.Raw(b'"original"')
 _OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that wrote it can use it"
 _OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
@@ -42,7 +52,7 @@ class Conversation:
     def messages(self) -> list[dict[str, Any]]:
         """The messages so far."""
         self._show()
-        return self._said
+        return [message for _, message in results_first(self._said)]
 
     def say(self, role: str, content: Content) -> None:
         """Add a message that is not the assistant's."""
@@ -68,9 +78,7 @@ class Conversation:
             case "message":
                 raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
             case "function_call":
-                arguments = item.need("arguments")
-                if arguments == _EMPTY:  # servers parse it as JSON
-                    arguments = raw_json("{}")
+                arguments = written_object(item.need("arguments"))
                 function = {"name": called_name(item), "arguments": arguments}
                 self._call({"id": item.need("call_id"), "type": "function", "function": function})
             case "custom_tool_call":
@@ -278,6 +286,8 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
         if kind == "function":
             # Unless ``strict`` is false, Responses makes a schema strict, and with it all fields required.
             flat |= {"parameters": None, "strict": False, **inner.several("parameters", "strict")}
+            if flat["parameters"] is not None:
+                flat["parameters"] = with_properties(flat["parameters"])
         elif format_ := _flat_format(inner.inner("format"), losses):
             flat["format"] = format_
         inner.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
@@ -328,6 +338,8 @@ def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
 
 def _chat_function(tool: Fields) -> Object:
     function = {"name": tool.need("name"), **tool.several("description", "parameters", "strict")}
+    if "parameters" in function:
+        function["parameters"] = with_properties(function["parameters"])
     # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so it is not set.
     if function.get("strict") == _FALSE:
         del function["strict"]

@@ -22,7 +22,7 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
-from providers.dialects.wording import Loss, Wording, decoded, raw_json
+from providers.dialects.wording import BLANK, Loss, Wording, arguments_object, decoded, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
@@ -175,17 +175,26 @@ class Called:
             **({"namespace": namespace} if namespace else {}),
         }
         self._pieces: list[str] = []
+        self._kept = ""  # before the first of them
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
-        """Add a piece of the argument."""
+        """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
+        self._kept += delta
+        if self._pieces or self._argument == "input" or self._kept.lstrip(BLANK)[:1] == "{":
+            self._say(self._kept)
+            self._kept = ""
+
+    def _say(self, delta: str) -> None:
         self._pieces.append(delta)
         self._writer.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
     def close(self, status: str) -> Item:
-        """End the item and return it. The missing arguments of a function become an empty JSON object."""
-        if self._argument == "arguments" and status == "completed" and not self._pieces:
-            self.add("{}")
+        """End the item and return it. Missing arguments of a function, and ``null``, become an empty JSON object."""
+        if self._argument == "arguments" and not self._pieces:
+            said = arguments_object(self._kept) if status == "completed" else None
+            if text := self._kept if said is None else bytes(said).decode():
+                self._say(text)
         whole = self._item[self._argument] = "".join(self._pieces)
         named = {"name": self._item["name"]} if self._argument == "arguments" else {}
         told = {**named, self._argument: whole}

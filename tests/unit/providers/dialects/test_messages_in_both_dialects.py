@@ -223,7 +223,9 @@ def exchanges(draw: st.DrawFn) -> list[dict[str, Any]]:
         optional={
             "temperature": st.floats(0, 0.9),
             "stop": st.lists(TEXT, min_size=1, max_size=4),
-            "user": st.text().filter(lambda name: not re.search(r"[@\d\s().-]", name)),  # tells nobody who it is
+            "user": st.text(max_size=64).filter(
+                lambda name: not re.search(r"[@\d\s().-]", name)
+            ),  # tells nobody who it is
             "reasoning_effort": st.sampled_from(["low", "medium", "high", "xhigh", "max"]),
         },
     ),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from providers.dialects import arguments_object
 from providers.dialects.responses.events import read_event
 from providers.dialects.responses.stream_from_chat import LONGEST_ECHO_BYTES, FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
@@ -131,6 +132,9 @@ def gathered(chunks: list[Any]) -> dict[str, Any]:
         for one in delta.get("tool_calls", ()):
             key = ids.setdefault(one["index"], one.get("id"))
             said[key] = said.get(key, "") + one["function"]["arguments"]
+    for key in ids.values():  # blank, null and twice-encoded ones mean an object
+        meant = arguments_object(said[key])
+        said[key] = said[key] if meant is None else bytes(meant)
     ends = [one["choices"][0]["finish_reason"] for one in chunks if one != b"[DONE]" and one["choices"]]
     usages = [one["usage"] for one in chunks if one != b"[DONE]" and one.get("usage")]
     said["end"] = [end for end in ends if end], [(one["prompt_tokens"], one["completion_tokens"]) for one in usages]

@@ -322,7 +322,7 @@ def test_a_malformed_request_is_named_by_its_path(translate: Any, asked: dict[st
 
 
 texts = st.text(max_size=6)
-calls = st.lists(st.tuples(st.sampled_from("fg"), st.text(min_size=1, max_size=6)), min_size=1, max_size=3)
+calls = st.lists(st.tuples(st.sampled_from("fg"), st.sampled_from(["{}", "[7]", "{"])), min_size=1, max_size=3)
 turns = st.lists(
     st.one_of(st.tuples(st.just("user"), texts), st.tuples(st.just("calls"), st.tuples(texts, calls))), max_size=6
 )

@@ -1,0 +1,292 @@
+"""What a provider accepts in a conversation's history, as data, and the function that adapts a history to it."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from providers.dialects.wording import Fields, Loss, Wording, raw_json
+from providers.errors import UNREADABLE
+
+_ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LONGEST_HASH = 40  # characters of 62: as many as a hash of 30 bytes has
+
+
+class CallIds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ids of tool calls that an API takes."""
+
+    longest: int  # characters
+    shortest: int = 1
+    letters: Literal["any", "word", "alphanumeric"] = "any"  # word: letters, digits, _ and -
+
+    def takes(self, call_id: str) -> bool:
+        """Whether the id is sent as it is."""
+        pattern = f"{_ALPHABETS[self.letters]}{{{self.shortest},{self.longest}}}"
+        return re.fullmatch(pattern, call_id, re.DOTALL) is not None
+
+
+class FittedIds:
+    """The ids of one conversation as an API takes them: each always the same, and never two alike."""
+
+    def __init__(self, form: CallIds) -> None:
+        self._form = form
+        self._fitted: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, call_id: str) -> str:
+        """Return the id to be sent: its own if it is taken, else a hash."""
+        fitted = self._fitted.get(call_id)
+        if fitted is None:
+            fitted = call_id if self._form.takes(call_id) else self._hash(call_id)
+            salt = 0
+            while fitted in self._taken:
+                salt += 1
+                fitted = self._hash(f"{call_id}\0{salt}")
+            self._fitted[call_id] = fitted
+            self._taken.add(fitted)
+        return fitted
+
+    def raw(self, value: msgspec.Raw) -> msgspec.Raw:
+        """Return a field with an id with what is to be sent; unchanged, if it is no text."""
+        try:
+            given = msgspec.json.decode(value, type=str)
+        except UNREADABLE:
+            return value
+        fitted = self.of(given)
+        return value if fitted == given else raw_json(fitted)
+
+    def _hash(self, call_id: str) -> str:
+        number = int.from_bytes(hashlib.sha256(call_id.encode()).digest(), "big")
+        letters = []
+        for _ in range(max(self._form.shortest, min(self._form.longest, _LONGEST_HASH))):
+            number, letter = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[letter])
+        return "".join(letters)
+
+
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a provider accepts in a history. The default accepts everything."""
+
+    call_ids: Mapping[str, CallIds] = {}  # by API
+    # Of chat. The fields of assistant messages, and of tool calls in them; the provider refuses others. None: all
+    assistant_fields: frozenset[str] | None = None
+    call_fields: frozenset[str] | None = None
+    # Of chat. It demands reasoning_content beside tool calls: this is sent where a client has none. None: it does not
+    missing_reasoning: str | None = None
+    user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
+    one_system: bool = False  # of chat: one system message, the first
+    alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
+
+    @property
+    def tells(self) -> bool:
+        """Whether something may be lost, so that a request has to be looked at before it is planned."""
+        return self.missing_reasoning is not None or self.one_system or self.assistant_fields is not None
+
+    def strictest(self) -> "History":
+        """Return the same with the strictest order of roles. A server that refuses another with 400 is asked so."""
+        return msgspec.structs.replace(self, user_after_tool=False, one_system=True, alternating=True)
+
+
+# A chat conversation.
+
+_Message = dict[str, msgspec.Raw]
+_messages_decoder = msgspec.json.Decoder(list[_Message])
+_calls_decoder = msgspec.json.Decoder(list[_Message] | None)
+_parts_decoder = msgspec.json.Decoder(list[_Message])
+_NULL = msgspec.Raw(b"null")
+_ABSENT = frozenset({b"null", b'""', b"[]", b"{}"})
+_ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
+_INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
+_REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
+# Stands between a tool's result and what cannot be in one, where the user may not follow.
+_READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
+
+
+def chat_history(fields: Fields, history: History) -> Wording:
+    """Return a chat completion request with its messages as ``history`` says; what is no list of objects stays."""
+    raw = bytes(fields.get("messages", b""))
+    if not _concerns(raw, history):
+        return Wording(fields)
+    try:
+        conversation = _Conversation(_messages_decoder.decode(raw), history)
+        conversation.fit()
+    except UNREADABLE:
+        return Wording(fields)
+    if not conversation.changed:
+        return Wording(fields)
+    messages = [message for _, message in conversation.messages]
+    return Wording({**fields, "messages": raw_json(messages)}, tuple(conversation.losses))
+
+
+def _concerns(raw: bytes, history: History) -> bool:
+    has_tools = _TOOL in raw or b'"tool_calls"' in raw
+    return (
+        history.alternating
+        or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
+        or (has_tools and not history.user_after_tool)
+        or (history.assistant_fields is not None and _ASSISTANT in raw)
+        or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
+    )
+
+
+class _Conversation:
+    """Messages, each with its number in the request (for losses; -1: it is ours)."""
+
+    def __init__(self, messages: list[_Message], history: History) -> None:
+        self.messages = list(enumerate(messages))
+        self.changed = False
+        self.losses: list[Loss] = []
+        self._history = history
+        form = history.call_ids.get("chat")
+        self._ids = FittedIds(form) if form is not None else None
+
+    def fit(self) -> None:
+        """Adapt all messages.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid in chat.
+
+        """
+        history = self._history
+        if history.one_system:
+            self.messages = list(self._with_one_system())
+        for number, message in self.messages:
+            if _role(message) == _ASSISTANT:
+                self._fit_assistant(number, message)
+            elif self._ids is not None and "tool_call_id" in message:
+                self._set(message, "tool_call_id", self._ids.raw(message["tool_call_id"]))
+        if not history.user_after_tool:
+            self.messages = list(self._without_users_after_tools())
+        if history.alternating:
+            self.messages = list(self._alternating())
+
+    def _set(self, message: _Message, name: str, value: msgspec.Raw) -> None:
+        if value is not message.get(name):
+            message[name] = value
+            self.changed = True
+
+    def _fit_assistant(self, number: int, message: _Message) -> None:
+        history = self._history
+        if history.assistant_fields is not None:
+            self._leave_out(number, message, history.assistant_fields)
+        calls = _calls_decoder.decode(message.get("tool_calls", _NULL)) or []
+        if not calls:
+            return
+        changed = False
+        for call in calls:
+            if self._ids is not None and "id" in call and (fitted := self._ids.raw(call["id"])) is not call["id"]:
+                call["id"], changed = fitted, True
+            if history.call_fields is not None:
+                for name in call.keys() - history.call_fields:
+                    del call[name]
+                    changed = True
+        if changed:
+            self._set(message, "tool_calls", raw_json(calls))
+        placeholder = history.missing_reasoning
+        if placeholder is not None and bytes(message.get("reasoning_content", _NULL)) == b"null":
+            self._set(message, "reasoning_content", raw_json(placeholder))
+            reason = "this provider demands the reasoning before a tool call, and there is none: a placeholder is sent"
+            self.losses.append(Loss(f"messages[{number}].reasoning_content", reason, hint=True))
+
+    def _leave_out(self, number: int, message: _Message, known: frozenset[str]) -> None:
+        for name in [name for name in message if name not in known]:
+            value = message.pop(name)
+            self.changed = True
+            if name == "refusal" and bytes(value) not in _ABSENT:  # it is what the assistant said
+                message["content"] = _joined(message.get("content", _NULL), value)
+            elif name not in _UNTOLD and bytes(value) not in _ABSENT:
+                reason = (
+                    "this provider refuses reasoning of others" if name in _REASONING else "this provider refuses it"
+                )
+                self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in _REASONING))
+
+    def _with_one_system(self) -> Iterator[tuple[int, _Message]]:
+        """Yield the messages, the first instructions as one, and later ones in the user's messages."""
+        first: _Message | None = None
+        said = False
+        for number, message in self.messages:
+            if _role(message) not in _INSTRUCTIONS:
+                said = True
+                yield number, message
+            elif said:
+                self.changed = True
+                reason = "system prompts go first: this one goes into the user's message, in <system> tags"
+                self.losses.append(Loss(f"messages[{number}].role", reason, hint=True))
+                yield number, {"role": msgspec.Raw(_USER), "content": _tagged(message.get("content", _NULL))}
+            elif first is None:
+                first = message
+                if _role(message) != _SYSTEM:
+                    self._set(message, "role", msgspec.Raw(_SYSTEM))
+                yield number, message
+            else:
+                self._set(first, "content", _joined(first.get("content", _NULL), message.get("content", _NULL)))
+
+    def _without_users_after_tools(self) -> Iterator[tuple[int, _Message]]:
+        """Yield the messages, a text of the user's after a tool's result at the end of that."""
+        before: _Message = {}
+        for number, message in self.messages:
+            role = _role(message)
+            if _role(before) == _TOOL and role not in {_TOOL, _ASSISTANT}:
+                self.changed = True
+                if role == _USER and _is_text(message.get("content", _NULL)):
+                    before["content"] = _joined(before.get("content", _NULL), message["content"])
+                    continue
+                yield -1, _READ
+            before = message
+            yield number, message
+
+    def _alternating(self) -> Iterator[tuple[int, _Message]]:
+        """Yield the messages, those of the user, or of the assistant, that follow each other as one."""
+        before: _Message = {}
+        for number, message in self.messages:
+            role = _role(message)
+            if role == _role(before) and (
+                role == _USER or (role == _ASSISTANT and not (before.keys() | message.keys()) - {"role", "content"})
+            ):
+                self._set(before, "content", _joined(before.get("content", _NULL), message.get("content", _NULL)))
+                continue
+            before = message
+            yield number, message
+
+
+def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
+    """Return two contents as one: texts with a blank line between, else the parts of both."""
+    if bytes(first) in _ABSENT or bytes(second) in _ABSENT:
+        return second if bytes(first) in _ABSENT else first
+    if _is_string(first) and _is_string(second):
+        before, after = (msgspec.json.decode(each, type=str) for each in (first, second))
+        return raw_json(f"{before}\n\n{after}")
+    return raw_json([*_parts(first), *_parts(second)])
+
+
+def _parts(content: msgspec.Raw) -> list[_Message]:
+    if _is_string(content):
+        return [{"type": msgspec.Raw(b'"text"'), "text": content}]
+    return _parts_decoder.decode(content)
+
+
+def _tagged(content: msgspec.Raw) -> msgspec.Raw:
+    """Return instructions as the user's text, in <system> tags."""
+    if _is_string(content):
+        return raw_json(f"<system>\n{msgspec.json.decode(content, type=str)}\n</system>")
+    parts = [] if bytes(content) in _ABSENT else _parts_decoder.decode(content)
+    for part in parts:
+        if "text" in part:
+            part["text"] = raw_json(f"<system>\n{msgspec.json.decode(part['text'], type=str)}\n</system>")
+    return raw_json(parts)
+
+
+def _role(message: _Message) -> bytes:
+    return bytes(message.get("role", b""))
+
+
+def _is_string(content: msgspec.Raw) -> bool:
+    return bytes(memoryview(content)[:1]) == b'"'
+
+
+def _is_text(content: msgspec.Raw) -> bool:
+    return all(bytes(part.get("type", _NULL)) == b'"text"' for part in _parts(content))

@@ -1,0 +1,64 @@
+"""Arguments and schemas that are valid in one API, and refused in the next."""
+
+import msgspec
+import pytest
+
+from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered
+from providers.dialects.wording import with_properties, written_object
+
+NONE = ["", "  ", "null", " null\n", '"null"', '""', "{}", '"{}"']
+
+
+@pytest.mark.parametrize("written", NONE)
+def test_no_arguments_are_an_empty_object(written: str) -> None:
+    assert bytes(arguments_object(written) or b"") == b"{}"
+
+
+def test_arguments_that_were_encoded_twice_are_the_inner_object() -> None:
+    assert bytes(arguments_object('"{\\"city\\":\\"Oslo\\"}"') or b"") == b'{"city":"Oslo"}'
+
+
+@pytest.mark.parametrize("written", ["[]", "7", '"text"', "{", '"', "[" * 100_000])
+def test_what_is_no_object_is_none(written: str) -> None:
+    assert arguments_object(written) is None
+    raw = msgspec.Raw(msgspec.json.encode(written))
+    assert written_object(raw) is raw
+
+
+def history(written: str) -> dict[str, msgspec.Raw]:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": written}}
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    return {"model": msgspec.Raw(b'"m"'), "messages": msgspec.Raw(msgspec.json.encode(messages))}
+
+
+@pytest.mark.parametrize("written", NONE)
+@pytest.mark.parametrize("api", ["messages", "gemini", "responses", "converse"])
+def test_a_history_with_no_arguments_is_taken_by_every_api(api: str, written: str) -> None:
+    if api == "converse":
+        wording = converse_from_chat(history(written), "m")
+    else:
+        target = DIALECTS[api]
+        habits_of = target.pivoting.habits_of if target.pivoting is not None else None
+        habits = Habits() if habits_of is None else habits_of("m", None, Habits())
+        wording = rendered(history(written), DIALECTS["chat"], target, habits)
+    assert all(loss.hint for loss in wording.losses)
+    sent = msgspec.json.encode(wording.fields)
+    assert b"null" not in sent.replace(b'"content":null', b"")
+    assert b"{}" in sent
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        (b'{"type":"object"}', b'{"type":"object","properties":{}}'),
+        (b'{"type": "object", "properties": {"a": {}}}', b'{"type": "object", "properties": {"a": {}}}'),
+        (b'{"anyOf":[]}', b'{"anyOf":[]}'),
+        (b"true", b"true"),
+    ],
+)
+def test_an_objects_schema_gets_the_properties_that_it_lacks(schema: bytes, sent: bytes) -> None:
+    assert bytes(with_properties(msgspec.Raw(schema))) == sent
