@@ -122,7 +122,10 @@ class Pool:
         needed = max([1, *(number for number, at_s in self._needed_at_s.items() if at_s > since_s)])
         if needed > 1:
             self._look_later()
-        self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
+        if self._shrinking is None or self._shrinking.done():  # two at once would each close as many
+            self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
+        else:
+            self._look_later()
 
     async def _shrink(self, most: int) -> None:
         with suppress(*DATABASE_ERRORS):
