@@ -60,6 +60,11 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+def is_string(raw: msgspec.Raw | None) -> bool:
+    """Whether a raw value is a string, without decoding it."""
+    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
+
+
 # What is valid in one API, and refused in the next.
 
 BLANK = " \t\r\n"  # what JSON allows around a value

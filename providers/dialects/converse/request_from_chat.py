@@ -17,7 +17,6 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     is_null,
-    is_string,
     lose_stream_options,
     object_at,
     objects_at,
@@ -25,7 +24,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, is_string, raw_json, results_first
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {

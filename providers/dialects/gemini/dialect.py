@@ -47,14 +47,22 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     is_null,
-    is_string,
     lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import Fields, Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import (
+    Fields,
+    Malformed,
+    Wording,
+    arguments_object,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed
+from providers.dialects.wording import Loss, Malformed, is_string
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -53,11 +53,6 @@ class Losses:
 def is_null(raw: msgspec.Raw) -> bool:
     """Whether a raw value is null."""
     return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
-
-
-def is_string(raw: msgspec.Raw | None) -> bool:
-    """Whether a raw value is a string, without decoding it."""
-    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
 
 
 def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:

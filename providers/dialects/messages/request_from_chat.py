@@ -16,7 +16,6 @@ from providers.dialects.messages.fields import (
     RawObject,
     allowed_id,
     is_null,
-    is_string,
     lose_stream_options,
     name_in_messages,
     object_at,
@@ -25,7 +24,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, is_string, raw_json, results_first
 
 # A chat conversation translated to Messages: a system prompt, and turns of blocks.
 
