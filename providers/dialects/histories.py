@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.wording import Fields, Loss, Wording, is_string, raw_json
+from providers.dialects.wording import Fields, Loss, Wording, as_users, is_string, raw_json
 from providers.errors import UNREADABLE
 
 _ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
@@ -272,11 +272,11 @@ def _parts(content: msgspec.Raw) -> list[_Message]:
 def _tagged(content: msgspec.Raw) -> msgspec.Raw:
     """Return instructions as the user's text, in <system> tags."""
     if is_string(content):
-        return raw_json(f"<system>\n{msgspec.json.decode(content, type=str)}\n</system>")
+        return raw_json(as_users(msgspec.json.decode(content, type=str)))
     parts = [] if bytes(content) in _ABSENT else _parts_decoder.decode(content)
     for part in parts:
         if "text" in part:
-            part["text"] = raw_json(f"<system>\n{msgspec.json.decode(part['text'], type=str)}\n</system>")
+            part["text"] = raw_json(as_users(msgspec.json.decode(part["text"], type=str)))
     return raw_json(parts)
 
 

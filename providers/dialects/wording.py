@@ -71,6 +71,11 @@ BLANK = " \t\r\n"  # what JSON allows around a value
 _Message = TypeVar("_Message", bound=Mapping[str, Any])
 
 
+def as_users(instructions: str) -> str:
+    """Return a system prompt as it stands in a user's message, where it may not follow that."""
+    return f"<system>\n{instructions}\n</system>"
+
+
 def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:
     """Return chat messages with their numbers, each result of a tool directly after the message with its call.
 

@@ -24,7 +24,16 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, is_string, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    Wording,
+    arguments_object,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -126,7 +135,7 @@ class Conversation:
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
             if "text" in block:
-                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+                block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         self._say("user", blocks)
 
     def _add_result(self, message: RawObject, path: str) -> None:

@@ -58,6 +58,7 @@ from providers.dialects.wording import (
     Malformed,
     Wording,
     arguments_object,
+    as_users,
     decoded,
     is_string,
     raw_json,
@@ -138,7 +139,7 @@ class _Conversation:
         reason = "Gemini takes a system prompt only first: this one goes into the user's turn, in <system> tags"
         self._losses.add(f"{path}.role", reason, hint=True)
         for part in parts:
-            part["text"] = f"<system>\n{decoded(raw_json(part['text']), str, path)}\n</system>"
+            part["text"] = as_users(decoded(raw_json(part["text"]), str, path))
         self._add("user", parts)
 
     def _add_assistant(self, message: RawObject, path: str) -> None:

@@ -24,7 +24,16 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, is_string, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    Wording,
+    arguments_object,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 
 # A chat conversation translated to Messages: a system prompt, and turns of blocks.
 
@@ -78,7 +87,7 @@ class Conversation:
         reason = "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
-            block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+            block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         last = self.turns[-1]
         if blocks and last["role"] == "user":
             said = last["content"]
