@@ -16,6 +16,7 @@ from providers.dialects.messages.fields import (
     Losses,
     Object,
     RawObject,
+    arguments_at,
     is_null,
     lose_stream_options,
     object_at,
@@ -27,7 +28,6 @@ from providers.dialects.messages.fields import (
 from providers.dialects.wording import (
     Malformed,
     Wording,
-    arguments_object,
     as_users,
     decoded,
     is_string,
@@ -172,11 +172,7 @@ class Conversation:
             self._losses.add(at, "Converse has functions only")
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Converse takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Converse")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         name = raw_text_at(function, "name", f"{at}.function")

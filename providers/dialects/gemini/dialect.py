@@ -46,6 +46,7 @@ from providers.dialects.messages.fields import (
     Losses,
     Object,
     RawObject,
+    arguments_at,
     is_null,
     lose_stream_options,
     object_at,
@@ -57,7 +58,6 @@ from providers.dialects.wording import (
     Fields,
     Malformed,
     Wording,
-    arguments_object,
     as_users,
     decoded,
     is_string,
@@ -171,11 +171,7 @@ class _Conversation:
             self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Gemini takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Gemini")
         self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")

@@ -15,6 +15,7 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     allowed_id,
+    arguments_at,
     is_null,
     lose_stream_options,
     name_in_messages,
@@ -27,7 +28,6 @@ from providers.dialects.messages.fields import (
 from providers.dialects.wording import (
     Malformed,
     Wording,
-    arguments_object,
     as_users,
     decoded,
     is_string,
@@ -155,11 +155,7 @@ class Conversation:
             self._losses.add(at, "Messages has functions only")
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Messages takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Messages")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id = allowed_id(text_at(call, "id", at))
