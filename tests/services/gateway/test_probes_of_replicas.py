@@ -15,7 +15,7 @@ from gateway.alerts.stated_models import OPENS_BELOW
 from gateway.core.records import NotProbed
 from gateway.detecting import writing
 from gateway.detecting.writing import A_WEEK, WEEK, WRITTEN_PROMPTS
-from gateway.ledger.shipper import SharedClock
+from gateway.ledger import SharedClock
 from gateway.probing.prober import TURN_S
 from providers.simulator.script import Hang, ScriptedProvider, answer
 from tests.app.gateway.process import started
