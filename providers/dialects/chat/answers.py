@@ -227,7 +227,7 @@ class ChatGathering(Gathering):
             elif key not in _OF_CHUNKS and (self._answer.get(key) is None or (value is not None and value != "")):
                 self._answer[key] = value  # as ``join`` does
         for piece in chunk.get("choices") or ():
-            index = index_of(piece, single=self.single)
+            index = 0 if self.single else index_of(piece)
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
             few(self._choices, "choices")
             for key, value in piece.items():
