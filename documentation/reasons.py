@@ -47,7 +47,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "reports_database_url": (
             "A streaming replica of `database_url`, for what only reads for people: the page, `/api` and the commands"
-            " `sql`, `report`, `replay`, `slowdowns` and `leaderboard --since`. All that steers calls, and alerts, stay"
+            " `sql`, `replay`, `slowdowns` and `leaderboard --since`. All that steers calls, and alerts, stay"
             " at `database_url`. While it is away, these reports get 503: nothing else reads the primary instead."
         ),
         "redis_url": (

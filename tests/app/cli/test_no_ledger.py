@@ -24,7 +24,6 @@ ASKING = [
     ["sql", "select * from calls"],
     ["sql", "select * from calls", "--json"],
     ["replay"],
-    ["report", "--provider", "mine"],
     ["slo"],
     ["slowdowns"],
     ["alerts"],
@@ -34,7 +33,7 @@ ASKING = [
     ["migrate", "--down-to", "base"],
 ]
 asking = pytest.mark.parametrize("command", ASKING, ids=" ".join)
-READING = [command for command in ASKING if command[0] in {"sql", "replay", "report", "slo", "slowdowns", "alerts"}]
+READING = [command for command in ASKING if command[0] in {"sql", "replay", "slo", "slowdowns", "alerts"}]
 
 
 @pytest.fixture
