@@ -536,11 +536,6 @@ REASONS: Mapping[str, Reasons] = {
         "prompt": "The prompt, after a few random characters, so that no provider has it in a cache.",
         "max_tokens": "The longest answer: enough for a first token and some speed.",
         "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
-        "same_model": (
-            "Whether each deployment is asked fixed prompts, 71 times a day, and an alert opens when its answers of"
-            " this week are unlike those of the last ([same model](../bench.md#is-it-still-the-same-model))."
-            " It does not need `enabled`; a model with `probes: false` is left out."
-        ),
     },
     "SecretSettings": {
         "exec": (

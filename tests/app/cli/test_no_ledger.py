@@ -29,7 +29,6 @@ ASKING = [
     ["alerts"],
     ["prune"],
     ["prune", "--dry-run"],
-    ["bench", "mine/x", "mine/y", "--same-model", "--from-probes"],
     ["migrate", "--down-to", "base"],
 ]
 asking = pytest.mark.parametrize("command", ASKING, ids=" ".join)
