@@ -278,7 +278,6 @@ _PARTS: Sequence[Sequence[str]] = (
 
 
 WARM_UP = -1  # as a round
-MOST_ROUNDS = 1000
 
 Item = TypeVar("Item")
 
