@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from math import inf
 
 import msgspec
@@ -16,7 +15,7 @@ from gateway.settings import (
     Profile,
     RaceSettings,
     TakeoverSettings,
-    parsed_name,
+    model_identity,
 )
 from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
@@ -31,12 +30,6 @@ class Clocks(msgspec.Struct, frozen=True):
     ttft_s: float
     stall_s: float
     total_s: float | None
-
-
-@lru_cache(maxsize=1024)
-def _identity(name: str) -> str:
-    parsed = parsed_name(name)
-    return parsed.model if parsed.certain and not parsed.moving else name.lower()
 
 
 class Deployment(MaskedRecord, frozen=True):
@@ -75,7 +68,7 @@ class Deployment(MaskedRecord, frozen=True):
 
     def is_same_model(self, other: "Deployment") -> bool:
         """Whether both are declared to be one model: by ``same_as``, or by names that mean the same."""
-        return _identity(self.same_as or self.model) == _identity(other.same_as or other.model)
+        return model_identity(self.same_as or self.model) == model_identity(other.same_as or other.model)
 
     def hide_addresses(self, error: UpstreamError) -> None:
         """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""

@@ -338,7 +338,7 @@ class Relay:
             call=call,
             provider=start.provider,
             deployment=start.deployment,
-            launched=start.number,
+            launched=open_call.launched,
             ttft_ms=open_call.since_received_ms(now),
             answer=answer,
         )
