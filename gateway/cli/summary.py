@@ -197,8 +197,8 @@ def _mixed_vectors(settings: Settings) -> Iterator[str]:
             other = [each for each in others if model_identity(named[each]) != model_identity(named[first])]
             if other:
                 yield (
-                    f"model {name!r}: vectors of {', '.join(other)} cannot be mixed with those of {first}, so embeddings"
-                    " are made by that alone: same_as tells that they are the same model"
+                    f"model {name!r}: vectors of {', '.join(other)} cannot be mixed with those of {first}, so"
+                    " embeddings are made by that alone: same_as tells that they are the same model"
                 )
 
 
