@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("gateway", "providers")
 AT_LEAST = {"median lines": 170}
 LIMITS = {
-    "files": 362,
-    "files with one importer": 74,  # what only one kind of provider needs is loaded by ``providers.opening`` alone
+    "files": 359,
+    "files with one importer": 72,  # what only one kind of provider needs is loaded by ``providers.opening`` alone
     "files in import circles": 0,
     "files over 600 lines": 0,
     "racing": 23,

@@ -47,7 +47,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "reports_database_url": (
             "A streaming replica of `database_url`, for what only reads for people: the page, `/api` and the commands"
-            " `sql`, `report`, `replay`, `slowdowns` and `leaderboard --since`. All that steers calls, and alerts, stay"
+            " `sql`, `replay`, `slowdowns` and `leaderboard --since`. All that steers calls, and alerts, stay"
             " at `database_url`. While it is away, these reports get 503: nothing else reads the primary instead."
         ),
         "redis_url": (
@@ -538,11 +538,6 @@ REASONS: Mapping[str, Reasons] = {
         "prompt": "The prompt, after a few random characters, so that no provider has it in a cache.",
         "max_tokens": "The longest answer: enough for a first token and some speed.",
         "usd_if_unknown": "What a probe counts as where no price is known. Not set: such deployments are not probed.",
-        "same_model": (
-            "Whether each deployment is asked fixed prompts, 71 times a day, and an alert opens when its answers of"
-            " this week are unlike those of the last ([same model](../bench.md#is-it-still-the-same-model))."
-            " It does not need `enabled`; a model with `probes: false` is left out."
-        ),
     },
     "SecretSettings": {
         "exec": (

@@ -1,4 +1,4 @@
-"""Writes docs/reference/metrics.md, and config/monitoring/: dashboards, alert rules and their tests."""
+"""Writes docs/reference/metrics.md, and the alert rules of config/monitoring/ with their tests."""
 
 import argparse
 import asyncio
@@ -10,7 +10,6 @@ from pathlib import Path
 import structlog
 
 from monitoring.alerts import ALERTS
-from monitoring.boards import BOARDS
 from monitoring.metrics_page import page
 from monitoring.registry import families
 from monitoring.rules import RULES_FILE, rule_tests, rules
@@ -21,24 +20,12 @@ METRICS_PAGE = "docs/reference/metrics.md"
 
 
 def texts() -> Mapping[str, str]:
-    """Return the files that need no SDK, by path below the checkout."""
+    """Return the files, by path below the checkout."""
     return {
         METRICS_PAGE: page(asyncio.run(families()), ALERTS),
         f"{FOLDER}/{RULES_FILE}": rules(ALERTS),
         f"{FOLDER}/holeshot.tests.yml": rule_tests(ALERTS),
     }
-
-
-def dashboards() -> Mapping[str, str]:
-    """Return the files of the dashboards, by path below the checkout.
-
-    Raises:
-        ImportError: grafana-foundation-sdk is not installed.
-
-    """
-    from monitoring.grafana import as_json  # noqa: PLC0415 - the SDK is only installed for make test WHAT=monitoring
-
-    return {f"{FOLDER}/dashboards/{name}.json": as_json(board) for name, board in BOARDS.items()}
 
 
 def main() -> None:
@@ -47,13 +34,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not current")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no store: hide that
     only_check = parser.parse_args().check
-    made = dict(texts())
-    lacking = ""
-    try:
-        made |= dashboards()
-    except ImportError as error:
-        lacking = f"no dashboards, {error}: pip install --require-hashes -r requirements/monitoring.lock\n"
-        sys.stderr.write(lacking)
+    made = texts()
     stale = [path for path, text in made.items() if not _is_current(ROOT / path, text)]
     for path in stale:
         sys.stdout.write(f"{'not current' if only_check else 'written'}: {path}\n")
@@ -62,8 +43,6 @@ def main() -> None:
             (ROOT / path).write_text(made[path], encoding="utf-8")
     if only_check and stale:
         parser.exit(1, "run python -m monitoring\n")
-    if lacking:
-        parser.exit(1)
 
 
 def _is_current(path: Path, text: str) -> bool:

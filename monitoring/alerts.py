@@ -1,8 +1,8 @@
 """The alert rules: for each its expression, and what to do when it fires."""
 
 from monitoring.alert import Alert, Example
-from monitoring.board import FAILED
 
+_FAILED = 'status=~"5..|424|429|broken"'  # errors that are not the client's fault, as counted everywhere
 _JOB = {"job": "holeshot"}
 _ALWAYS, _NEVER = "1+0x60", "0+0x60"
 
@@ -25,7 +25,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="HoleshotCallsFail",
-        expr=f"sum by (job, model) (rate(holeshot_calls_total{{{FAILED}}}[5m]))"
+        expr=f"sum by (job, model) (rate(holeshot_calls_total{{{_FAILED}}}[5m]))"
         " / sum by (job, model) (rate(holeshot_calls_total[5m])) > 0.05"
         " and sum by (job, model) (increase(holeshot_calls_total[5m])) > 20",
         lasting="5m",
@@ -125,7 +125,7 @@ ALERTS: tuple[Alert, ...] = (
         lasting="1m",
         severity="critical",
         summary="The spool of {{ $labels.instance }} is deleted or full.",
-        description="Rows not yet in SQL would be lost with the process. Make room, or put the folder back.",
+        description="Rows not yet in SQL would be lost with the process. Make room, or move the folder back.",
         labels={**_JOB, "instance": "a"},
         fires=Example({_gauge("holeshot_ledger_spool_failing"): _ALWAYS}),
         quiet=Example({_gauge("holeshot_ledger_spool_failing"): _NEVER}),

@@ -46,8 +46,8 @@ class ErrorKind(StrEnum):
     # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
     LOCAL_RESOURCES = "local_resources"
     # Means: The connection broke before the answer was complete.
-    # Do: Nothing for single ones: others are asked. If they are many, ask the provider, with `holeshot report
-    # --provider NAME`.
+    # Do: Nothing for single ones: others are asked. If they are many, ask the provider, with their
+    # `attempts.provider_request_id`.
     DISCONNECTED = "disconnected"
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.

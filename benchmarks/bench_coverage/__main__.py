@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from benchmarks.bench_coverage import gates, writing
+from benchmarks.bench_coverage import gates
 from benchmarks.bench_coverage.coverage import Coverage, Tally, World, interval_of, run, truth_of
 from providers.simulator.persona import Persona
 
@@ -65,17 +65,7 @@ def main() -> None:
     parser.add_argument("--benches", type=int, default=200, help="of each world and number of rounds (default 200)")
     parser.add_argument("--rounds", type=int, nargs="*", default=[8, 12, 20, 50])
     parser.add_argument("--gates", action="store_true", help="instead, how often --fail-if and --against are right")
-    parser.add_argument("--same-model", action="store_true", help="instead, how often --same-model finds a difference")
-    parser.add_argument("--alert", action="store_true", help="instead, how often the alert of probes opens")
     options = parser.parse_args()
-    if options.alert:
-        for row in writing.alert_rows(options.benches):
-            print(row, flush=True)
-        return
-    if options.same_model:
-        for row in writing.rows(options.benches):
-            print(row, flush=True)
-        return
     if options.gates:
         sys.stdout.write(gates.table(_STEADY, options.benches) + "\n")
         return

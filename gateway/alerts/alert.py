@@ -36,7 +36,6 @@ class Kind(StrEnum):
     WORKER_STOPPED = "worker_stopped"  # the event loop of a worker stood still
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
-    WRITES_OTHERWISE = "writes_otherwise"  # a deployment's answers to fixed prompts differ from those of last week
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Sources of changes of the model behind a name: by the model that answers state, and by their texts.
+"""The source of changes of the model behind a name, by the model that answers state.
 
 The check costs a call one set lookup, and no database. Only values that are new to this process are looked up in the
 ledger, which has all replicas' answers: so a change is the same for all of them, and old values are no change.
@@ -7,18 +7,15 @@ A model's name changes at once. A fingerprint differs by machine at some provide
 a change if no answer had it for a week, and then all have it.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
-import structlog
 
 from gateway.alerts.alert import Condition, Kind, Severity, SourceUnavailable
 from gateway.alerts.sources import instant, text
 from gateway.core.errors import ApiError
 from gateway.core.reports import ReportTooSlow
-from gateway.detecting.writing import WEEK, Answers, Discrepancy, compared_weeks
 
 LEAST_ANSWERS = 3  # that state the new value: a single one may be an accident
 LEAST_BEFORE = 20  # answers with other values before the first of them: two alternating models are no change
@@ -31,7 +28,6 @@ TAKES_OVER = 20  # answers in a row with the new fingerprint, in all replicas, a
 FINGERPRINTS = timedelta(days=7)  # of the ledger that is searched for fingerprints
 ROLLED_OUT = timedelta(days=1)  # the longest rollout; after it, several alternating fingerprints are usual
 FIRST_LOOK, LONGEST_LOOK = timedelta(minutes=1), timedelta(minutes=30)  # intervals of looking whether it has taken over
-_log = structlog.get_logger(__name__)
 _SHOWN = 3  # earlier models in a summary
 
 
@@ -259,123 +255,4 @@ def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: st
         summary=f"Deployment {news.deployment} {stated}" + (f", before {before}" if before else ""),
         figures={"model": news.model, **own, "before": before or None, "first_at": first_at.isoformat()},
         sql=sql,
-    )
-
-
-# Comparison of a deployment's texts by week: its answers to the fixed prompts of probes, of this week and the last.
-
-OPENS_BELOW = 0.001  # p of the daily test: docs/appendix/bench.md has the rate of false alarms
-LASTS_BELOW = 0.05
-
-
-class Written(msgspec.Struct, frozen=True):
-    """An answer to one of the fixed prompts."""
-
-    prompt: int
-    answer: str
-    started_at: datetime
-
-
-class WritingSource:
-    """Compares, after each midnight (UTC), each deployment's last seven days with the seven before.
-
-    Every process does so, with the same result. Each look compares one deployment.
-    """
-
-    kinds = (Kind.WRITES_OTHERWISE,)
-
-    def __init__(
-        self,
-        deployments: Callable[[], Collection[str]],
-        read: Callable[[str], Awaitable[Sequence[Written]]],
-        *,
-        utc_now: Callable[[], datetime],
-    ) -> None:
-        """``deployments`` returns those that are probed; ``read`` runs a statement with the columns of ``Written``."""
-        self._deployments = deployments
-        self._read = read
-        self._utc_now = utc_now
-        self._found: dict[str, tuple[datetime, Condition | None]] = {}  # by deployment, with the end of the days
-
-    async def conditions(self) -> Sequence[Condition]:
-        """Return the deployments whose texts differ. The database is read once a day for each."""
-        deployments = self._deployments()
-        until = self._utc_now().replace(hour=0, minute=0, second=0, microsecond=0)
-        self._found = {name: found for name, found in self._found.items() if name in deployments}
-        for name in deployments:
-            if name not in self._found or self._found[name][0] != until:
-                self._found[name] = until, await self._compare(name, until)
-                break
-        if len(self._found) < len(deployments):  # of a process that has just begun
-            raise SourceUnavailable("not all deployments are compared yet")
-        return [condition for _, condition in self._found.values() if condition is not None]
-
-    async def _compare(self, deployment: str, until: datetime) -> Condition | None:
-        sql = evidence_of_writing(deployment, until)
-        try:
-            rows = await self._read(sql)
-        except ReportTooSlow:  # the last result stays until tomorrow
-            return self._found[deployment][1] if deployment in self._found else None
-        except ApiError as error:
-            raise SourceUnavailable(str(error)) from error
-        found = await _in_turns(compared_weeks(*weeks(rows, until)))
-        # Event alerts.writing_compared: What a deployment wrote to fixed prompts in the last seven days was compared
-        # with the week before: small values of `p` say that it is another writer. Without `p` there were too few
-        # `answers`.
-        # Do: Nothing. Where it stays without `p` after two weeks, see `probes.not_probed`: mostly `probes.usd_per_day`
-        # or `probes.max_per_day` is too low.
-        p = None if found is None else found.p
-        _log.info("alerts.writing_compared", deployment=deployment, p=p, answers=len(rows))
-        return None if found is None or found.p >= LASTS_BELOW else _condition_of_writing(deployment, found, sql)
-
-
-async def _in_turns(steps: Generator[None, None, Discrepancy | None]) -> Discrepancy | None:
-    """Run the steps and return the result; calls run between them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Discrepancy | None = end.value
-            return result
-        await asyncio.sleep(0)
-
-
-def weeks(rows: Sequence[Written], until: datetime) -> tuple[Answers, Answers]:
-    """Return the answers by prompt of the week before ``until``, and of the one before that."""
-    this: dict[str, list[str]] = {}
-    last: dict[str, list[str]] = {}
-    for row in rows:
-        (this if row.started_at >= until - WEEK else last).setdefault(str(row.prompt), []).append(row.answer)
-    return this, last
-
-
-def evidence_of_writing(deployment: str, until: datetime, length: timedelta = 2 * WEEK) -> str:
-    """Return a statement that shows a deployment's answers to fixed prompts in the time ``length`` before ``until``."""
-    return f"""\
-select prompt, answer, started_at
-from probes
-where deployment = {text(deployment)} and prompt is not null and answer is not null
-  and started_at >= {instant(until - length)} and started_at < {instant(until)}
-order by prompt, started_at"""  # noqa: S608 - quoted
-
-
-def _condition_of_writing(deployment: str, found: Discrepancy, sql: str) -> Condition:
-    this, last = found.answers
-    return Condition(
-        kind=Kind.WRITES_OTHERWISE,
-        subject=deployment,
-        severity=Severity.TICKET,
-        summary=(
-            f"Deployment {deployment} does not write as it did last week: another model, or another version, may be"
-            f" behind this name (p = {found.p:.4f}, {this} answers to {found.prompts} prompts against {last})"
-        ),
-        figures={
-            "p": found.p,
-            "mmd2": round(found.mmd2, 6),
-            "prompts": found.prompts,
-            "answers": this,
-            "answers_before": last,
-        },
-        sql=sql,
-        opens=found.p < OPENS_BELOW,
     )

@@ -1,7 +1,7 @@
 """Composes the background work of a gateway: alerts, the search for slowdowns, probes, and targets."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -25,7 +25,7 @@ from gateway.alerts.sources import (
     Thresholds,
     WorkerSource,
 )
-from gateway.alerts.stated_models import StatedModels, StatedModelSource, WritingSource
+from gateway.alerts.stated_models import StatedModels, StatedModelSource
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime
 from gateway.app.recorders import ProbeRecorder
@@ -49,7 +49,7 @@ from gateway.ledger import (
     TargetCounting,
     Windows,
 )
-from gateway.probing.prober import Prober, asked_fixed_prompts
+from gateway.probing.prober import Prober
 from gateway.racing import Attempt, AttemptTasks, OpenCall
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
@@ -164,16 +164,11 @@ def _sources(
         thresholds=lambda: Thresholds(current().spending_share, current().usd_per_day, current().usd_per_month),
         utc_now=runtime.utc_now,
     )
-
-    def probed() -> Collection[str]:
-        return [each.name for _, each in asked_fixed_prompts(context().settings, context().fleet)]
-
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
     sources += [
         CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
         CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
-        WritingSource(probed, reports.written, utc_now=runtime.utc_now),
     ]
     if context().settings.ledger.slowdowns:  # else nobody would see that one is over
         sources.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))

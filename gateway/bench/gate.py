@@ -168,8 +168,6 @@ def check_plan(wanted: Wanted, plan: Plan) -> None:
             )
         if condition.metric in _OF_GOAL and plan.goal is None:
             raise GateError(f"{condition.text!r} needs a --goal, as in --goal ttft<500ms,tps>45")
-    if wanted.against is not None and wanted.against.plan.is_written:
-        raise GateError(f"{wanted.name} is a run of --same-model: it has no times to compare with")
     if wanted.against is not None and not _places(plan, wanted.against.plan):
         before = wanted.against.plan
         theirs = ", ".join(contender.name for contender in before.contenders)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _ANSWERED_BY = "x-holeshot-deployment"
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
-_TEXT_IS_KEPT = (PromptKind.JSON, PromptKind.WRITTEN)
 _anything = msgspec.json.Decoder()
 
 
@@ -101,7 +100,7 @@ async def measure(
         replica="",
         region=None,
         stateful=True,  # never sent twice: it would be paid twice, and measured wrongly
-        answer_kind=AnswerKind.JSON if kind in _TEXT_IS_KEPT else AnswerKind.PLAIN,
+        answer_kind=AnswerKind.JSON if kind is PromptKind.JSON else AnswerKind.PLAIN,
     )
     request = _Request(call, deployment, moments.clock)
     error = await request.run()
@@ -245,12 +244,7 @@ def _sample(
         cost_high_usd=record.cost_high_usd,
         error_kind=record.error_kind,
         status_code=record.status_code,
-        text=_text(request) if kind_of(key.kind) is PromptKind.WRITTEN and record.error_kind is None else None,
     )
-
-
-def _text(request: _Request) -> str | None:
-    return None if request.answer is None or request.answer.text is None else request.answer.text.whole()
 
 
 def _as_asked(kind: PromptKind, request: _Request) -> bool | None:

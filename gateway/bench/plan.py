@@ -9,10 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.detecting.writing import WRITTEN_PROMPTS
-
-# One request of a bench and its measurements: a line of the journal. Prompts are never stored, the texts of answers
-# only with ``--same-model``.
+# One request of a bench and its measurements: a line of the journal. Neither prompts nor answers are stored.
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
@@ -53,7 +50,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_high_usd: float | None = None  # at most
     error_kind: str | None = None
     status_code: int | None = None
-    text: str | None = None  # of the answer; with ``--same-model`` only
 
 
 # Goals, which an answer must meet to count for goodput: ``ttft<500ms,tps>45``.
@@ -144,10 +140,9 @@ class PromptKind(StrEnum):
     LONG_PROMPT = "long_prompt"  # a long text, and a question about it
     TOOL_CALL = "tool_call"  # a tool must be called
     JSON = "json"  # an answer in JSON
-    WRITTEN = "written"  # one of ``WRITTEN_PROMPTS``, with its number after a colon: the texts of answers are compared
 
 
-CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.WRITTEN)  # for a bench of times
+CLASSES = tuple(PromptKind)
 FIXED = ":fixed"  # after the name of a class: its prompt has no salt, so it may be cached
 
 
@@ -189,23 +184,17 @@ _TOOL = {
         },
     },
 }
-WRITTEN_KINDS = tuple(f"{PromptKind.WRITTEN}:{number}" for number in range(len(WRITTEN_PROMPTS)))
 _CHARS_PER_TOKEN = 4.5  # of the log's words, with common tokenizers
 
 
 def kind_of(name: str) -> PromptKind:
-    """Return the class of a name with or without ``FIXED``, or of one of ``WRITTEN_KINDS``.
+    """Return the class of a name with or without ``FIXED``.
 
     Raises:
         ValueError: there is no such class.
 
     """
-    if name in WRITTEN_KINDS:
-        return PromptKind.WRITTEN
-    kind = PromptKind(name.removesuffix(FIXED))
-    if kind is PromptKind.WRITTEN:
-        raise ValueError(name)
-    return kind
+    return PromptKind(name.removesuffix(FIXED))
 
 
 def expected_answer(name: str, lengths: Lengths) -> Expected:
@@ -221,15 +210,12 @@ def expected_answer(name: str, lengths: Lengths) -> Expected:
             return Expected(40, 160)
         case PromptKind.JSON:
             return Expected(160, 320)
-        case PromptKind.WRITTEN:
-            return Expected(lengths.long_answer, lengths.long_answer)
 
 
 def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
     """Return the body of a streamed chat completion. ``salt`` begins the prompt, unless the class is a fixed one."""
-    kind = kind_of(name)
     text, more = _QUESTION, _NOTHING_MORE
-    match kind:
+    match kind_of(name):
         case PromptKind.SHORT:
             pass
         case PromptKind.LONG_ANSWER:
@@ -240,9 +226,7 @@ def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
             text, more = _WEATHER, {"tools": [_TOOL]}
         case PromptKind.JSON:
             text, more = _COUNTRIES, {"response_format": {"type": "json_object"}}
-        case PromptKind.WRITTEN:
-            text, more = WRITTEN_PROMPTS[WRITTEN_KINDS.index(name)], {"temperature": 1}
-    if kind is not PromptKind.WRITTEN and not name.endswith(FIXED):
+    if not name.endswith(FIXED):
         text = f"(Request {salt}; this line means nothing.)\n{text}"
     asked = {
         "model": model,
@@ -294,7 +278,6 @@ _PARTS: Sequence[Sequence[str]] = (
 
 
 WARM_UP = -1  # as a round
-MOST_ROUNDS = 1000
 
 Item = TypeVar("Item")
 
@@ -326,11 +309,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def kinds_of(self, contender: Contender) -> list[str]:
         """Return the classes of prompts that ``contender`` is asked."""
         return [kind for kind in self.kinds if kind not in contender.leaves_out]
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the texts of answers are compared, not their times."""
-        return any(kind in WRITTEN_KINDS for kind in self.kinds)
 
     @property
     def labels(self) -> dict[str, str]:

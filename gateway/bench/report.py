@@ -296,8 +296,8 @@ def report(plan: Plan, samples: Sequence[Sample], *, sittings: int, at_most_usd:
         spent_usd=sum(costs) if costs else None,
         at_most_usd=at_most_usd,
         is_whole=len(counting) >= plan.requests,
-        cells=[] if plan.is_written else cells(plan, counting, draws),
-        verdicts=[] if plan.is_written else verdicts(plan, counting, draws),
+        cells=cells(plan, counting, draws),
+        verdicts=verdicts(plan, counting, draws),
         method=method(plan),
         samples=counting,
     )

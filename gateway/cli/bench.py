@@ -4,21 +4,18 @@ import asyncio
 import random
 import time
 from contextlib import AsyncExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.configuration import ConfigOption
 from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
-from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator
 
-    from gateway.alerts.stated_models import Written
     from gateway.bench.gate import Gate
     from gateway.bench.gate import Wanted as WantedGate
     from gateway.bench.plan import Plan
@@ -30,8 +27,6 @@ BROKEN = 3  # a goal is broken, or something is worse than before
 UNDECIDED = 4  # too little data to say
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
-_DEFAULT_SAMPLES = 10  # of each prompt, where what is written is compared
-_WRITTEN_TOKENS = 50  # of each of these
 _DEFAULT_CAP_USD = 1.0
 
 
@@ -107,21 +102,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write what --fail-if and --against found as JUnit's XML.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
-    same_model: Annotated[
-        bool,
-        typer.Option(
-            "--same-model",
-            help="Compare what they write to fixed prompts, or with --against what one wrote before: exit with 3 if"
-            " it is not from one model. The journal has the answers.",
-        ),
-    ] = False,
-    from_probes: Annotated[
-        bool,
-        typer.Option(
-            "--from-probes",
-            help="With --same-model: ask nothing, and compare what probes.same_model stored in the last seven days.",
-        ),
-    ] = False,
     config: ConfigOption = None,
 ) -> None:
     """Compare deployments by the same requests to each.
@@ -129,8 +109,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     The deployments take turns, in a random order.
 
     It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
-    is in the journal as soon as it has ended; neither prompts nor answers are stored, but with --same-model. Nothing is
-    written to the ledger, unless the requests go through a gateway.
+    is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the
+    ledger, unless the requests go through a gateway.
 
     The cost is estimated first, and never more than --max-usd. docs/bench.md explains figures and method.
 
@@ -140,15 +120,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     Example: holeshot bench gpt-oss-120b --rounds 30 --goal "ttft<500ms,tps>45" --html report.html
 
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
-
-    Example: holeshot bench --same-model groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
-
-    With --from-probes no provider is asked, and the ledger is only read.
-
-    Example: holeshot bench --same-model --from-probes groq/openai/gpt-oss-120b cerebras/gpt-oss-120b
     """
     gate = _read_gate(fail_if or [], against)
-    if junit is not None and gate is None and not same_model:
+    if junit is not None and gate is None:
         fail("--junit needs something to judge: add --fail-if or --against", MISUSED)
     files = _Files(html, junit, markdown)
     plan = {
@@ -164,13 +138,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--seed": seed,
         "--journal": journal,
     }
-    others = {"--fail-if": fail_if, "--html": html, "--csv": as_csv or None}
-    _check_options({**plan, **others, "--json": as_json or None, "--resume": resume}, plan, same_model=same_model)
-    if from_probes:
-        spent = {"--rounds": rounds, "--max-usd": max_usd, "--resume": resume, "--against": against}
-        names = _names_of_probes(model, {**plan, **spent}, same_model=same_model)
-        _finish(_report_on_probes(names, config, seed or 0), None, None, files, as_json=as_json, as_csv=as_csv)
-        return
+    if as_json and as_csv:
+        fail("give --json or --csv, not both", MISUSED)
+    if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
+        fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
@@ -178,7 +149,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         parse_goal,
         read_classes,
         read_levels,
-        written_kinds,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
@@ -189,11 +159,11 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         deployments=tuple(deployment or ()),
         url=url,
         key=key,
-        kinds=written_kinds() if same_model else read_classes(classes),
-        rounds=rounds or (_DEFAULT_SAMPLES if same_model else _DEFAULT_ROUNDS),
+        kinds=read_classes(classes),
+        rounds=rounds or _DEFAULT_ROUNDS,
         concurrencies=read_levels(concurrency),
-        warm_up=(0 if same_model else 2) if warm_up is None else warm_up,
-        answer_tokens=answer_tokens or (_WRITTEN_TOKENS if same_model else 512),
+        warm_up=2 if warm_up is None else warm_up,
+        answer_tokens=answer_tokens or 512,
         prompt_tokens=prompt_tokens or 4000,
         goal=parse_goal(goal),
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
@@ -202,9 +172,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
     try:
         past = read_journal(resume) if resume is not None else None
-        if past is not None and past.plan.is_written is not same_model:
-            advice = "add --same-model" if past.plan.is_written else "it has times: leave out --same-model"
-            fail(f"{resume} cannot be continued so: {advice}", MISUSED)
         if past is not None and rounds is not None:
             if rounds <= past.plan.rounds:
                 fail(
@@ -220,63 +187,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
     _finish(report, path, gate, files, as_json=as_json, as_csv=as_csv)
-
-
-_FOR_TIMES = ("--classes", "--prompt-tokens", "--goal", "--fail-if", "--html", "--csv")
-
-
-def _check_options(given: "Mapping[str, object]", plan: "Iterable[str]", *, same_model: bool) -> None:
-    """Fail if options contradict each other; ``plan``: those that are fixed by the journal of ``--resume``."""
-    known = [name for name, value in given.items() if value is not None]
-    if "--json" in known and "--csv" in known:
-        fail("give --json or --csv, not both", MISUSED)
-    if same_model and not set(known).isdisjoint(_FOR_TIMES):
-        odd = ", ".join(name for name in known if name in _FOR_TIMES)
-        fail(f"--same-model compares what is written, not times: leave out {odd}", MISUSED)
-    if "--resume" in known and not set(known).isdisjoint(plan):
-        settled = ", ".join(name for name in plan if name in known)
-        fail(f"with --resume the plan is the journal's: leave out {settled}", MISUSED)
-
-
-_WITH_PROBES = ("MODEL", "--seed")
-
-
-def _names_of_probes(model: list[str] | None, given: "Mapping[str, object]", *, same_model: bool) -> list[str]:
-    """Return the deployments whose stored answers to probes are compared."""
-    if not same_model:
-        fail("--from-probes compares what is written: add --same-model", MISUSED)
-    odd = [name for name, value in given.items() if value is not None and name not in _WITH_PROBES]
-    if odd:
-        fail(f"--from-probes asks nothing: leave out {', '.join(odd)}", MISUSED)
-    names = list(dict.fromkeys(name.strip() for name in ",".join(model or ()).split(",") if name.strip()))
-    if len(names) < 2 or not all("/" in name for name in names):  # noqa: PLR2004 - a pair
-        fail("--from-probes compares deployments: name two or more, as provider/model and provider/model", MISUSED)
-    return names
-
-
-def _report_on_probes(names: "Iterable[str]", config: Path | None, seed: int) -> "Report":
-    """Return a report on the answers to probes that the ledger has of these deployments."""
-    url = read_database_url(config, for_reports=True)
-    from gateway.bench.same_model import stored_report  # noqa: PLC0415 - only where it is needed
-    from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
-
-    try:
-        return stored_report(asyncio.run(_written(url, names)), _WRITTEN_TOKENS, seed)
-    except LedgerError as error:
-        fail(str(error))
-
-
-async def _written(url: str, names: "Iterable[str]") -> "dict[str, list[Written]]":
-    from gateway.alerts.stated_models import Written, evidence_of_writing  # noqa: PLC0415 - as above
-    from gateway.detecting.writing import WEEK  # noqa: PLC0415 - likewise
-    from gateway.ledger import Answer, queries, rows  # noqa: PLC0415 - likewise
-
-    now = datetime.now(UTC)
-    found = {}
-    for name in names:
-        result = await queries.run(url, evidence_of_writing(name, now, WEEK))
-        found[name] = [Written(**row) for row in rows(Answer(result.columns, result.rows))]
-    return found
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
@@ -366,16 +276,12 @@ def _is_whole(past: "Past") -> bool:
 
 def _check(gate: "WantedGate | None", plan: "Plan") -> None:
     """Fail before anything is sent if the gate cannot judge this bench."""
-    if gate is None and not plan.is_written:
+    if gate is None:
         return
     from gateway.bench.gate import GateError, check_plan  # noqa: PLC0415 - as above
-    from gateway.bench.same_model import check_same  # noqa: PLC0415 - likewise
 
     try:
-        if plan.is_written:
-            check_same(plan, gate)
-        elif gate is not None:
-            check_plan(gate, plan)
+        check_plan(gate, plan)
     except GateError as error:
         fail(str(error), MISUSED)
 
@@ -389,19 +295,11 @@ class _Files(NamedTuple):
 
 
 def _finish(
-    report: "Report", journal: Path | None, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
+    report: "Report", journal: Path, wanted: "WantedGate | None", files: _Files, *, as_json: bool, as_csv: bool
 ) -> None:
-    """Print and write the report, and exit with the gate's code. Without a journal, the answers are those of probes."""
+    """Print and write the report, and exit with the gate's code."""
     gate: Gate | None = None
-    if journal is None:
-        from gateway.bench.same_model import MORE_PROBES, judge_same  # noqa: PLC0415 - as above
-
-        gate = judge_same(report, wanted, MORE_PROBES)
-    elif report.requests and report.plan.is_written:
-        from gateway.bench.same_model import judge_same  # noqa: PLC0415 - as above
-
-        gate = judge_same(report, wanted)
-    elif report.requests and wanted is not None:
+    if report.requests and wanted is not None:
         from gateway.bench.gate import judge  # noqa: PLC0415 - as above
 
         gate = judge(wanted, report)
@@ -413,7 +311,7 @@ def _finish(
         raise typer.Exit({"broken": BROKEN, "undecided": UNDECIDED}.get(gate.outcome, OK))
 
 
-def _show(report: "Report", journal: Path | None, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
+def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool, as_csv: bool) -> None:
     if as_json:
         from gateway.bench.gate import with_gate  # noqa: PLC0415 - as above
 
@@ -423,8 +321,6 @@ def _show(report: "Report", journal: Path | None, gate: "Gate | None", *, as_jso
         from gateway.bench.report import as_csv as csv_of  # noqa: PLC0415 - as above
 
         typer.echo(csv_of(report), nl=False)
-    elif journal is None:
-        say(f"{counted(report.requests, 'answer')} that probes stored in the last seven days; nothing was asked")
     else:
         from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
 

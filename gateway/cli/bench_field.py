@@ -324,13 +324,6 @@ def read_classes(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def written_kinds() -> tuple[str, ...]:
-    """Return the fixed prompts, the texts of whose answers are compared."""
-    from gateway.bench.plan import WRITTEN_KINDS  # noqa: PLC0415 - only where it is needed
-
-    return WRITTEN_KINDS
-
-
 def read_levels(text: str | None) -> tuple[int, ...]:
     """Return the levels of concurrency in a comma list; 1 by default."""
     levels = [level.strip() for level in (text or "1").split(",")]
@@ -486,7 +479,7 @@ def _note_omissions(plan: Plan) -> None:
             prose(f"note: {contender.name} is not asked {kind}: {reason}", err=True)
     if not plan.requests:
         fail("none of the deployments can be asked any of these classes of prompts", MISUSED)
-    if plan.rounds < FEWEST_ROUNDS and not plan.is_written:
+    if plan.rounds < FEWEST_ROUNDS:
         say(f"note: intervals and verdicts need at least {FEWEST_ROUNDS} rounds", err=True)
 
 
@@ -514,11 +507,6 @@ def write_report(report: Report, journal: Path) -> None:
     plan, labels = report.plan, report.plan.labels
     if not report.requests:
         say("nothing was measured")
-        return
-    if plan.is_written:
-        failed = sum(sample.error_kind is not None for sample in report.samples)
-        say(f"{counted(report.requests, 'answer')} of at most {plan.lengths.long_answer} tokens, {failed} failed")
-        say(f"spent: {_money(report)}")
         return
     for level in plan.concurrencies:
         of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]

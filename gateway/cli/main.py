@@ -18,7 +18,6 @@ from gateway.cli.leaderboard import leaderboard
 from gateway.cli.models import models, providers
 from gateway.cli.race import race
 from gateway.cli.replay import replay
-from gateway.cli.report import report
 from gateway.cli.serve import migrate, prune, serve
 from gateway.cli.slo import slo, slowdowns
 from gateway.cli.sql import sql
@@ -75,7 +74,6 @@ def application() -> typer.Typer:
     app.command()(prune)
     app.command()(slo)
     app.command()(sql)
-    app.command()(report)
     app.command()(replay)
     app.add_typer(alerts(), name="alerts")
     app.command()(race)

@@ -3,24 +3,14 @@
 import asyncio
 import csv
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, check_place, read_clickhouse, read_database_url
-from gateway.cli.parquet import (
-    HOW_TO_INSTALL,
-    Kind,
-    ResultError,
-    check_columns,
-    is_installed,
-    kinds_of_postgres,
-    kinds_of_sqlite,
-    write_parquet,
-)
+from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url
 from gateway.cli.terminal import (
     MISUSED,
     fail,
@@ -50,6 +40,10 @@ _FORMULA = (
     "\N{FULLWIDTH HYPHEN-MINUS}",
     "\N{FULLWIDTH COMMERCIAL AT}",
 )
+
+
+class ResultError(Exception):
+    """A result that cannot be written; the message says why."""
 
 
 class Store(StrEnum):
@@ -91,14 +85,6 @@ def sql(
             "--excel", help="With --csv, for spreadsheets: text that one would run as a formula gets a ' before it."
         ),
     ] = False,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            "--parquet",
-            metavar="FILE",
-            help="Write a Parquet file, streamed; no time limit. Needs: pip install 'holeshot[parquet]'",
-        ),
-    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows shown in a table; 0 shows all.")] = 200,
 ) -> None:
     """Query the ledger in SQL, read-only.
@@ -108,9 +94,8 @@ def sql(
     On Postgres, use a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
     On a terminal it prints a table; when piped, CSV, so that `| head` and `> file` work. In CSV, nulls are empty, lists
-    and objects are JSON. Control characters are shown as text. CSV, JSON lines and Parquet are streamed, so millions of
-    rows need no memory. A Parquet file has the columns' types: times are UTC, numerics doubles, UUIDs and JSON text;
-    the file appears when it is complete. SQLite has no types, so the query runs twice.
+    and objects are JSON. Control characters are shown as text. CSV and JSON lines are streamed, so millions of rows
+    need no memory.
 
     docs/reference/ledger.md explains each column; on Postgres its comment does, too. Times may be written as
     2026-11-22T14:00:00Z, also on SQLite.
@@ -134,21 +119,14 @@ def sql(
     race_value, slo, client_usage and provider_errors of the same windows, and leaderboard.
 
     Example: holeshot sql --on clickhouse "select * from throughput_30d"
-
-    Example: holeshot sql --parquet attempts.parquet "select * from attempts"
     """  # noqa: D301 - \b itself keeps the lines of the list
-    if as_json + as_jsonl + as_csv + (parquet is not None) > 1:
-        fail("one of --json, --jsonl, --csv and --parquet", MISUSED)
+    if as_json + as_jsonl + as_csv > 1:
+        fail("one of --json, --jsonl and --csv", MISUSED)
     if query is None and not reader_role:
         fail("give a query, or - to read it from standard input", MISUSED)
-    if parquet is not None:
-        _check_parquet(parquet)
     if on is Store.CLICKHOUSE:
-        if query is None or parquet is not None:
-            fail(
-                "ClickHouse has its own roles, and writes Parquet itself: leave out --reader-role and --parquet",
-                MISUSED,
-            )
+        if query is None:
+            fail("ClickHouse has its own roles: leave out --reader-role", MISUSED)
         _ask_clickhouse(config, _statement(query), _form(as_json, as_jsonl, as_csv, excel), limit)
         return
     url = database_url or read_database_url(config, for_reports=not reader_role)
@@ -160,22 +138,9 @@ def sql(
                 fail("SQLite has no roles; its file is opened read-only", MISUSED)
             typer.echo(reader_sql(parsed), nl=False)
             return
-        statement = _statement(query)
-        if parquet is not None:
-            say(f"{counted(asyncio.run(_export(url, statement, parquet)), 'row')} in {parquet}", err=True)
-            return
-        asyncio.run(_answer(url, statement, _form(as_json, as_jsonl, as_csv, excel), limit))
+        asyncio.run(_answer(url, _statement(query), _form(as_json, as_jsonl, as_csv, excel), limit))
     except (LedgerError, ResultError) as error:
         fail(str(error))
-
-
-def _check_parquet(path: Path) -> None:
-    """Exit if no Parquet file can be written to ``path``."""
-    if not is_installed():
-        fail(HOW_TO_INSTALL)
-    check_place(path, force=True)
-    if path.exists() and not path.is_file():  # a device: the finished file would take its place
-        fail(f"{path} is no plain file: name another")
 
 
 def _statement(query: str | None) -> str:
@@ -215,19 +180,6 @@ def _ask_clickhouse(config: Path | None, statement: str, form: str, limit: int) 
         fail(str(error))
 
 
-async def _export(url: str, statement: str, path: Path) -> int:
-    """Run the query and write its rows to a file; return their number. At most one row group is in memory."""
-    from gateway.ledger import is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
-
-    kinds: list[Kind] | None = None
-    if is_sqlite(parse_url(url)):
-        async with queries.asked(url, statement, timeout_s=None) as answer:
-            kinds = await kinds_of_sqlite(answer.columns, answer.batches)
-    async with queries.asked(url, statement, timeout_s=None, examine_role=True) as answer:
-        _warn_of_role(answer)
-        return await write_parquet(answer, kinds_of_postgres(answer.types) if kinds is None else kinds, path)
-
-
 async def _answer(url: str, statement: str, form: str, limit: int) -> None:
     """Run the query and write its rows; with CSV and JSON lines at most one batch is in memory."""
     from gateway.ledger import queries  # noqa: PLC0415 - as above
@@ -248,7 +200,7 @@ def _warn_of_role(answer: "queries.Answer") -> None:
 
 async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
     if form in {"json", "jsonl"}:
-        check_columns(answer.columns)  # an object has one value of a name, so the others would be lost
+        _check_columns(answer.columns)
     if form in {"csv", EXCEL}:
         await _write_csv(answer, _unmarked if form == "csv" else _marked)
     elif form == "jsonl":
@@ -260,6 +212,18 @@ async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
     else:
         await _write_table(answer, limit)
     sys.stdout.flush()  # here, where a closed pipe (`| head`) is no news; at the exit Python complains of it
+
+
+def _check_columns(columns: Sequence[str]) -> None:
+    """Check that each of ``columns`` has a name of its own: an object has one value of a name, the others were lost.
+
+    Raises:
+        ResultError: several have one name.
+
+    """
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise ResultError(f"several columns are named {', '.join(twice)}: rename them with AS")
 
 
 async def _write_csv(answer: "queries.Answer", cell: Callable[[object], object]) -> None:

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from gateway.core.rules import BEATEN, BROKEN, CUT
+
 
 class WinOn(StrEnum):
     """What claims the win: any meaningful delta, the first of the answer, a whole first clause, or a valid answer."""
@@ -106,10 +108,10 @@ class Outcome(StrEnum):
 
     def __init__(self, value: str) -> None:
         """Set the flags as plain attributes: they are read several times a call."""
-        self.was_cancelled_by_race = value in {"lost", "superseded"}
+        self.was_cancelled_by_race = value in BEATEN
         self.client_left = value == "client_gone"
-        self.was_cut = self.was_cancelled_by_race or self.client_left
-        self.failed = value in {"failed", "timeout", "stalled"}
+        self.was_cut = value in CUT
+        self.failed = value in BROKEN
         self.is_error = self.failed or value == "interrupted"
         self.was_sent = value == "won" or self.was_cut
 

@@ -20,20 +20,6 @@ from gateway.core.prompt_classes import PromptClass
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect
 
-CLIENT_LEFT = 499  # the status of a call whose client disconnected
-
-_ERRORS = 400  # HTTP's first error
-
-
-def has_failed(status_code: int, error_kind: str | None) -> bool:
-    """Whether a call failed: it ended with an error that was not its client's own fault.
-
-    A stream that broke counts, though its status is 200. So do 424, which is the operator's fault, and 429. Sums,
-    views, targets and reports have the same rule in SQL.
-    """
-    is_clients = _ERRORS <= status_code <= CLIENT_LEFT and status_code not in {424, 429}
-    return error_kind is not None and not is_clients
-
 
 class Mode(StrEnum):
     """How a call is run; with ``auto`` the policy decides, within the budget."""
@@ -86,7 +72,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     client: str | None
     model: str
     asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
-    endpoint: str  # "chat.completions", "completions", "messages", "responses", "embeddings", …
+    endpoint: str  # as in ``rules.RACED``, or "embeddings", …
     dialect: Dialect = PIVOT  # of the client
     streamed: bool
     mode: Mode

@@ -61,7 +61,6 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str
     replica: str
     reserved_usd: float  # the most that it can cost
-    prompt: int | None = None  # the number of its fixed prompt; None: an ordinary probe of a quiet deployment
 
 
 class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +71,6 @@ class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
     error_kind: str | None = None
     ttft_ms: float | None = None
     cost_usd: float | None = None  # None: unknown, so what was reserved stays
-    answer: str | None = None  # what was written to a fixed prompt
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +82,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0  # its last probes that failed, in a row
     called_at: datetime | None = None  # its last attempt in the ledger, if it is recent
     is_broken: bool = False  # a replica has its breaker open
-    written_at: datetime | None = None  # its last probe with a fixed prompt; None unless the new one has one too
 
 
 class NotProbed(StrEnum):

@@ -73,31 +73,17 @@ union all select model, slot, deployment || '|burst', bursts from answers where 
 """
 
 
-async def counts_since(
-    url: str,
-    since: datetime,
-    *,
-    until: datetime | None = None,
-    provider: str | None = None,
-    timeout_s: float = queries.QUERY_TIMEOUT_S,
-) -> dict[str, dict[int, dict[str, float]]]:
+async def counts_since(url: str, since: datetime) -> dict[str, dict[int, dict[str, float]]]:
     """Return the counts of attempts launched at ``since`` or later: model → slot → field → amount.
 
-    ``until``: the first instant that does not count any more; ``provider``: only its deployments.
-
     Raises:
-        QueryError: it takes longer than ``timeout_s``.
+        QueryError: it takes too long.
         DatabaseUnreachableError: the database cannot be reached.
         DatabaseUrlError: as for ``parse_url``.
 
     """
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
-    which = [f"started_at >= {words.instant(since)}"]
-    if until is not None:
-        which.append(f"started_at < {words.instant(until)}")
-    if provider is not None:
-        which.append(f"provider = {words.text(provider)}")
-    result = await queries.run(url, _QUERY.format(which=" and ".join(which)), timeout_s=timeout_s)
+    result = await queries.run(url, _QUERY.format(which=f"started_at >= {words.instant(since)}"))
     models: dict[str, dict[int, dict[str, float]]] = {}
     for model, slot, field, amount in result.rows:
         models.setdefault(model, {}).setdefault(int(slot), {})[field] = float(amount)

@@ -273,7 +273,6 @@ class SqlProbeBook:
                     deployment=probe.deployment,
                     replica=probe.replica,
                     reserved_usd=probe.reserved_usd,
-                    prompt=probe.prompt,
                 )
                 await connection.execute(row)
                 await connection.commit()
@@ -288,7 +287,6 @@ class SqlProbeBook:
                 "error_kind": end.error_kind,
                 "ttft_ms": end.ttft_ms,
                 "cost_usd": end.cost_usd,
-                "answer": None if end.answer is None else end.answer.replace("\x00", ""),  # Postgres stores none
             }
             await connection.execute(update(probes).where(probes.c.id == probe_id).values(values))
             await connection.commit()
@@ -323,10 +321,6 @@ class SqlProbeBook:
                 outages.c.began_at >= self._instant(probe.started_at - OUTAGE),
             )
         )
-        written = None
-        if probe.prompt is not None:
-            of_prompts = (booked.deployment == probe.deployment, booked.prompt.is_not(None))
-            written = await connection.scalar(select(func.max(booked.started_at)).where(*of_prompts))
         return Facts(
             spent_usd=float(spent_usd),
             probes=int(number),
@@ -334,7 +328,6 @@ class SqlProbeBook:
             failures=_failures([row.outcome for row in last]),
             called_at=_read(called),
             is_broken=bool(broken),
-            written_at=_read(written),
         )
 
 

@@ -6,15 +6,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 LOCK_NAME = "lock"
 _NO_LOCKS = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS})  # as some network disks answer
-_NAMES_TRIED = 20  # alternative names, if a folder is made again while others hold its name
-_MOVED = b"moved\n"
 _SEGMENT_NAME = re.compile(r"\d{8}\.jsonl")
 
 
@@ -72,26 +69,14 @@ def make_locked(folder: Path) -> int:
     return descriptor
 
 
-def claim(folder: Path) -> tuple[Path, int]:
-    """Make ``folder`` again for its owner, who has lost it or its lock; return it and its lock's descriptor.
-
-    An existing folder of this name without a lock, or with one that no process holds (restored from a backup), is taken
-    over. If another process holds it, a number is added to the name.
+def lock_again(folder: Path) -> int:
+    """Return a new lock of a folder whose lock was deleted; the folder is made if it is gone too.
 
     Raises:
-        OSError: no folder can be made there.
+        OSError: another process holds it, or it cannot be made.
 
     """
-    for candidate in (folder, *(folder.with_name(f"{folder.name}.{number}") for number in range(2, _NAMES_TRIED + 2))):
-        try:
-            return candidate, make_locked(candidate)
-        except OSError:
-            if not candidate.exists():
-                raise
-        descriptor = _lock_in_place(candidate)
-        if descriptor is not None:
-            return candidate, descriptor
-    raise OSError(errno.EEXIST, "the folder's name is taken")
+    return _new_lock(folder / LOCK_NAME) if folder.is_dir() else make_locked(folder)
 
 
 def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
@@ -142,20 +127,6 @@ def warn_of_skipped(folder: Path, error: OSError) -> None:
     )
 
 
-def mark_moved(lock: int) -> None:
-    """Mark the lock of a folder that was moved away: its owner continues elsewhere.
-
-    The adopting process then knows that calls open there may have ended since. Ended calls stay valid.
-    """
-    with suppress(OSError):
-        os.pwrite(lock, _MOVED, 0)
-
-
-def is_moved(lock: int) -> bool:
-    """Whether ``mark_moved`` was called for the folder of this lock."""
-    return os.pread(lock, len(_MOVED), 0) == _MOVED
-
-
 def is_at(descriptor: int, path: Path) -> bool:
     """Whether ``path`` is the file on which ``descriptor`` is open."""
     try:
@@ -189,33 +160,6 @@ def _flock(descriptor: int) -> None:
         if error.errno in _NO_LOCKS:
             raise OSError(error.errno, "its file system has no locks (flock); a local disk has them") from None
         raise
-
-
-def _lock_in_place(folder: Path) -> int | None:
-    """Lock an existing folder; None if another process holds it, or it is not a folder."""
-    path = folder / LOCK_NAME
-    if not folder.is_dir():
-        return None
-    if not path.exists():
-        unseen = folder / f".{LOCK_NAME}"  # locked before others can see and adopt the folder
-        descriptor = _new_lock(unseen)
-        try:
-            os.link(unseen, path)
-        except FileExistsError:
-            os.close(descriptor)
-        except OSError:
-            os.close(descriptor)
-            raise
-        else:
-            return descriptor
-        finally:
-            unseen.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    if lock_file(descriptor, path):
-        os.truncate(descriptor, 0)  # it may be a copy of a marked lock
-        return descriptor
-    os.close(descriptor)
-    return None
 
 
 def lock_file(descriptor: int, path: Path) -> bool:

@@ -224,7 +224,6 @@ class Answer(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     batches: AsyncIterator[list[tuple[Any, ...]]]  # raises QueryError if the rest cannot be read
     role_may: str | None = None  # as in Result
-    types: tuple[str, ...] = ()  # of the columns, in Postgres' terms; SQLite has none
 
 
 async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, examine_role: bool = False) -> Result:
@@ -301,14 +300,12 @@ async def _asked_postgres(
                 await refuse_side_effects(driver, sql)
                 with _as_query_error(driver):
                     statement = await driver.prepare(sql)
-                    attributes = statement.get_attributes()
-                    columns = tuple(attribute.name for attribute in attributes)
-                    types = tuple(attribute.type.name for attribute in attributes)
+                    columns = tuple(attribute.name for attribute in statement.get_attributes())
                     if not columns:  # COPY, COMMIT, SET, DO: "read-only" does not stop these
                         raise QueryError("only statements that return rows are run")
                     cursor = await statement.cursor(timeout=_NEVER_S)
                 try:
-                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may, types)
+                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
                 except BaseException as error:
                     not_ours = error  # a closed pipe of the reader is not the database's fault
                     raise

@@ -207,8 +207,6 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 KEEP_ALL = Retention()
-ANSWERS_KEPT = timedelta(days=21)  # to the fixed prompts of probes: two weeks of them are compared
-_FORGET_ANSWERS = text("update probes set answer = null where answer is not null and started_at < :before")
 
 
 async def database_now(connection: AsyncConnection) -> datetime:
@@ -396,10 +394,6 @@ async def _steps(
         async with steps.step(table):
             if await brake.lets(table, before):
                 totals[table] = await _prune(engine, connection, table, before, deleted)
-    async with steps.step("probes"):
-        if await brake.lets("probes", now - ANSWERS_KEPT):
-            await connection.execute(_FORGET_ANSWERS, {"before": _instant(engine, now - ANSWERS_KEPT)})
-        await connection.commit()
     windows = 0
     async with steps.step("rollups"):
         periods = [

@@ -1,9 +1,9 @@
 """The files of a running spool: its lock and its segments, all held open, so that deletion does not destroy them.
 
-A process can still read a deleted file that it holds open. So missing files are restored byte for byte; positions in
-segments stay valid.
+A process can still read a deleted file that it holds open: what waits there is shipped all the same.
 """
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.ledger.folders import LOCK_NAME, is_at, make_locked, mark_moved, segment_path
+from gateway.ledger.folders import LOCK_NAME, is_at, lock_again, make_locked, segment_path
 
 HELD_MAX = 32  # older segments held open: 256 MB of rows that wait for SQL; earlier ones are only in the folder
-_COPIED_BYTES = 1024 * 1024
 
 _OPENED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
@@ -48,7 +47,6 @@ class Segments:
         self._synced_bytes = 0
         self._older: list[_Older] = []
         self._released_entries = 0  # in segments that were deleted because they are in SQL
-        self._elsewhere: list[int] = []  # locks of moved folders: not to be adopted while we hold their data
         self._lock = make_locked(folder)
         self._comparable = is_at(self._lock, folder / LOCK_NAME)  # false on file systems without stable inodes
         try:
@@ -83,8 +81,8 @@ class Segments:
             raise
         self._older.append(_Older(self.number, self.descriptor, self.entries))
         held = [segment for segment in self._older if segment.descriptor >= 0]
-        if len(held) > HELD_MAX:
-            os.close(held[0].descriptor)
+        if len(held) > HELD_MAX and self._is_at(held[0].descriptor, segment_path(self.folder, held[0].number)):
+            os.close(held[0].descriptor)  # a deleted one stays open: its rows are nowhere else
             held[0].descriptor = -1
         self.descriptor = descriptor
         self.number += 1
@@ -130,6 +128,25 @@ class Segments:
         """Whether the folder is gone, belongs to another process, or has lost its lock."""
         return not self._is_at(self._lock, self.folder / LOCK_NAME)
 
+    def newest_is_missing(self) -> bool:
+        """Whether what is written now would not be found by the next gateway."""
+        return self.lock_is_missing() or not self._is_at(self.descriptor, segment_path(self.folder, self.number))
+
+    def lock_again(self) -> None:
+        """Make the folder and its lock again, if they were deleted.
+
+        Raises:
+            OSError: they were moved, so the files are still written where they are now; or none can be made.
+
+        """
+        if not self.lock_is_missing():
+            return
+        if _is_linked(self._lock):
+            raise OSError(errno.EEXIST, "it was moved away; move it back")
+        lock = lock_again(self.folder)
+        os.close(self._lock)
+        self._lock = lock
+
     def missing(self) -> list[int]:
         """Return the numbers of segments that are missing in the folder, or are other files there."""
         newest = (self.number, self.descriptor)
@@ -157,50 +174,6 @@ class Segments:
             first = last
         return lost
 
-    def take_over(self, folder: Path, lock: int) -> None:
-        """Use ``folder`` from now on, whose ``lock`` is ours."""
-        if _is_linked(self._lock):
-            self._elsewhere.append(self._lock)
-        else:
-            os.close(self._lock)
-        self.folder, self._lock = folder, lock
-
-    def mark_moved(self) -> None:
-        """Mark a folder that was moved away: its data are also in the current folder, and continued there."""
-        for lock in self._elsewhere:
-            mark_moved(lock)
-
-    def open_segment(self, number: int) -> int | None:
-        """Return a descriptor of segment ``number`` for ``copy_segment``; None if it is no longer held open."""
-        if number == self.number:
-            return os.dup(self.descriptor)
-        held = next((segment.descriptor for segment in self._older if segment.number == number), -1)
-        return os.dup(held) if held >= 0 else None
-
-    def put_back(self, number: int, descriptor: int, copied_bytes: int) -> None:
-        """Continue with a copy of segment ``number``, after adding what was written since the copy was made.
-
-        Raises:
-            OSError: the disk refuses; the copy is closed.
-
-        """
-        segment = next((segment for segment in self._older if segment.number == number), None)
-        source = self.descriptor if number == self.number else -1 if segment is None else segment.descriptor
-        if source < 0:  # it is entirely in SQL by now
-            os.close(descriptor)
-            segment_path(self.folder, number).unlink(missing_ok=True)
-            return
-        try:
-            _copy(source, descriptor, copied_bytes)
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(source)
-        if segment is None:
-            self.descriptor, self._synced_bytes = descriptor, 0
-        else:
-            segment.descriptor, segment.synced = descriptor, False
-
     def close(self, *, remove: bool) -> None:
         """Close everything; ``remove`` the folder, if it is ours."""
         is_ours = not self.lock_is_missing()
@@ -211,46 +184,10 @@ class Segments:
         self._older, self.descriptor = [], -1  # later writes must not go to a reused descriptor
         if remove and is_ours:
             shutil.rmtree(self.folder, ignore_errors=True)
-        for lock in (self._lock, *self._elsewhere):
-            os.close(lock)
+        os.close(self._lock)
 
     def _is_at(self, descriptor: int, path: Path) -> bool:
         return is_at(descriptor, path) if self._comparable and descriptor >= 0 else _exists(path)
-
-
-def copy_segment(source: int, path: Path) -> tuple[int, int]:
-    """Write all of ``source`` to ``path`` and close ``source``; return the arguments of ``put_back``.
-
-    Blocks: call it in a thread.
-
-    Raises:
-        OSError: the disk or the folder refuses.
-
-    """
-    unfinished = path.with_suffix(".new")
-    target = -1
-    try:
-        target = os.open(unfinished, _OPENED | os.O_TRUNC, 0o600)
-        copied_bytes = _copy(source, target, 0)
-        unfinished.rename(path)
-    except OSError:
-        if target >= 0:
-            os.close(target)
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
-    finally:
-        os.close(source)
-    return target, copied_bytes
-
-
-def _copy(source: int, target: int, offset_bytes: int) -> int:
-    """Append the content of ``source`` from an offset on; return where it ended."""
-    while block := os.pread(source, _COPIED_BYTES, offset_bytes):
-        offset_bytes += len(block)
-        while block:
-            block = block[os.write(target, block) :]
-    return offset_bytes
 
 
 def _exists(path: Path) -> bool:

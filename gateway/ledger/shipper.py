@@ -16,7 +16,7 @@ from gateway.core.log import OutageCauses, StandingFault
 from gateway.ledger import inserts
 from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unfinished, encode
 from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.folders import is_moved, orphaned, warn_of_skipped
+from gateway.ledger.folders import orphaned, warn_of_skipped
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.spool import Batch, Reader, Spool
 from gateway.ledger.store import Store
@@ -425,14 +425,14 @@ async def adopt(spool_dir: Path, shipper: Shipper, also: AdoptionListener | None
     """
     for folder, lock in orphaned(spool_dir):
         try:
-            await _adopt_folder(folder, shipper, also, was_moved=is_moved(lock))
+            await _adopt_folder(folder, shipper, also)
         except OSError as error:  # nothing of it was deleted
             warn_of_skipped(folder, error)
         finally:
             os.close(lock)
 
 
-async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener | None, *, was_moved: bool) -> None:
+async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener | None) -> None:
     if also is not None:
         await asyncio.to_thread(also.adopt, folder)
     reader = Reader(folder)
@@ -449,8 +449,6 @@ async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener |
         await asyncio.to_thread(reader.advance, batch)
         adopted += len(ended)
         more = len(batch.entries) == BATCH_MAX_ENTRIES
-    if was_moved:  # its owner continued elsewhere, and open calls ended there
-        unfinished = Unfinished()
     calls, attempts, outages = unfinished.calls(), unfinished.attempts(), unfinished.outages()
     rest: list[Entry] = [*calls, *attempts, *outages]
     if also is not None and rest:

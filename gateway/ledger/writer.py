@@ -18,10 +18,9 @@ from gateway.core.records import OutageRecord, RefusalRecord
 from gateway.ledger.connections import Database
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
-from gateway.ledger.folders import LOCK_NAME, claim, folder_name, segment_path
+from gateway.ledger.folders import LOCK_NAME, folder_name, segment_path
 from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
-from gateway.ledger.segments import copy_segment
 from gateway.ledger.shipper import MEASURE_INTERVAL_S, PING_TIMEOUT_S, Backlog, Pruning, SharedClock, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.store import SqlStore, Store
@@ -99,16 +98,16 @@ class Folding:
             )
 
 
-# Checks a running spool every second: restores it if it was deleted, resumes refused writes, and syncs.
+# Checks a running spool every second: begins it again if it was deleted, resumes refused writes, and syncs.
 
 REMIND_S = 10.0  # between log lines about a problem that persists
 RESUMED_AT_ONCE = 32  # entries: about 300 µs
 
 
 class Keeper:
-    """Keeps a spool on disk if its folder is moved or deleted; ``keep`` must be called every second.
+    """Tells that a spool's files were moved or deleted, and begins again; ``keep`` must be called every second.
 
-    ``problem``: None, ``missing`` (deleted and not restorable) or ``unwritable``.
+    ``problem``: None, ``missing`` (rows that wait for SQL are in no file that could be found) or ``unwritable``.
     """
 
     def __init__(
@@ -130,8 +129,8 @@ class Keeper:
 
     async def keep(self) -> None:
         """Check that all spooled data are on disk where the next gateway looks for them. Never raises OSError."""
-        await self._put_back()
-        if not self._missing:
+        self._look()
+        if not self._spool.files.newest_is_missing():
             await self._resume()
             if not self._is_refused():
                 self._spool.note_lasting(self._clock(), self._utc_now())
@@ -140,56 +139,41 @@ class Keeper:
         if self.problem is None:
             self._said_at_s = None
 
-    async def _put_back(self) -> None:
+    def _look(self) -> None:
+        """Say what is missing. If what is written now would not be found, begin again with a new segment."""
         files = self._spool.files
         names = [LOCK_NAME] if files.lock_is_missing() else []
         names += [segment_path(files.folder, number).name for number in files.missing()]
         if not names:
-            if self._missing:  # the folder was moved away and back
+            if self._missing:  # all that was in deleted files is in SQL, or the folder was moved back
                 self._missing = False
-                # Event ledger.spool_recovered: The spool is written to disk again.
+                # Event ledger.spool_recovered: All rows that wait for the database are on disk again.
                 # Do: Nothing.
                 self._say(logging.INFO, "ledger.spool_recovered", folder=str(files.folder))
             return
         self._missing = True
-        cause = None
-        try:
-            if files.lock_is_missing():
-                files.take_over(*await asyncio.to_thread(claim, files.folder))
-            for number in files.missing():
-                source = files.open_segment(number)
-                if source is not None:
-                    path = segment_path(files.folder, number)
-                    files.put_back(number, *await asyncio.to_thread(copy_segment, source, path))
-        except OSError as error:
-            cause = error.strerror or str(error)
-        else:
-            files.mark_moved()
-            lost = self._spool.drop_lost(self._taken())
-            self._missing = False
-            # Event ledger.spool_restored: Somebody deleted files of the spool while the gateway ran. It has written
-            # them again; `lost` rows are gone.
-            # Do: Find out who deletes there: a cleaner of temporary files, perhaps.
-            self._say(
-                logging.ERROR,
-                "ledger.spool_restored",
-                folder=str(files.folder),
-                missing=names,
-                lost=lost,
-                hint="the spool was deleted; open calls and rows not yet in SQL are on disk again",
-            )
-            return
+        lost, cause = self._spool.drop_lost(self._taken()), None
+        if files.newest_is_missing():
+            try:
+                files.lock_again()
+                if files.newest_is_missing():
+                    self._spool.rotate(self._clock())
+            except OSError as error:
+                cause = error.strerror or str(error)
         if self._is_time_to_say():
-            # Event ledger.spool_missing: The folder of waiting rows was deleted and cannot be made again (`cause`).
-            # Calls go on; rows that are not in the database would be lost with this process.
-            # Do: Make `spool_dir` writable now. It is put back by itself.
+            # Event ledger.spool_missing: Files of waiting rows were deleted or moved while the gateway ran. Calls go
+            # on. Rows in these files are shipped, as they are still open; with this process they would be lost. New
+            # rows go to a new file, unless `cause` says why there can be none; `lost` rows are gone.
+            # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there: a cleaner of
+            # temporary files, perhaps. With a `cause`, make `spool_dir` writable now.
             self._say(
                 logging.ERROR,
                 "ledger.spool_missing",
                 folder=str(files.folder),
                 missing=names,
                 cause=cause,
-                hint="make spool_dir writable; calls go on, but rows not yet in SQL would be lost with this process",
+                lost=lost,
+                hint="rows not yet in SQL would be lost with this process; calls go on",
             )
 
     async def _resume(self) -> None:

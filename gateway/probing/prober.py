@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
-from typing import Protocol, Self
-from zlib import crc32
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -20,20 +19,18 @@ from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.detecting.writing import A_WEEK, WEEK, WRITTEN_PROMPTS
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import Block, ClientGone, Forward, GatheringSink, OpenCall, Race, Services, Winner
+from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
 from gateway.settings import DataPolicy, ProbeSettings, Settings
 from gateway.steering import Health, Launch, Plan, State
 from providers import UpstreamError
 from providers.dialects import PIVOT
 
-# The sinks of probes, which have no client.
+# The sink of probes, which have no client.
 
 BYTES_PER_TOKEN = 2048  # upper bound for an event with one token
 SPARE_BYTES = 16_384
-MOST_CHARS = 1000  # of an answer that is kept: it has few tokens
 
 
 class DiscardingSink:
@@ -70,59 +67,6 @@ class DiscardingSink:
         """Do nothing: the attempt's record has the error."""
 
 
-class KeepingSink(DiscardingSink):
-    """Keeps the answer to a fixed prompt, which has no client's data."""
-
-    streams = False
-    understands = True
-
-    def __init__(self, max_tokens: int) -> None:
-        super().__init__(max_tokens)
-        self._gathering = GatheringSink(PIVOT, single=True)
-
-    async def begin(self, winner: Winner) -> Forward | None:
-        """Start a new answer."""
-        await self._gathering.begin(winner)
-        return None
-
-    async def write(self, block: Block) -> None:
-        """Add events to it."""
-        await super().write(block)
-        await self._gathering.write(block)
-
-    def text(self) -> str | None:
-        """Return the reasoning followed by the text; None if both are empty."""
-        choices = msgspec.json.decode(self._gathering.body(), type=_Answer).choices
-        message = choices[0].message if choices else _Message()
-        text = (message.reasoning_content or message.reasoning or "") + _written(message.content)
-        return text[:MOST_CHARS] or None
-
-
-def _written(parts: "str | list[_Part] | None") -> str:
-    if not isinstance(parts, list):
-        return parts or ""
-    return "".join(_written(part.thinking) + (part.text or "") for part in parts)
-
-
-class _Part(msgspec.Struct, frozen=True):
-    text: str | None = None
-    thinking: "str | list[_Part] | None" = None  # Mistral's
-
-
-class _Message(msgspec.Struct, frozen=True):
-    content: str | list[_Part] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-
-
-class _Answer(msgspec.Struct):
-    choices: list[_Choice] = []
-
-
 # The rules for when a deployment is probed: pure functions of its health in this replica, and of the book's facts.
 
 HEADROOM = 0.25  # if less of its rate limit is unused, that is left to calls
@@ -143,24 +87,19 @@ def wait_s(quiet_s: float, failures: int) -> float:
     return min(max(quiet_s, MAX_WAIT_S), quiet_s * 2.0 ** min(failures, MAX_DOUBLINGS))
 
 
-def unwell(health: Health, quiet_s: float | None, now_s: float) -> NotProbed | None:
-    """Return why a deployment of this health gets no probe at ``now_s``; None if this replica has no reason.
-
-    ``quiet_s`` None: it need not be quiet.
-    """
+def unwell(health: Health, quiet_s: float, now_s: float) -> NotProbed | None:
+    """Return why a deployment of this health gets no probe at ``now_s``; None if this replica has no reason."""
     condition = health.condition(now_s)
     if condition.state in _STATES:
         return _STATES[condition.state]
     if health.tripped:  # on trial: calls test it, and close the breaker
         return NotProbed.BROKEN
-    if quiet_s is not None and (condition.in_flight or now_s - condition.launched_at_s < quiet_s):
+    if condition.in_flight or now_s - condition.launched_at_s < quiet_s:
         return NotProbed.IN_USE
     return NotProbed.HEADROOM if condition.headroom < HEADROOM else None
 
 
-def most_usd(
-    deployment: Deployment, body_bytes: int, settings: ProbeSettings, max_tokens: int | None = None
-) -> float | None:
+def most_usd(deployment: Deployment, body_bytes: int, settings: ProbeSettings) -> float | None:
     """Return the maximum cost of a probe with a body of this size, in US dollars; None if it is unknown.
 
     A token has at least one byte.
@@ -168,29 +107,20 @@ def most_usd(
     price = deployment.price
     if price is None:
         return settings.usd_if_unknown
-    answer_usd = _most_of(price.output_usd, price.reasoning_usd) * (max_tokens or settings.max_tokens)
+    answer_usd = _most_of(price.output_usd, price.reasoning_usd) * settings.max_tokens
     return _most_of(price.input_usd, price.cache_write_usd) * (body_bytes + OVERHEAD_TOKENS) + answer_usd
 
 
-def refusal(
-    facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetime, turn: "Turn | None" = None
-) -> NotProbed | None:
-    """Return why the book allows no probe that costs at most ``cost_usd``; None if it does.
-
-    A probe with a fixed prompt is allowed once in the prompt's ``turn``, also if the deployment is in use.
-    """
+def refusal(facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetime) -> NotProbed | None:
+    """Return why the book allows no probe that costs at most ``cost_usd``; None if it does."""
     if facts.is_broken:
         return NotProbed.BROKEN
-    hindrance = _in_use(facts, settings, now) if turn is None else _is_taken(facts, turn)
+    hindrance = _in_use(facts, settings, now)
     if hindrance is not None:
         return hindrance
     if facts.probes >= settings.max_per_day:
         return NotProbed.NUMBER
     return NotProbed.MONEY if facts.spent_usd + cost_usd > settings.usd_per_day else None
-
-
-def _is_taken(facts: Facts, turn: "Turn") -> NotProbed | None:
-    return NotProbed.IN_USE if facts.written_at is not None and facts.written_at >= turn.since else None
 
 
 def _in_use(facts: Facts, settings: ProbeSettings, now: datetime) -> NotProbed | None:
@@ -213,37 +143,13 @@ _SMALL = answer_class(0)
 
 def salted(settings: ProbeSettings, model: str, salt: str) -> Mapping[str, msgspec.Raw]:
     """Return the request's fields. The salt comes first, so that no provider has the prompt in its cache."""
-    return _fields(model, f"{salt}: {settings.prompt}", max_tokens=settings.max_tokens)
-
-
-def _fields(model: str, text: str, **more: object) -> Mapping[str, msgspec.Raw]:
-    fields = {"model": model, "messages": [{"role": "user", "content": text}], "stream": True, **more}
+    fields = {
+        "model": model,
+        "messages": [{"role": "user", "content": f"{salt}: {settings.prompt}"}],
+        "stream": True,
+        "max_tokens": settings.max_tokens,
+    }
     return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
-
-
-# The fixed prompts, which are never salted. Each deployment gets one after the other in turns of twenty minutes, so
-# that each prompt has the same number of answers in a week, at different hours each day.
-
-WRITTEN_TOKENS = 50  # the maximum of an answer
-TURN_S = WEEK.total_seconds() / (len(WRITTEN_PROMPTS) * A_WEEK)
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """A deployment's present fixed prompt, which the first replica sends, and the start of its turn."""
-
-    prompt: int
-    since: datetime
-
-    @classmethod
-    def of(cls, deployment: str, now: datetime) -> Self:
-        """Return the turn at ``now``; those of deployments begin at different times."""
-        phase_s = crc32(deployment.encode()) % 3600
-        number = int((now.timestamp() - phase_s) // TURN_S)
-        return cls(number % len(WRITTEN_PROMPTS), datetime.fromtimestamp(number * TURN_S + phase_s, UTC))
-
-    def fields(self, model: str) -> Mapping[str, msgspec.Raw]:
-        """Return the request's fields."""
-        return _fields(model, WRITTEN_PROMPTS[self.prompt], max_tokens=WRITTEN_TOKENS, temperature=1)
 
 
 def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
@@ -313,11 +219,6 @@ def candidates(settings: Settings, fleet: Fleet, *, default: bool) -> Iterator[t
                     yield model, deployment
 
 
-def asked_fixed_prompts(settings: Settings, fleet: Fleet) -> list[tuple[Model, Deployment]]:
-    """Return the deployments that get the fixed prompts."""
-    return list(candidates(settings, fleet, default=True)) if settings.probes.same_model else []
-
-
 AT_ONCE = 4  # probes of this process
 LOOK_MIN_S, LOOK_MAX_S = 0.25, 15.0  # between two looks: a quarter of ``quiet_s``, in these bounds
 CALL_S = 3600.0  # how far back the ledger is searched for calls of other replicas, at most
@@ -371,7 +272,6 @@ class Prober:
         self._looking: asyncio.Task[None] | None = None
         self._ask_again_at: dict[str, float] = {}  # by deployment; seconds of the clock
         self._logged: dict[str, NotProbed] = {}  # by deployment: the reason that was logged last
-        self._turns: dict[str, Turn] = {}  # by deployment: the last one that this process has tried
         self.not_probed: dict[str, NotProbed] = {}  # by deployment: the reason at the last look
 
     def start(self) -> None:
@@ -392,7 +292,6 @@ class Prober:
         """Probe the deployments that are quiet now."""
         self.not_probed = {}
         now_s, settings = self._services.clock(), self._settings
-        self._take_turns(now_s)
         for model, deployment in self._quiet():
             name = deployment.name
             if name in self._running:
@@ -401,31 +300,20 @@ class Prober:
             if reason is not None:
                 self.not_probed[name] = reason
             elif now_s >= self._ask_again_at.get(name, now_s):
-                self._begin(model, deployment, None)
+                self._begin(model, deployment)
 
-    def _take_turns(self, now_s: float) -> None:
-        """Send deployments whose turn has begun their fixed prompt. Each process tries each turn once."""
-        now = self._services.utc_now()
-        for model, deployment in asked_fixed_prompts(self._gateway.settings, self._gateway.fleet):
-            name, turn = deployment.name, Turn.of(deployment.name, now)
-            if name in self._running or turn == self._turns.get(name) or self._gateway.hindrance() is not None:
-                continue
-            if self._unfit(deployment, None, now_s) is None and self._begin(model, deployment, turn):
-                self._turns[name] = turn
-
-    def _begin(self, model: Model, deployment: Deployment, turn: Turn | None) -> bool:
+    def _begin(self, model: Model, deployment: Deployment) -> None:
         if len(self._running) >= AT_ONCE:
-            return False
+            return
         name = deployment.name
-        task = asyncio.get_running_loop().create_task(self._probe(model, deployment, turn), name=f"probe {name}")
+        task = asyncio.get_running_loop().create_task(self._probe(model, deployment), name=f"probe {name}")
         self._running[name] = task
         task.add_done_callback(partial(self._ended, name))
-        return True
 
     async def _keep_looking(self) -> None:
         while True:
             every_s = LOOK_MAX_S
-            if next(self._quiet(), None) is not None or self._settings.same_model:  # not all replicas at once
+            if next(self._quiet(), None) is not None:  # not all replicas at once
                 every_s = min(every_s, max(LOOK_MIN_S, self._settings.quiet_s / 4)) * self._random.uniform(0.8, 1.2)
             await asyncio.sleep(every_s)
             try:
@@ -444,28 +332,27 @@ class Prober:
         settings = self._gateway.settings
         return candidates(settings, self._gateway.fleet, default=settings.probes.enabled)
 
-    def _unfit(self, deployment: Deployment, quiet_s: float | None, now_s: float) -> NotProbed | None:
+    def _unfit(self, deployment: Deployment, quiet_s: float, now_s: float) -> NotProbed | None:
         reason = unwell(self._gateway.health_of(deployment.name), quiet_s, now_s)
         if reason is not None:
             return reason
         slots = self._services.seats.lines.get(deployment.name)
         return NotProbed.FULL if slots is not None and not slots.has_room else None
 
-    async def _probe(self, model: Model, deployment: Deployment, turn: Turn | None) -> None:
+    async def _probe(self, model: Model, deployment: Deployment) -> None:
         """Probe one deployment, if the book allows it."""
         settings, services = self._settings, self._services
         fleet = self._gateway.fleet
         with fleet:
             probe_id = services.new_id()
-            fields = salted(settings, model.name, probe_id[-8:]) if turn is None else turn.fields(model.name)
-            max_tokens = settings.max_tokens if turn is None else WRITTEN_TOKENS
-            fitting = fit(model, deployment, fields, max_tokens)
+            fields = salted(settings, model.name, probe_id[-8:])
+            fitting = fit(model, deployment, fields, settings.max_tokens)
             if fitting is None:
-                self._wait(deployment.name, NotProbed.UNFIT, turn)
+                self._wait(deployment.name, NotProbed.UNFIT)
                 return
-            most = most_usd(deployment, _body_bytes(fields, fitting, deployment), settings, max_tokens)
+            most = most_usd(deployment, _body_bytes(fields, fitting, deployment), settings)
             if most is None:
-                self._wait(deployment.name, NotProbed.NO_PRICE, turn)
+                self._wait(deployment.name, NotProbed.NO_PRICE)
                 return
             probe = Probe(
                 id=probe_id,
@@ -474,18 +361,17 @@ class Prober:
                 deployment=deployment.name,
                 replica=self._replica,
                 reserved_usd=most,
-                prompt=None if turn is None else turn.prompt,
             )
-            reason = await self._reserved(probe, settings, turn)
+            reason = await self._reserved(probe, settings)
             if reason is not None:
-                self._wait(deployment.name, reason, turn)
+                self._wait(deployment.name, reason)
                 return
             call = call_of(
                 model,
                 fitting,
                 fields,
                 probe_id=probe_id,
-                max_tokens=max_tokens,
+                max_tokens=settings.max_tokens,
                 received_at=services.clock(),
                 started_at=probe.started_at,
                 replica=self._replica,
@@ -494,7 +380,7 @@ class Prober:
             open_call = OpenCall(services, call, fleet=fleet, cancelled_as=lambda: ShuttingDown)
             await self._send(probe, open_call, model, deployment)
 
-    async def _reserved(self, probe: Probe, settings: ProbeSettings, turn: Turn | None) -> NotProbed | None:
+    async def _reserved(self, probe: Probe, settings: ProbeSettings) -> NotProbed | None:
         """Reserve the probe in the book; return the reason if that is refused."""
         since = probe.started_at - timedelta(seconds=min(settings.quiet_s, CALL_S))
         if self._book is None:
@@ -502,7 +388,7 @@ class Prober:
         try:
             return await self._book.reserve(
                 probe,
-                lambda facts: refusal(facts, settings, probe.reserved_usd, probe.started_at, turn),
+                lambda facts: refusal(facts, settings, probe.reserved_usd, probe.started_at),
                 since=since,
             )
         except ProbesUnreachable as error:
@@ -515,21 +401,17 @@ class Prober:
         """Send a reserved probe, unless the deployment is in use by now, and store how it ended."""
         services = self._services
         plan = Plan((Launch(deployment.name, 0.0, Role.PRIMARY),), (), Mode.SINGLE)
-        is_kept = probe.prompt is not None
-        quiet_s = None if is_kept else self._settings.quiet_s
-        sink = KeepingSink(WRITTEN_TOKENS) if is_kept else DiscardingSink(self._settings.max_tokens)
+        quiet_s, sink = self._settings.quiet_s, DiscardingSink(self._settings.max_tokens)
         try:
             # A call may have begun during the reservation.
             if self._gateway.hindrance() is None and self._unfit(deployment, quiet_s, services.clock()) is None:
                 await Race(open_call, model, plan, sink, may_launch=lambda _: False).run()
         finally:
             record = open_call.finish(None, status_code=ShuttingDown.status, error_kind=ShuttingDown.code)
-            await self._settle(probe, record, sink)
+            await self._settle(probe, record)
 
-    async def _settle(self, probe: Probe, record: CallRecord, sink: DiscardingSink) -> None:
+    async def _settle(self, probe: Probe, record: CallRecord) -> None:
         end = _end(record, self._services)
-        if isinstance(sink, KeepingSink) and end.outcome is ProbeOutcome.ANSWERED:
-            end = msgspec.structs.replace(end, answer=sink.text())
         self._on_end(probe.deployment, end.outcome, probe.reserved_usd if end.cost_usd is None else end.cost_usd)
         # Event probe: A probe of a quiet deployment has ended: `outcome`, time to the first token, cost.
         # Do: Nothing.
@@ -545,18 +427,15 @@ class Prober:
         with suppress(ProbesUnreachable):  # the reservation stays counted
             await self._book.settle(probe.id, end)
 
-    def _wait(self, name: str, reason: NotProbed, turn: Turn | None) -> None:
-        """Pause the deployment for a while, or for this turn: it is not known here when it may be probed."""
-        if turn is not None and reason is NotProbed.IN_USE:
-            return  # another replica has taken it
+    def _wait(self, name: str, reason: NotProbed) -> None:
+        """Pause the deployment for a while: it is not known here when it may be probed."""
         if self._logged.get(name) is not reason:
             # Event probes.not_probed: A deployment is not probed, for this `reason`; said once for each reason.
             # Do: Nothing, mostly. `no_price`: set `price_per_mtok` or `probes.usd_if_unknown`. `usd_per_day`,
             # `max_per_day`: the limit of the day is reached. See [probes](../detector.md#probes).
             _log.info("probes.not_probed", deployment=name, reason=str(reason))
         self.not_probed[name] = self._logged[name] = reason
-        if turn is None:
-            self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)
+        self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         del self._running[name]

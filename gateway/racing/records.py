@@ -14,6 +14,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
+from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
@@ -531,11 +532,11 @@ def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, s
     """
     if deadline_ms is None:
         return None
-    if ttft_ms is not None and (status_code < 400 or status_code == CLIENT_GONE):  # noqa: PLR2004 - HTTP's first error
+    if ttft_ms is not None and (status_code < FIRST_ERROR or status_code == CLIENT_LEFT):
         return ttft_ms <= deadline_ms
-    if status_code == CLIENT_GONE:
+    if status_code == CLIENT_LEFT:
         return None if total_ms < deadline_ms else False
-    return None if status_code in _OWN_FAULT else False
+    return None if is_own_fault(status_code) else False
 
 
 def _is_truncated(winner: AttemptRecord) -> bool:
@@ -550,7 +551,3 @@ def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> A
     if winner is not None:
         return next((one for one in priced if one.id == winner.id), winner)
     return next((one for one in priced if one.prompt_tokens is not None), None)
-
-
-CLIENT_GONE = 499
-_OWN_FAULT = frozenset(range(400, CLIENT_GONE)) - {424, 429}  # 424: the operator's fault; 429: no answer either

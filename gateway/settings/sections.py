@@ -224,9 +224,6 @@ class ProbeSettings(Section):
     max_tokens: Annotated[int, Field(ge=1, le=256)] = 16  # of an answer: enough for a first token and some speed
     # The assumed cost of a probe without a known price; default: such deployments are not probed.
     usd_if_unknown: Annotated[float, Field(ge=0)] | None = None
-    same_model: bool = (
-        False  # whether deployments, quiet or not, are asked fixed prompts, and this week's answers tested
-    )
 
 
 # The settings of references that run programs.

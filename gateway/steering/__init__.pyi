@@ -9,7 +9,6 @@ from .budget import raced_share as raced_share
 from .candidates import Terms as Terms
 from .constants import BUCKETS as BUCKETS
 from .constants import EXPLORE_NEW_SHARE as EXPLORE_NEW_SHARE
-from .constants import LEAST_AUDITS as LEAST_AUDITS
 from .constants import PREFIX_BYTES as PREFIX_BYTES
 from .constants import REFRESH_EVERY_S as REFRESH_EVERY_S
 from .constants import RESCUE_MIN_S as RESCUE_MIN_S

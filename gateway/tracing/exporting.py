@@ -28,8 +28,9 @@ from gateway import __version__
 from gateway.core.attempts import AttemptRecord, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext, span_id
+from gateway.core.rules import RACED
 from gateway.settings import TRACES_PATH, TracingSettings
-from gateway.tracing.naming import RACED, Ended, EndedCall, LateAttempt, Peer, operation
+from gateway.tracing.naming import Ended, EndedCall, LateAttempt, Peer, operation
 from providers.http import is_direct
 
 # The attributes of spans: the conventions' where they have one, else ``holeshot.`` with the ledger's column. None has

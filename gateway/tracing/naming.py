@@ -10,7 +10,6 @@ from gateway.core.calls import CallRecord
 from gateway.core.ids import TraceContext
 from gateway.settings import Settings, vendor_of
 from providers import load_catalog
-from providers.dialects import DIALECTS
 
 # The conventions' names that differ from the catalog's.
 _PROVIDERS = {
@@ -33,7 +32,6 @@ _OPERATIONS = {
     "messages": "chat",
     "responses": "chat",
 }
-RACED = frozenset(dialect.endpoint for dialect in DIALECTS.values())  # always streamed upstream
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from monitoring.board import EMPTY
-
+EMPTY = "Empty when healthy:"  # begins a part of the description of a panel whose queries may have no result
 RATE_INTERVAL = "15s"
 _VARIABLE = re.compile(r"label_values\((.*), (\w+)\)")
 
@@ -37,7 +36,7 @@ class Variable(msgspec.Struct, frozen=True):
 
 def queries(file: Path) -> Iterator[Asked]:
     """Yield the queries of a dashboard."""
-    for panel in _panels(json.loads(file.read_text(encoding="utf-8"))):
+    for panel in panels(file):
         for target in panel["targets"]:
             yield Asked(
                 file.stem,
@@ -70,8 +69,9 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\$(\w+)", lambda found: known[found[1]], text)
 
 
-def _panels(board: Any) -> Iterator[Any]:
-    for panel in board["panels"]:
+def panels(file: Path) -> Iterator[Any]:
+    """Yield the panels of a dashboard, as Grafana's objects."""
+    for panel in json.loads(file.read_text(encoding="utf-8"))["panels"]:
         if panel["type"] == "row":
             yield from panel.get("panels", ())
         else:

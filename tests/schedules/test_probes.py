@@ -17,7 +17,6 @@ from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.probing.prober import TURN_S, Turn
 from gateway.settings.loader import load
 from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop
@@ -55,7 +54,6 @@ class MemoryBook:
             probes=len(today),
             probed_at=own[-1].started_at if own else None,
             failures=failures,
-            written_at=max((each.started_at for each in own if each.prompt is not None), default=None),
         )
         reason = decide(facts)
         if reason is None:
@@ -255,50 +253,6 @@ def test_the_money_of_a_day_is_never_exceeded() -> None:
 def test_the_number_of_a_day_is_never_exceeded() -> None:
     found = hours(an_hour, max_per_day=3, quiet_s=10)
     assert len(found.book.probes) == 3
-
-
-def test_fixed_prompts_are_asked_in_turns_also_where_there_are_calls() -> None:
-    async def busy(running: Hours) -> None:
-        for _ in range(25):
-            running.use("ada")
-            await asyncio.sleep(360)
-
-    found = hours(busy, enabled=False, same_model=True)
-    for name in NAMES:
-        own = [each for each in found.book.probes.values() if each.deployment == f"{name}/m"]
-        turns = [Turn.of(each.deployment, each.started_at) for each in own]
-        assert [each.prompt for each in own] == [each.prompt for each in turns]
-        assert len(set(turns)) == len(turns) >= 2.5 * HOUR / TURN_S - 1
-        assert all(found.book.ends[each.id].answer for each in own)
-
-
-@pytest.mark.parametrize(("model", "probes"), [({}, {}), ({"probes": False}, {"same_model": True})])
-def test_no_fixed_prompt_is_asked_where_that_is_off(model: dict[str, Any], probes: dict[str, Any]) -> None:
-    found = hours(an_hour, model=model, **probes)
-    assert all(each.prompt is None for each in found.book.probes.values())
-
-
-def test_fixed_prompts_share_the_money_of_a_day() -> None:
-    found = hours(lambda _: asyncio.sleep(3 * HOUR), usd_per_day=0.001, same_model=True)
-    assert 0 < found.book.usd <= 0.001
-    assert {each.prompt is None for each in found.book.probes.values()} == {True, False}
-    assert found.book.refused[NotProbed.MONEY]
-
-
-def test_a_prompt_whose_turn_another_replica_took_is_not_asked_again() -> None:
-    async def elsewhere(running: Hours) -> None:
-        for name in NAMES:
-            now = running.gateway.context.services.utc_now()
-            probe = Probe(
-                id=f"{name}-1", started_at=now, model="m", deployment=f"{name}/m", replica="there", reserved_usd=0.0,
-                prompt=0,
-            )  # fmt: skip
-            running.book.probes[probe.id] = probe
-        await asyncio.sleep(25)  # they look within 18 s, and the next turn begins after 34
-        assert len(running.book.probes) == len(NAMES)
-
-    found = hours(elsewhere, enabled=False, same_model=True)
-    assert not any(provider.asked for provider in found.providers.values())
 
 
 def test_nothing_is_sent_that_cannot_be_counted() -> None:

@@ -65,3 +65,24 @@ def test_no_docstring_is_about_nobody_or_somebody_or_begins_with_take() -> None:
         and riddles.search(text)
     ]
     assert found == []
+
+
+_RULES = {
+    "what is broken": r"""["']failed["'], ["']timeout["'], ["']stalled["']""",
+    "what is beaten": r"""["']lost["'], ["']superseded["']|["']superseded["'], ["']lost["']""",
+    "what is raced": r"""["']completions["'], ["'](?:messages|responses)["']""",
+    "what has failed": r"424, 429|429, 424",
+}
+
+
+@pytest.mark.parametrize("rule", _RULES)
+def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
+    """``gateway/core/rules.py`` has them; Python asks it, and the ledger makes SQL of it."""
+    root = ROOT / "gateway"
+    found = [
+        str(path.relative_to(ROOT))
+        for end in ("py", "sql")
+        for path in sorted(root.rglob(f"*.{end}"))
+        if re.search(_RULES[rule], path.read_text(encoding="utf-8"))
+    ]
+    assert found == (["gateway/core/rules.py"] if rule != "what is raced" else [])

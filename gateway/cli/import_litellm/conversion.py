@@ -10,7 +10,7 @@ import yaml
 
 from gateway.cli.import_litellm.accounts import CLIENT, SIGNING_KEY, Accounts, client
 from gateway.cli.import_litellm.addresses import Addresses
-from gateway.cli.import_litellm.deployments import GENERAL, LITELLM, ROUTER, SECTIONS, UNKNOWN, Entries, Entry
+from gateway.cli.import_litellm.deployments import UNKNOWN, Entries, Entry, fields
 from gateway.cli.import_litellm.notes import (
     Notes,
     Source,
@@ -400,11 +400,6 @@ _READ_OF: Mapping[str, frozenset[str]] = {
     "litellm_settings": FALLBACK_KEYS | _CLOCKS | {"drop_params", "set_verbose", "json_logs"},
     "general_settings": frozenset({"master_key", "database_url", "max_request_size_mb"}),
 }
-_ADVICE: Mapping[str, Mapping[str, str]] = {
-    "router_settings": ROUTER,
-    "litellm_settings": LITELLM,
-    "general_settings": GENERAL,
-}
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -587,10 +582,10 @@ class _Conversion:
         for name, settings in self._sections.items():
             for key, value in settings.items():
                 if key not in _READ_OF[name] and is_set(value):
-                    self._notes.add((name, str(key)), _ADVICE[name].get(str(key), UNKNOWN))
+                    self._notes.add((name, str(key)), fields().remark(name, str(key)) or UNKNOWN)
         for name, value in self._data.items():
             if name not in _READ and is_set(value):
-                self._notes.add((name,), SECTIONS.get(name, UNKNOWN))
+                self._notes.add((name,), fields().remark("sections", name) or UNKNOWN)
         self._variables.remark_on_own()
 
 

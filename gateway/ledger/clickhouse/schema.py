@@ -9,6 +9,7 @@ from sqlalchemy.types import TypeEngine
 
 from gateway.ledger.clickhouse.server import ClickHouse
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS
+from gateway.ledger.reports.reader import conditions
 from gateway.ledger.tables import attempts, calls
 
 VERSION = 5  # raised with every change of a table or a view; a test has the statements of each version
@@ -134,8 +135,11 @@ def _plain(name: str, kind: TypeEngine[object]) -> str:
 
 def views_sql() -> Iterator[str]:
     """Yield the statements that make the views, each with all its windows."""
+    rules = {**conditions(), **{f"calls.{name}": rule for name, rule in conditions("calls.").items()}}
     for path in sorted(VIEWS.glob("*.sql")):
         text = "\n".join(line for line in path.read_text("utf-8").splitlines() if not line.startswith("--"))
+        for name, rule in rules.items():
+            text = text.replace(f"{{{name}}}", rule)
         for suffix, since in _SINCE.items() if path.stem in WINDOWED else [("", "")]:
             body = text
             for table in TABLES:

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.core.calls import CLIENT_LEFT, CallRecord, CallStart, has_failed
+from gateway.core.calls import CallRecord, CallStart
 from gateway.core.reports import CallsWanted, Ended, FoundCall, Table
+from gateway.core.rules import CLIENT_LEFT, has_failed
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, OWN_FAULT, Reader, Words
+from gateway.ledger.reports.reader import Reader, Words, conditions
 
 # Of a list: columns of calls, then of the winner.
 _OF_CALL = (
@@ -156,8 +157,8 @@ def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> li
 
 _ENDED = {
     Ended.OK: "error_kind is null",
-    Ended.FAILED: FAILED.replace("c.", ""),
-    Ended.REJECTED: f"error_kind is not null and {OWN_FAULT.replace('c.', '')}",
+    Ended.FAILED: conditions()["failed"],
+    Ended.REJECTED: f"error_kind is not null and {conditions()['own_fault']}",
     Ended.LEFT: f"error_kind is not null and status_code = {CLIENT_LEFT}",
 }
 

@@ -13,7 +13,7 @@ import msgspec
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistoryWanted, Table, Window
 from gateway.ledger.database import migrations_folder
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, Reader, Words, paid, quantile
+from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
 
 # Which windows of the ledger's sums a report adds up, and the steps of a history.
 
@@ -247,8 +247,7 @@ def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[st
     """Return the same from one client's attempts, for which there are no sums."""
     client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     seconds = steps.minutes * 60
-    broken = "outcome in ('failed', 'timeout', 'stalled')"
-    error = f"{broken} and coalesce(error_kind, '') not in ('rate_limited', 'bad_request')"
+    error = conditions()["error"]
     tables = f"""\
 taken as (
   select

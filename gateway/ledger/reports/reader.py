@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy import JSON, Boolean, Column, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.core import rules
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
 from gateway.ledger.connections import (
@@ -28,9 +29,38 @@ from gateway.ledger.errors import is_sqlite, parse_url
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.
 
-# The conditions for failed calls (c), as in ``gateway.core.calls.has_failed``, and for invalid ones.
-FAILED = "(c.error_kind is not null and (c.status_code in (424, 429) or c.status_code not between 400 and 499))"
-OWN_FAULT = "(c.status_code between 400 and 498 and c.status_code not in (424, 429))"
+
+def listed(values: Iterable[str | int]) -> str:
+    """Return values of our own as SQL's list."""
+    return f"({', '.join(map(repr, values))})"
+
+
+def _failed(of: str) -> str:
+    status, not_clients = f"{of}status_code", listed(rules.NOT_ITS_CLIENTS)
+    clients = f"{status} not between {rules.FIRST_ERROR} and {rules.CLIENT_LEFT}"
+    return f"({of}error_kind is not null and ({status} in {not_clients} or {clients}))"
+
+
+def _own_fault(of: str) -> str:
+    status, not_clients = f"{of}status_code", listed(rules.NOT_ITS_CLIENTS)
+    return f"({status} between {rules.FIRST_ERROR} and {rules.CLIENT_LEFT - 1} and {status} not in {not_clients})"
+
+
+def conditions(of: str = "") -> dict[str, str]:
+    """Return the rules of ``gateway.core.rules`` as SQL, by name; ``of`` is before each column, as in ``c.``."""
+    broken = f"{of}outcome in {listed(rules.BROKEN)}"
+    return {
+        "broken": broken,
+        "beaten": f"{of}outcome in {listed(rules.BEATEN)}",
+        "cut": f"{of}outcome in {listed(rules.CUT)}",
+        "error": f"{broken} and coalesce({of}error_kind, '') not in {listed(rules.NO_ERRORS)}",
+        "raced": f"{of}endpoint in {listed(rules.RACED)}",
+        "failed": _failed(of),
+        "own_fault": _own_fault(of),
+    }
+
+
+FAILED, OWN_FAULT, RACED = (conditions("c.")[name] for name in ("failed", "own_fault", "raced"))
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 
 

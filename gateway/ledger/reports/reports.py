@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated, Written
+from gateway.alerts.stated_models import Stated
 from gateway.core import tasks
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
@@ -336,10 +336,6 @@ class LedgerReports:
     async def stated_models(self, sql: str) -> Sequence[Stated]:
         """Return the models that deployments have stated, as ``sql`` selects them."""
         return await incidents.stated_models(self._reader, sql)
-
-    async def written(self, sql: str) -> Sequence[Written]:
-        """Return a deployment's answers to fixed prompts, as ``sql`` selects them."""
-        return await incidents.written(self._reader, sql)
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from gateway.ledger.reports.reader import FAILED, OWN_FAULT, Words
+from gateway.ledger.reports.reader import FAILED, OWN_FAULT, RACED, Words
 from gateway.targets.targets import Definition
 
 # The windows of the ledger's sums that make up a target's time: large ones, and small ones at its ends. Running calls
@@ -86,8 +86,6 @@ def ceiling(at: datetime, minutes: int) -> datetime:
 # The calls that count for a target, and the bad ones among them: the rules of the view ``slo``, for any definition. In
 # the SQL, ``c`` are calls, and ``w`` is the attempt that answered, where it is needed.
 
-# Only these have first tokens and speeds.
-RACED = "c.endpoint in ('chat.completions', 'completions', 'messages', 'responses', 'generate_content')"
 GONE = "(c.status_code = 499 and c.ttft_ms is null)"  # the client left before its first token
 COUNTED = ("calls", "bad", "failed", "late", "slow", "halting")  # the columns that ``sums`` gives
 
@@ -125,7 +123,7 @@ class Judging:
             known = f"{FAILED} or c.ttft_ms is not null or {self._late}"
         parts = [f"not {OWN_FAULT}", f"({known})"]
         if self._definition.has_conditions:
-            parts.append(RACED)
+            parts.append(RACED)  # only these have first tokens and speeds
         if self._definition.profile is not None:
             parts.append(f"coalesce(c.profile = {self._words.text(self._definition.profile)}, false)")
         return " and ".join(parts)

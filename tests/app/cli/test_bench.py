@@ -324,13 +324,6 @@ async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
         (["--fail-if", "c/m: errors > 0"], 2, "'c/m: errors > 0': c/m is not measured; did you mean"),
         (["--fail-if", "goodput < 90%"], 2, "'goodput < 90%' needs a --goal"),
         (["--against", "missing.jsonl"], 2, "missing.jsonl cannot be read: No such file or directory"),
-        (["--same-model", "--rounds", "9"], 2, "--same-model needs at least 10 answers to each prompt"),
-        (["--same-model", "--goal", "ttft<1s"], 2, "compares what is written, not times: leave out --goal"),
-        (["--from-probes", "a/m", "b/m"], 2, "--from-probes compares what is written: add --same-model"),
-        (["--same-model", "--from-probes", "a/m"], 2, "name two or more, as provider/model and provider/model"),
-        (["--same-model", "--from-probes", "a/m", "chat"], 2, "name two or more, as provider/model"),
-        (["--same-model", "--from-probes", "a/m,b/m", "--rounds", "9"], 2, "asks nothing: leave out --rounds"),
-        (["--same-model", "--from-probes", "a/m", "b/m"], 1, "never.db; run: holeshot migrate"),
         (["--classes", "written:3"], 2, "there is no class of prompts 'written:3'"),
         (["--junit", "x.xml"], 2, "--junit needs something to judge: add --fail-if or --against"),
     ],
@@ -391,36 +384,6 @@ async def test_a_run_of_before_that_was_better_breaks_the_gate(field: Field) -> 
     assert code == 3, err
     assert "BROKEN: b/m: errors: 100 (" in out
     assert " points more errors than in before.jsonl" in out
-
-
-ALIKE = ("--same-model", "--seed", "7", "--concurrency", "10", "--rounds", "1")
-
-
-def words(said: str) -> list[Step]:
-    return [Delta(said), Delta(" at last"), Finish(), Usage(prompt_tokens=20, completion_tokens=2), Done()]
-
-
-async def test_deployments_that_write_alike_are_taken_for_one_model_and_others_are_not(field: Field) -> None:
-    code, out, err = await field.bench("a/m", "b/m", *ALIKE, "--unpriced", "--yes", "--journal", "one.jsonl")
-    assert code == 0, err
-    assert "holds: b/m (10 at a time): no difference from a/m is shown: p = 1.0000" in out
-    for provider in (field.a, field.b):
-        bodies = [each.body for each in provider.received]
-        assert len(bodies) == 250
-        assert {(each["max_tokens"], each["temperature"]) for each in bodies} == {(50, 1)}
-        assert len({each["messages"][0]["content"] for each in bodies}) == 25
-    assert {sample.text for sample in read_journal(field.folder / "one.jsonl").samples} == {f"{SAID} and"}
-
-    field.b.script = words("Rhine")
-    code, out, err = await field.bench("-d", "b/m", *ALIKE, "--against", "one.jsonl", "--junit", "x.xml", "--json")
-    assert code == 3, err
-    told = json.loads(out)
-    assert [(check["deployment"], check["name"]) for check in told["gate"]["checks"]] == [
-        ("b/m", "same model as one.jsonl")
-    ]
-    assert "does not write as one.jsonl does: p = 0.0005" in (field.folder / "x.xml").read_text()
-    code, _, err = await field.bench("--resume", "one.jsonl")
-    assert (code, "one.jsonl cannot be continued so: add --same-model" in err) == (2, True)
 
 
 ACTION = ROOT / ".github" / "actions" / "bench" / "bench.sh"

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyarrow import parquet
 from typer.testing import Result
 
 Holeshot = Callable[..., Result]
@@ -76,28 +75,10 @@ def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_sql_writes_a_parquet_file(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
-
-    result = holeshot("sql", "select 'a' as letter", "--parquet", "letters.parquet", **LEDGER)
-
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "1 row in letters.parquet\n")
-    assert parquet.read_table("letters.parquet").to_pylist() == [{"letter": "a"}]
-
-
-def test_sql_says_what_a_parquet_file_needs(holeshot: Holeshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it was not installed
-
-    result = holeshot("sql", "select 1", "--parquet", "letters.parquet", **LEDGER)
-
-    assert result.exit_code == 1
-    assert result.stderr == "holeshot: --parquet needs pyarrow; run: pip install 'holeshot[parquet]'\n"
-
-
 def test_sql_answers_in_one_form(holeshot: Holeshot) -> None:
-    result = holeshot("sql", "select 1", "--csv", "--parquet", "letters.parquet", **LEDGER)
+    result = holeshot("sql", "select 1", "--csv", "--jsonl", **LEDGER)
 
-    assert (result.exit_code, result.stderr) == (2, "holeshot: one of --json, --jsonl, --csv and --parquet\n")
+    assert (result.exit_code, result.stderr) == (2, "holeshot: one of --json, --jsonl and --csv\n")
 
 
 def test_sql_without_a_question_says_what_it_wants(holeshot: Holeshot) -> None:

@@ -24,17 +24,15 @@ ASKING = [
     ["sql", "select * from calls"],
     ["sql", "select * from calls", "--json"],
     ["replay"],
-    ["report", "--provider", "mine"],
     ["slo"],
     ["slowdowns"],
     ["alerts"],
     ["prune"],
     ["prune", "--dry-run"],
-    ["bench", "mine/x", "mine/y", "--same-model", "--from-probes"],
     ["migrate", "--down-to", "base"],
 ]
 asking = pytest.mark.parametrize("command", ASKING, ids=" ".join)
-READING = [command for command in ASKING if command[0] in {"sql", "replay", "report", "slo", "slowdowns", "alerts"}]
+READING = [command for command in ASKING if command[0] in {"sql", "replay", "slo", "slowdowns", "alerts"}]
 
 
 @pytest.fixture

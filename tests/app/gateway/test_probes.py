@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.core.records import NotProbed
-from gateway.detecting.writing import WRITTEN_PROMPTS
 from gateway.probing import prober
-from providers.simulator.script import Chunk, Delta, ErrorEvent, Gate, Hang, Reasoning, answer
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S
@@ -180,34 +179,6 @@ async def test_a_probe_wants_text_which_is_always_valid(serve: Serve) -> None:
         [attempt, *_] = await running.rows("select * from attempts")
     assert (probe["outcome"], attempt["win_on"]) == ("answered", "any")
     assert attempt["token_ms"] == attempt["ttft_ms"] is not None
-
-
-async def test_a_fixed_prompt_is_sent_as_it_is_and_its_answer_is_kept(serve: Serve) -> None:
-    scripts = [Reasoning("Let me see. "), *answer("The ", "sea\x00.")[1:]]
-    async with serve(config=probing("alpha", enabled=False, same_model=True), alpha=scripts) as running:
-        [probe] = await ended(running)
-        [body] = [each.body for each in running["alpha"].received]
-        [attempt] = await running.rows("select * from attempts")
-    assert body["messages"] == [{"role": "user", "content": WRITTEN_PROMPTS[probe["prompt"]]}]
-    assert (body["temperature"], body["max_tokens"]) == (1, 50)
-    assert (probe["outcome"], probe["answer"]) == ("answered", "Let me see. The sea.")
-    assert (attempt["call_id"], attempt["role"], attempt["number"]) == (probe["id"], "probe", 0)
-
-
-async def test_an_answer_in_parts_is_kept_as_one_text(serve: Serve) -> None:
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Let me see. "}]}
-    parts: list[dict[str, Any]] = [{"content": [thought]}, {"content": [{"type": "text", "text": "The "}]}]
-    first, *rest = answer("sea.")
-    chunks = [Chunk({"choices": [{"index": 0, "delta": delta}]}) for delta in parts]
-    async with serve(config=probing("alpha", enabled=False, same_model=True), alpha=[first, *chunks, *rest]) as running:
-        [probe] = await ended(running)
-    assert (probe["outcome"], probe["answer"]) == ("answered", "Let me see. The sea.")
-
-
-async def test_the_answer_of_a_quiet_deployment_s_probe_is_not_kept(serve: Serve) -> None:
-    async with serve(config=probing("alpha"), alpha=None) as running:
-        [probe, *_] = await ended(running)
-    assert (probe["prompt"], probe["answer"]) == (None, None)
 
 
 async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve) -> None:

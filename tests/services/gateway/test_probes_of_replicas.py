@@ -1,23 +1,15 @@
 """Two replicas with one Postgres and one Redis probe within one cap, also when one is killed in the middle."""
 
 import asyncio
-import json
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import asyncpg
-import pytest
 
-from gateway.alerts.stated_models import OPENS_BELOW
 from gateway.core.records import NotProbed
-from gateway.detecting import writing
-from gateway.detecting.writing import A_WEEK, WEEK, WRITTEN_PROMPTS
-from gateway.ledger import SharedClock
-from gateway.probing.prober import TURN_S
-from providers.simulator.script import Hang, ScriptedProvider, answer
+from providers.simulator.script import Hang, ScriptedProvider
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import RunningGateway, configuration, serving
 from tests.patience import PATIENCE_S
@@ -77,37 +69,3 @@ async def test_a_killed_replica_s_probe_keeps_counting(tmp_path: Path, postgres_
             await out_of_money(running)
             assert not running.requests
     assert len(await rows(postgres_url, "select * from probes")) == 1
-
-
-async def test_a_deployment_that_writes_otherwise_opens_an_alert_and_one_that_does_not_opens_none(
-    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two weeks of a few prompts' turns; "beta" has another writer in the second week."""
-    monkeypatch.setattr(writing, "LEAST_PROMPTS", PROMPTS)
-    monkeypatch.setattr(SharedClock, "note", lambda *_: None)  # two weeks pass here, and none at the database
-    now = midnight = datetime(2026, 10, 5, tzinfo=UTC)
-    words = Random(3)
-    settings: dict[str, Any] = {"same_model": True, "usd_if_unknown": 1e-6, "max_per_day": 1000}
-    config: dict[str, Any] = {"database_url": postgres_url, "probes": settings}
-    scripts = dict.fromkeys(("alpha", "beta"))
-    async with serving(tmp_path / "one", scripts, utc_now=lambda: now, **config) as running:
-        prober, alerts = running.gateway.probes, running.gateway.operations.alerts
-        for turn in range(2 * len(WRITTEN_PROMPTS) * A_WEEK):
-            now = midnight + timedelta(seconds=TURN_S * turn + 1)
-            if turn % len(WRITTEN_PROMPTS) >= PROMPTS or turn // len(WRITTEN_PROMPTS) % 2:
-                continue
-            for name in scripts:
-                likely = 0.95 if name == "beta" and now >= midnight + WEEK else 0.4
-                running[name].script = answer(
-                    *("sea " if words.random() < likely else words.choice(WORDS) for _ in range(15))
-                )
-            prober.look()
-            await asyncio.gather(*prober._running.values())
-        now = midnight + 2 * WEEK
-        for _ in scripts:  # one is compared with each look
-            await alerts.look()
-        [alert] = await rows(postgres_url, "select key, severity, figures, resolved_at from alerts")
-        kept = await rows(postgres_url, "select count(*) as n from probes where answer is not null")
-    assert (alert["key"], alert["severity"], alert["resolved_at"]) == ("writes_otherwise:beta/m", "ticket", None)
-    assert json.loads(alert["figures"])["p"] < OPENS_BELOW
-    assert kept[0]["n"] == 2 * 2 * PROMPTS * A_WEEK / 2

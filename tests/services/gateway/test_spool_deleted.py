@@ -1,4 +1,4 @@
-"""The spool folder deleted while Postgres hangs, and then ``kill -9``: no answered call is without a row."""
+"""The spool folder deleted while the gateway runs: it is told, and only what a killed process had there is lost."""
 
 import asyncio
 import shutil
@@ -18,7 +18,7 @@ from tests.services.relay import Relay
 CALLS = 10
 
 
-async def test_every_answered_call_has_its_row_when_the_spool_was_deleted_and_the_process_killed(
+async def test_calls_answered_after_the_spool_was_deleted_have_their_rows_though_the_process_is_killed(
     tmp_path: Path, postgres_url: str
 ) -> None:
     server = make_url(postgres_url)
@@ -28,19 +28,14 @@ async def test_every_answered_call_has_its_row_when_the_spool_was_deleted_and_th
     async with ScriptedProvider() as alpha, aiohttp.ClientSession() as http:
         config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=by_relay)
         async with started(config, tmp_path) as gateway:
-            answered = await calls(http, gateway)
             relay.hang()
-            answered += await calls(http, gateway)
             alpha.once([RoleOnly(), Delta("a"), Gate(asyncio.Event())])
             response = await http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(stream=True))
             under_way = response.headers["x-holeshot-call-id"]
             shutil.rmtree(tmp_path / "spool")
-            answered += await calls(http, gateway)
-            restored = await gateway.event("ledger.spool_restored")
-            assert restored["lost"] == 0
-            async with http.get(f"{gateway.url}/health/ready") as ready:
-                assert (ready.status, (await ready.json())["spool"]) == (200, {"problem": None, "lost": 0})
-            answered += await calls(http, gateway)
+            told = await gateway.event("ledger.spool_missing")
+            assert (told["lost"], told["cause"]) == (0, None)
+            answered = await calls(http, gateway)
             gateway.send(signal.SIGKILL)
             await gateway.ended()
             response.close()
@@ -50,6 +45,31 @@ async def test_every_answered_call_has_its_row_when_the_spool_was_deleted_and_th
             again.send(signal.SIGTERM)
             assert await again.ended() == 0
     assert await stored(postgres_url) == Counter([(id_, None) for id_ in answered] + [(under_way, "interrupted")])
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_rows_of_a_deleted_spool_are_shipped_all_the_same(tmp_path: Path, postgres_url: str) -> None:
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    by_relay = server.set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
+    async with ScriptedProvider() as alpha, aiohttp.ClientSession() as http:
+        config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=by_relay)
+        async with started(config, tmp_path) as gateway:
+            relay.hang()
+            answered = await calls(http, gateway)
+            shutil.rmtree(tmp_path / "spool")
+            answered += await calls(http, gateway)
+            await gateway.event("ledger.spool_missing")
+            answered += await calls(http, gateway)
+            relay.resume()
+            await gateway.event("ledger.spool_recovered")
+            async with http.get(f"{gateway.url}/health/ready") as ready:
+                assert (ready.status, (await ready.json())["spool"]) == (200, {"problem": None, "lost": 0})
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+    await relay.cut()
+    assert await stored(postgres_url) == Counter((id_, None) for id_ in answered)
     assert list((tmp_path / "spool").iterdir()) == []
 
 

@@ -26,16 +26,12 @@ from gateway.alerts.stated_models import (
     News,
     StatedModels,
     StatedModelSource,
-    WritingSource,
     evidence,
     evidence_of_fingerprint,
 )
 from gateway.core.race_failures import NotAsked
-from gateway.core.records import Probe, ProbeEnd, ProbeOutcome
 from gateway.core.reports import ReportsUnreachable
-from gateway.detecting.writing import LEAST_A_WEEK, LEAST_PROMPTS
 from gateway.ledger import queries
-from gateway.ledger.books import SqlProbeBook
 from gateway.ledger.database import create_engine
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.reports import LedgerReports, Replays
@@ -240,7 +236,6 @@ async def _conditions(reports: LedgerReports) -> list[Condition]:
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
-        WritingSource(lambda: [ODD], reports.written, utc_now=lambda: NOW),
         WorkerSource(lambda: [4711], replica="here", utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
@@ -278,7 +273,6 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     await ledger.flush()
     await ledger.close()
     await _make_slowdowns(ledger_url)
-    await _make_probes(ledger_url)
     reports = _reports(ledger_url)
     found = await _conditions(reports)
     await reports.aclose()
@@ -336,22 +330,6 @@ async def test_where_nothing_was_noticed_nothing_is_slower(ledger_url: str) -> N
     reports = _reports(ledger_url)
     assert await reports.open_slowdowns() == []
     await reports.aclose()
-
-
-async def _make_probes(url: str) -> None:
-    """Add answers to fixed prompts, of a deployment that writes otherwise since a week."""
-    book = SqlProbeBook(url)
-    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
-    for number in range(2 * LEAST_A_WEEK * LEAST_PROMPTS):
-        week, prompt = number % 2, number // 2 % LEAST_PROMPTS
-        at = midnight - timedelta(days=1 + 7 * week, seconds=number)
-        probe = Probe(
-            id=new_id(), started_at=at, model="m", deployment=ODD, replica="here", reserved_usd=0.0, prompt=prompt
-        )
-        assert await book.reserve(probe, lambda _: None, since=at) is None
-        end = ProbeEnd(ended_at=at, outcome=ProbeOutcome.ANSWERED, answer=f"{'sea' if week else 'wind'} {number % 7}")
-        await book.settle(probe.id, end)
-    await book.aclose()
 
 
 async def _make_slowdowns(url: str) -> None:

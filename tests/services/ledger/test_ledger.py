@@ -291,30 +291,6 @@ async def test_rows_survive_kill_9_each_once_and_open_calls_are_interrupted(
     assert list(spool_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("first", ["moved", "w1"])
-async def test_a_call_that_ended_after_its_folder_was_moved_is_not_interrupted(
-    ledger_url: str, tmp_path: Path, first: str
-) -> None:
-    spool_dir = tmp_path / "spool"
-    ledger = Ledger(ledger_url, spool_dir, "w1")
-    before, after, open_call = raced_call(), raced_call(), raced_call()
-    for record in (before, after, open_call):
-        ledger.call_started(start_of(record))
-    ledger.call_finished(before)
-    (spool_dir / "w1").rename(spool_dir / "moved")
-    await ledger._keeper.keep()
-    ledger.call_finished(after)
-    ledger._spool.close(remove=False)  # as if it were killed
-    await ledger._store.aclose()
-    if first == "w1":
-        (spool_dir / "moved").rename(spool_dir / "z-moved")
-    heir = Ledger(ledger_url, spool_dir, "heir")
-    await heir.adopt()
-    assert await stored(ledger_url) == Counter([(before.id, None), (after.id, None), (open_call.id, "interrupted")])
-    await heir.close()
-    assert list(spool_dir.iterdir()) == []
-
-
 async def test_a_shipped_segment_that_cannot_be_deleted_stops_nothing(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     ledger.call_finished(raced_call())

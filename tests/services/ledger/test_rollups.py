@@ -10,16 +10,16 @@ import pytest
 from sqlalchemy import text
 
 from gateway.core.attempts import AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Mode, Objective, has_failed
+from gateway.core.calls import Call, Mode, Objective
 from gateway.core.prompt_classes import answer_class
+from gateway.core.rules import has_failed
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate, migrations_folder
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
-from gateway.ledger.reports.reader import FAILED
+from gateway.ledger.reports.reader import FAILED, RACED
 from gateway.ledger.retention import Retention, prune
-from gateway.ledger.targets.statements import RACED
 from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
 from gateway.steering import BUCKETS, edge_s
 from providers.dialects import DIALECTS, read_event

@@ -1,11 +1,8 @@
 """A deployment that begins to state another model: what is a change, how long it is one, and what is no change."""
 
 import asyncio
-import re
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from random import Random
 
 import pytest
 
@@ -23,11 +20,8 @@ from gateway.alerts.stated_models import (
     Stated,
     StatedModels,
     StatedModelSource,
-    WritingSource,
-    Written,
 )
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
-from gateway.detecting.writing import LEAST_PROMPTS, PERMUTATIONS, WEEK
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -302,113 +296,3 @@ def test_a_fingerprint_is_looked_for_seldom_and_not_while_the_ledger_is_too_slow
     world.error = ReportTooSlow("too slow")
     assert world.later() == []
     assert world.stated.news == ()
-
-
-# A deployment that does not write as it did.
-
-WORDS = ("sea ", "wind ", "stone ", "bread ")
-
-
-class Writers:
-    """Deployments whose answers to a few prompts are in the database; a writer prefers one word by its share."""
-
-    def __init__(self, days: int, **changes_on: int) -> None:
-        """``changes_on``: the day of the change, by deployment; a day has three answers to each prompt."""
-        self.now = START + timedelta(days=days)
-        self.reads: list[str] = []
-        self.error: Exception | None = None
-        self.names = list(changes_on)
-        self.source = WritingSource(lambda: self.names, self.read, utc_now=lambda: self.now)
-        self._rows = {}
-        for name, changes in changes_on.items():
-            random = Random(name)
-            self._rows[name] = [
-                Written(prompt, _text(random, 0.9 if day >= changes else 0.4), START + timedelta(days=day, hours=hour))
-                for day in range(40)
-                for hour in (1, 9, 17)
-                for prompt in range(LEAST_PROMPTS)
-            ]
-
-    async def read(self, sql: str) -> Sequence[Written]:
-        [name] = [name for name in self.names if f"'{name}'" in sql]
-        self.reads.append(name)
-        if self.error is not None:
-            raise self.error
-        until = self.now.replace(hour=0, minute=0)
-        assert f"started_at < '{until:%Y-%m-%d %H:%M:%S}+00'" in sql
-        return [row for row in self._rows[name] if until - 2 * WEEK <= row.started_at < until]
-
-    def found(self) -> list[Condition]:
-        """Return the conditions once all are compared."""
-        for _ in self.names[1:]:
-            with suppress(SourceUnavailable):
-                asyncio.run(self._conditions())
-        return asyncio.run(self._conditions())
-
-    async def _conditions(self) -> list[Condition]:
-        return list(await self.source.conditions())
-
-
-def _text(random: Random, likely: float) -> str:
-    return "".join(WORDS[0] if random.random() < likely else random.choice(WORDS) for _ in range(15))
-
-
-def test_a_deployment_that_writes_otherwise_is_told_and_one_that_does_not_is_not() -> None:
-    world = Writers(14, same=99, other=7)
-    [condition] = world.found()
-    assert (condition.subject, condition.severity, condition.opens) == ("other", Severity.TICKET, True)
-    assert re.fullmatch(
-        r"Deployment other does not write as it did last week: another model, or another version, may be behind this"
-        r" name \(p = 0\.000\d, 273 answers to 13 prompts against 273\)",
-        condition.summary,
-    )
-    assert condition.figures["p"] == pytest.approx(1 / (PERMUTATIONS + 1))
-
-
-def test_it_is_found_within_days_and_a_week_later_the_new_one_is_usual() -> None:
-    opens = {day: any(each.opens for each in Writers(day, other=14).found()) for day in (14, 18, 21, 24, 28)}
-    assert opens == {14: False, 18: True, 21: True, 24: True, 28: False}
-
-
-def test_each_is_compared_once_a_day_after_midnight_and_again_after_an_error() -> None:
-    world = Writers(14, same=99, other=7)
-    world.now += timedelta(minutes=5)
-    with pytest.raises(SourceUnavailable, match="not all deployments"):  # so that no alert ends meanwhile
-        asyncio.run(world.source.conditions())
-    world.error = ReportsUnreachable("it is away")
-    with pytest.raises(SourceUnavailable):
-        asyncio.run(world.source.conditions())
-    world.error = None
-    assert len(world.found()) == len(world.found()) == 1
-    assert world.reads == ["same", "other", "other"]
-    world.now += timedelta(days=1)
-    assert len(world.found()) == 1
-    assert world.reads[3:] == ["same", "other"]
-    world.names.clear()
-    assert world.found() == []
-
-
-def test_a_database_that_is_too_slow_ends_no_alert() -> None:
-    world = Writers(14, other=7)
-    found = world.found()
-    world.error, world.now = ReportTooSlow("too slow"), world.now + timedelta(days=1)
-    assert world.found() == found
-    assert len(world.reads) == 2
-    world.names = ["other", "new"]
-    assert world.found() == found
-
-
-def test_too_few_answers_show_nothing() -> None:
-    assert Writers(10, other=3).found() == []  # nine answers to each prompt in the first three days
-    assert len(Writers(11, other=4).found()) == 1
-
-
-def test_all_replicas_find_the_same() -> None:
-    one, other = Writers(16, other=14), Writers(16, other=14)
-    assert one.found() == other.found()
-
-
-def test_where_it_is_off_the_database_is_not_asked() -> None:
-    world = Writers(14)
-    assert world.found() == []
-    assert world.reads == []

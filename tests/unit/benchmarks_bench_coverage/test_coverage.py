@@ -1,6 +1,6 @@
 """Small versions of the benchmark: where the truth is known, intervals hold it, and verdicts are right."""
 
-from benchmarks.bench_coverage import gates, writing
+from benchmarks.bench_coverage import gates
 from benchmarks.bench_coverage.__main__ import WORLDS
 from benchmarks.bench_coverage.coverage import Coverage, World, run, truth_of
 from gateway.bench.gate import Outcome
@@ -33,15 +33,3 @@ def test_a_run_like_the_one_before_hardly_ever_breaks_the_gate_and_a_slower_one_
     steady = WORLDS[-1].personas[0]
     assert gates.against(steady, 1.0, rounds=10, gates=20)[Outcome.BROKEN] <= 2  # at most 0.5 are expected
     assert gates.against(steady, 1.5, rounds=20, gates=10)[Outcome.BROKEN] >= 8
-
-
-def test_one_writer_is_hardly_ever_taken_for_two_and_another_one_is_noticed() -> None:
-    assert writing.found(0.0, 10, prompts=8, tests=25) <= 2  # 0.25 are expected
-    assert writing.found(0.3, 10, tests=4) == 4
-
-
-def test_a_change_of_a_writer_opens_the_alert_within_a_week_and_no_change_opens_none() -> None:
-    [day] = writing.found_after(0.3, 1, days=8)
-    assert day is not None
-    assert 2 <= day <= 7
-    assert writing.false_alarms(range(1), weeks=1) == 0

@@ -1,6 +1,5 @@
 """The command line as a whole: its version, and what a shell completes."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -30,7 +29,7 @@ def test_a_shell_completes_verbs_and_options(holeshot: Holeshot) -> None:
         return holeshot(**environ).output.split()
 
     assert completed("holeshot lead") == ["leaderboard"]
-    assert completed("holeshot sql --par") == ["--parquet"]
+    assert completed("holeshot sql --exc") == ["--excel"]
 
 
 def test_the_script_of_completion_asks_this_program(holeshot: Holeshot, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,25 +88,6 @@ def test_standard_input_that_is_not_utf_8_is_refused(holeshot: Holeshot, command
 def test_an_empty_query_is_refused(holeshot: Holeshot, query: str) -> None:
     for result in (holeshot("sql", query), holeshot("sql", "-", stdin=query)):
         assert (result.exit_code, result.stdout, result.stderr) == (2, "", "holeshot: the query is empty\n")
-
-
-@pytest.mark.parametrize("path", ["/", "."])
-def test_a_folder_is_no_parquet_file(holeshot: Holeshot, path: str) -> None:
-    result = holeshot("sql", "select 1", "--parquet", path)
-
-    assert (result.exit_code, result.stdout, result.stderr) == (
-        1,
-        "",
-        f"holeshot: {path} is a folder: name a file in it\n",
-    )
-
-
-def test_a_device_is_not_replaced_by_a_parquet_file(holeshot: Holeshot) -> None:
-    os.mkfifo("pipe")
-    result = holeshot("sql", "select 1", "--parquet", "pipe")
-
-    assert (result.exit_code, result.stderr) == (1, "holeshot: pipe is no plain file: name another\n")
-    assert Path("pipe").is_fifo()
 
 
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.parquet import ResultError
-from gateway.cli.sql import _write
+from gateway.cli.sql import ResultError, _write
 from gateway.ledger.queries import Answer
 
 Batch = list[tuple[Any, ...]]

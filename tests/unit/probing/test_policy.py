@@ -1,16 +1,13 @@
 """When a deployment is probed: the rules."""
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 import pytest
 
 from gateway.core.records import Facts, NotProbed
-from gateway.detecting.writing import A_WEEK, WRITTEN_PROMPTS
 from gateway.fleet.models import Clocks, Deployment
-from gateway.probing.prober import MAX_WAIT_S, Turn, most_usd, refusal, unwell, wait_s
+from gateway.probing.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
 from gateway.settings import ProbeSettings
 from gateway.steering import STRIKES, Health, State
 from gateway.steering.constants import OPEN_S, UNPROBED_S
@@ -119,23 +116,3 @@ def test_the_most_that_a_probe_can_cost() -> None:
     assert most_usd(priced(dear), 136, settings) == pytest.approx(200 * 2e-6 + 10 * 5e-6)
     assert most_usd(priced(None), 136, settings) is None
     assert most_usd(priced(None), 136, ProbeSettings(usd_if_unknown=0.01)) == 0.01
-
-
-def test_each_fixed_prompt_has_its_turns_in_a_week_and_at_all_hours() -> None:
-    starts = {Turn.of("a/m", NOON + timedelta(seconds=second)) for second in range(0, 7 * 86_400, 60)}
-    asked = Counter(turn.prompt for turn in starts)
-    assert asked.keys() == set(range(len(WRITTEN_PROMPTS)))
-    assert {number - A_WEEK for number in asked.values()} <= {0, 1}
-    assert len({turn.since.hour for turn in starts if turn.prompt == 0}) >= 15
-    assert Turn.of("a/m", NOON).since != Turn.of("b/m", NOON).since
-    assert bytes(Turn(3, NOON).fields("m")["messages"]).decode().count(WRITTEN_PROMPTS[3]) == 1
-
-
-def test_a_turn_is_taken_once_by_whichever_replica_and_also_where_there_are_calls() -> None:
-    turn = Turn(0, ago(600))
-    used = Facts(spent_usd=0.0, probes=0, called_at=ago(1), probed_at=ago(1), failures=3)
-    assert refusal(used, QUIET, 0.05, NOON, turn) is None
-    taken = msgspec.structs.replace(used, written_at=ago(600))
-    assert refusal(taken, QUIET, 0.05, NOON, turn) is NotProbed.IN_USE
-    assert refusal(msgspec.structs.replace(used, written_at=ago(601)), QUIET, 0.05, NOON, turn) is None
-    assert refusal(msgspec.structs.replace(used, spent_usd=0.96), QUIET, 0.05, NOON, turn) is NotProbed.MONEY

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.import_litellm.deployments import fields
 from gateway.settings import ConfigurationError
 from tests.unit.settings.litellm_import import AZURE_GROUP, Import, remarks
 
@@ -121,3 +122,18 @@ def test_what_makes_no_sense_is_remarked_on_not_a_crash(imported: Import, entry:
 def test_an_address_that_is_none_is_a_problem_of_the_file_that_is_written(imported: Import) -> None:
     with pytest.raises(ConfigurationError, match="base_url: is not a URL"):
         imported("model_list: [{ model_name: m, litellm_params: { model: openai/x, api_base: 'http://[::1' } }]\n")
+
+
+def test_each_remark_of_the_table_is_a_sentence_or_the_name_of_one() -> None:
+    table = fields()
+    for section in (
+        "litellm_params",
+        "model_info",
+        "router_settings",
+        "litellm_settings",
+        "general_settings",
+        "sections",
+    ):
+        for field, said in getattr(table, section).items():
+            assert " " in (table.remark(section, field) or ""), f"{section}.{field}: {said}"
+    assert table.remark("sections", "no_such_section") is None

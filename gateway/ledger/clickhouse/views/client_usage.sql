@@ -19,7 +19,7 @@ with paid as (
       cost_usd, cost_low_usd, cost_high_usd,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
-        or (outcome in ('lost', 'superseded') and of_call.winner_id in (
+        or ({beaten} and of_call.winner_id in (
           select id from {attempts}
           where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
         ))
@@ -35,7 +35,7 @@ asked as (
     client,
     model,
     count() as n,
-    countIf(error_kind is not null and (status_code in (424, 429) or status_code not between 400 and 499)) as n_failed,
+    countIf({failed}) as n_failed,
     countIf(status_code = 499) as n_left,
     countIf(coalesce(extras, launched - 1) > 0) as n_raced,
     count(calls.ttft_ms) as n_ttft,

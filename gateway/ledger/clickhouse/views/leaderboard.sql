@@ -18,11 +18,11 @@ with sampled as (
     not is_late and coalesce(is_overtaken, outcome = 'lost') and not (  -- exploring races are no random sample
       audited and (role in ('explore', 'probe') or (role = 'primary' and predicted_ms is null))
     ) as is_beaten,
-    outcome in ('failed', 'timeout', 'stalled') as has_broken,
-    is_beaten and audited and (has_broken or outcome in ('superseded', 'lost')) as is_watched,
+    {broken} as has_broken,
+    is_beaten and audited and (has_broken or {beaten}) as is_watched,
     has_broken and coalesce(error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
     has_broken and coalesce(error_kind, '') = 'rate_limited' as is_limited,
-    if(outcome in ('lost', 'superseded', 'client_gone'), censored_at_ms, null) as cut_ms,
+    if({cut}, censored_at_ms, null) as cut_ms,
     judged_as is not null as is_judged,
     flaw is not null as is_flawed,
     coalesce(first_ms, censored_at_ms) as came_ms,
@@ -32,7 +32,7 @@ with sampled as (
     decode_tps as tps,
     completion_tokens,
     last_token_ms,
-    coalesce(tokens_source = 'reported' and outcome in ('won', 'lost', 'superseded', 'client_gone')
+    coalesce(tokens_source = 'reported' and (outcome = 'won' or {cut})
       and (outcome = 'won' or censored_at_ms is null) and ttft_ms is not null and last_token_ms is not null, false) as is_measured,
     coalesce(is_measured and decode_tps is null and completion_tokens - coalesce(reasoning_tokens, 0) > 1
       and (span_s < 0.020 or completion_tokens - 1 > 5000 * span_s), false) as is_burst,
@@ -51,7 +51,7 @@ totals as (
     model,
     deployment,
     min(sampled.provider) as provider,
-    countIf(is_error or outcome = 'won' or (outcome in ('lost', 'superseded', 'client_gone') and censored_at_ms is null)) as n,
+    countIf(is_error or outcome = 'won' or ({cut} and censored_at_ms is null)) as n,
     countIf(is_error) as n_errors,
     countIf(outcome = 'won' and number > 0) as n_won,
     countIf(is_limited) as rate_limited,

@@ -3,7 +3,7 @@
 with grouped as (
   select
     provider, deployment, error_kind, status_code,
-    outcome in ('failed', 'timeout', 'stalled') as has_broken,
+    {broken} as has_broken,
     count() as n,
     max(started_at) as last_seen_at,
     argMax(tuple(error_message), started_at).1 as last_message,

@@ -62,10 +62,10 @@ tried as (
       of_call.model as model,
       token_ms,
       number = 1 as is_first,
-      outcome in ('failed', 'timeout', 'stalled') as has_broken,
+      {broken} as has_broken,
       coalesce(is_overtaken, false) as was_overtaken,
       audited and was_overtaken as is_audit,
-      is_first and is_audit and of_call.is_overtaken_call and (has_broken or outcome in ('superseded', 'lost')) as is_seen,
+      is_first and is_audit and of_call.is_overtaken_call and (has_broken or {beaten}) as is_seen,
       of_call.is_predicted as is_drawn,
       launch_offset_ms + coalesce(token_ms, censored_at_ms) as came_ms,
       toInt16(greatest(-56, least(111, floor(8 * log2(greatest(coalesce(came_ms, 0), 0.01) * 1.0000000001 / 10))))) as bucket,
@@ -74,7 +74,7 @@ tried as (
       of_call.winner_id is not null and of_call.winner_id <> attempts.id as is_beaten,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
-        or (outcome in ('lost', 'superseded') and of_call.winner_id in (
+        or ({beaten} and of_call.winner_id in (
           select id from {attempts}
           where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
         ))

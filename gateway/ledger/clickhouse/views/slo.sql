@@ -6,14 +6,13 @@ with judged as (
     calls.ttft_ms as ttft_ms,
     calls.status_code = 499 and calls.ttft_ms is null and calls.total_ms >= 500 as gave_up,
     calls.status_code = 499 and calls.ttft_ms is null and calls.total_ms < 500 as has_left,
-    calls.error_kind is not null
-      and (calls.status_code in (424, 429) or calls.status_code not between 400 and 499) as is_failed,
-    calls.status_code between 400 and 498 and calls.status_code not in (424, 429) as is_clients_own,
+    {calls.failed} as is_failed,
+    {calls.own_fault} as is_clients_own,
     if(winner.tokens_source = 'reported', winner.decode_tps, null) as decode_tps
   from {calls} as calls
   left join (select id, tokens_source, decode_tps from {attempts} where outcome = 'won') as winner
     on winner.id = calls.winner_attempt_id
-  where calls.endpoint in ('chat.completions', 'completions', 'messages', 'responses', 'generate_content')
+  where {calls.raced}
 )
 select
   day,

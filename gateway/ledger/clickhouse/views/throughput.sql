@@ -20,8 +20,7 @@ with measured as (
       provider, deployment, ttft_ms, censored_at_ms, error_kind,
       if(tokens_source = 'reported' and decode_tps > 0, decode_tps, null) as decode_speed,
       if(tokens_source = 'reported' and e2e_tps > 0, e2e_tps, null) as e2e_speed,
-      outcome in ('failed', 'timeout', 'stalled')
-        and coalesce(error_kind, '') not in ('rate_limited', 'bad_request') as is_error
+      {error} as is_error
     from {attempts}
   )
   group by deployment, provider

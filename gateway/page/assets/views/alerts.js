@@ -20,7 +20,6 @@ const KINDS = {
   worker_stopped: "worker stopped",
   slower: "slower",
   model_changed: "model changed",
-  writes_otherwise: "writes otherwise",
 };
 
 const COLUMNS = [

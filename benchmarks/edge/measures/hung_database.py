@@ -1,4 +1,4 @@
-"""A database that hangs, the spool deleted, and ``kill -9``: what is told, and which answered calls have no row.
+"""A database that hangs, and ``kill -9``: what is told, and which answered calls have no row.
 
 SQLite hangs for whoever writes while another process holds its write lock.
 """
@@ -6,7 +6,6 @@ SQLite hangs for whoever writes while another process holds its write lock.
 import asyncio
 import json
 import re
-import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -33,23 +32,17 @@ async def measure(edge: Edge) -> list[Figure]:
             began = time.monotonic()
             hanging = await _calls(gateway)
             told_s = await _until(began, lambda: _is_disconnected(gateway))
-            shutil.rmtree(spool)
-            began = time.monotonic()
-            deleted = await _calls(gateway)
-            back_s = await _until(began, lambda: _holds(spool, deleted))
             afterwards = await _calls(gateway)
             gateway.process.kill()
             await gateway.process.wait()
             holder.execute("rollback")
         settings = {"database_url": f"sqlite:///{database}", "spool_dir": str(spool)}
         async with edge.gateway(settings):
-            await _until(time.monotonic(), lambda: len(_rows(database)) == 4 * CALLS)
+            await _until(time.monotonic(), lambda: len(_rows(database)) == 3 * CALLS)
     rows = _rows(database)
     return [
         Figure("hung database until /health/ready tells", told_s, "s"),
-        Figure("spool deleted until it is back", back_s, "s"),
         Figure(f"no row, of {CALLS} answered before", float(len(hanging - rows))),
-        Figure(f"no row, of {CALLS} answered while it was gone", float(len(deleted - rows))),
         Figure(f"no row, of {CALLS} answered afterwards", float(len(afterwards - rows))),
     ]
 
@@ -70,11 +63,6 @@ async def _is_connected(gateway: Running) -> bool:
 
 async def _is_disconnected(gateway: Running) -> bool:
     return not await _is_connected(gateway)
-
-
-def _holds(spool: Path, call_ids: set[str]) -> bool:
-    spooled = b"".join(path.read_bytes() for path in spool.rglob("*.jsonl"))
-    return all(call_id.encode() in spooled for call_id in call_ids)
 
 
 def _rows(database: Path) -> set[str]:
