@@ -1,7 +1,7 @@
-"""On Postgres the leaderboard divides by nobody no more.
+"""The leaderboard on Postgres divides by the number of attempts at risk only where there are any.
 
-A loser whose place the watched take counts as none. Where one was cut later than all others, or all the watched failed,
-nobody was left to have a first token, and whoever asked for the view was told of a division by zero.
+A loser that was not watched counts as none where watched ones stand for it. Where one was cut later than all others, or
+all the watched failed, none was left to have a first token, and the view failed with a division by zero.
 """
 
 from pathlib import Path
