@@ -113,10 +113,10 @@ def _is_crowded(record: ConnectionPoolEntry) -> bool:
     assert connection is not None
     cursor = connection.cursor()
     cursor.execute(_CROWDED)
-    (found,) = cursor.fetchone()
+    row = cursor.fetchone()
     cursor.close()
     connection.rollback()
-    return bool(found)
+    return row is not None and bool(row[0])
 
 
 CONNECTIONS = 4  # of a process

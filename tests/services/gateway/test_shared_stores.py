@@ -103,9 +103,9 @@ async def test_a_gateway_whose_clock_is_wrong_shares_samples_strikes_and_dollars
             seen = {row.deployment: row.events for row in others.gateway.steering.leaderboard(MODEL).deployments}
             assert seen["alpha/m"] == before["alpha/m"] + 5
         async with Redis.from_url(redis_url, decode_responses=True) as redis:
-            slots = {int(key.split(":")[2]) for key in await redis.keys("holeshot:*:sums")}
+            slots = {int(str(key).split(":")[2]) for key in await redis.keys("holeshot:*:sums")}
             reports = [json.loads(each) for each in await redis.hvals(STRIKES_KEY)]
-            days = {key.split(":")[3] for key in await redis.keys("holeshot:*:usd:*")}
+            days = {str(key).split(":")[3] for key in await redis.keys("holeshot:*:usd:*")}
     now = time.time()
     assert slots <= {slot_of(now), slot_of(now) - 1}
     assert len(reports) == 2
