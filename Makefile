@@ -52,7 +52,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients oidc fuzz clickhouse hostile
+TESTS := real monitoring servers clients oidc stores fuzz clickhouse hostile
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
@@ -63,6 +63,9 @@ test_servers = $(BIN)/python tests/real_servers/run.py $(SERVERS)
 test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
 # sign in to the page, and use tokens as keys, at a certified OpenID provider (needs node; half a minute)
 test_oidc = $(BIN)/python tests/oidc/run.py
+# the ledger's tests on a Postgres that is set to German and to Kolkata's time, and behind PgBouncer (ten minutes)
+test_stores = STORES="german pooled" $(BIN)/python -m pytest tests/services/ledger -k "german or pooled" \
+	--numprocesses $(or $(JOBS),3) --dist loadfile
 # a fair client beside each of seventy attacks, in 512 MiB, and random shapes (twelve minutes); NAMES="blocks" narrows it
 test_hostile = $(BIN)/python tests/hostile/run.py $(NAMES)
 # fuzz both HTTP parsers, for SECONDS=60 each (Linux, Python before 3.14)

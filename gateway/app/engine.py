@@ -112,7 +112,7 @@ class Engine:
         self.steering = Steering(
             board or MemoryBoard(),
             clock=clock,
-            unix_clock=unix_clock,
+            unix_clock=leases.shared_clock or unix_clock,
             random=runtime.random,
             spending=spending,
             on_refused=watch.refused,

@@ -90,10 +90,13 @@ class Gateway:
             on_shed=self.metrics.shed,
         )
         bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
-        spending = Spending(runtime.unix_clock)
-        strikes = Strikes(runtime.unix_clock)
+        self.leases = leases(settings, runtime)
+        # Samples, dollars of a day and strikes go by Redis' clock, also where this machine's is off.
+        steering_clock = self.leases.shared_clock or runtime.unix_clock
+        spending = Spending(steering_clock)
+        strikes = Strikes(steering_clock)
         self._response_store = response_store(settings)
-        self.redis_board = redis_board(settings, runtime.unix_clock, spending, strikes)
+        self.redis_board = redis_board(settings, steering_clock, spending, strikes)
         process_id = runtime.new_id()
         worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
         self.live = Live(
@@ -121,7 +124,6 @@ class Gateway:
         # What replicas share goes by the database's clock, also where this machine's is off.
         shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
         self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
-        self.leases = leases(settings, runtime)
         engine = self.engine = Engine(
             settings,
             runtime,
@@ -256,13 +258,13 @@ class Gateway:
         await self.context.admission.keys.start()
         if self.context.admission.tokens is not None:
             self.context.admission.tokens.fetch()
+        if self.context.settings.counts_dollars and not await self._history.load_spending():
+            self._tasks.start(self._history.retry_spending())
+        await self.leases.start()
         if self.redis_board is not None:
             await self.redis_board.start()
         if self.live_sharing is not None:
             await self.live_sharing.start()
-        if self.context.settings.counts_dollars and not await self._history.load_spending():
-            self._tasks.start(self._history.retry_spending())
-        await self.leases.start()
         self.tracing.start()
         self.engine.start()
         self.probes.start()

@@ -14,6 +14,7 @@ from sqlalchemy import TextClause, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util.queue import Empty
 
 from gateway.ledger.database import (
     CLOSE_TIMEOUT_S,
@@ -31,19 +32,56 @@ LOOK_INTERVAL_S = 2.0
 _NONE_LEFT = "53300"  # too_many_connections
 
 
+# A server's last connections are for processes that have none: a fifth of all.
+_CROWDED = """
+select count(*) > 0.8 * current_setting('max_connections')::int
+from pg_stat_activity where backend_type = 'client backend'
+"""
+FIRST_WITHIN_S, AGAIN_S = 5.0, 0.1  # others, which have taken too many, give them back in a moment
+MORE_AGAIN_S = 2.0  # then who waits for one of its own tries to open another
+
+
+class ServerCrowdedError(OSError):
+    """The server has few connections left, and this process has one."""
+
+
 class FrugalPool(AsyncAdaptedQueuePool):
-    """Waits for one of its own connections where the server has none left; ``shrink`` closes idle ones."""
+    """Waits for one of its own connections where the server has few left; ``shrink`` closes idle ones."""
+
+    asking = 0  # connections by which ``shrink`` asks, which nobody needs
 
     def _do_get(self) -> ConnectionPoolEntry:
-        try:
-            return super()._do_get()
-        except Exception as error:
-            if sqlstate_of(error) != _NONE_LEFT or not self.checkedout():
+        waited_s = 0.0
+        while True:
+            try:
+                return super()._do_get()
+            except Exception as error:
+                is_full = isinstance(error, ServerCrowdedError) or sqlstate_of(error) == _NONE_LEFT
+                has_one = self.checkedout() > 0  # or somebody is opening it, and may fail
+                if not is_full or waited_s >= (self._timeout if has_one else FIRST_WITHIN_S):
+                    raise
+            again_s = MORE_AGAIN_S if has_one else AGAIN_S
+            with suppress(Empty):
+                return self._pool.get(True, again_s)
+            waited_s += again_s
+
+    def _create_connection(self) -> ConnectionPoolEntry:
+        record = super()._create_connection()
+        if self.checkedout() > 1:
+            try:
+                _check_room(record)
+            except BaseException:
+                record.close()
                 raise
-        return self._pool.get(True, self._timeout)
+        return record
 
     def shrink(self, most: int) -> None:
-        """Close idle connections until at most ``most`` are open; the one used last stays longest."""
+        """Close idle connections until at most ``most`` are open, or one where the server has few left.
+
+        The one used last stays longest.
+        """
+        if most > 1 and self.checkedin() and self._is_crowded():
+            most = 1
         idle = [self._pool.get(False) for _ in range(self.checkedin())]
         kept = max(0, most - self.checkedout() + len(idle))
         for record in reversed(idle[:kept]):
@@ -51,6 +89,34 @@ class FrugalPool(AsyncAdaptedQueuePool):
         for record in idle[kept:]:
             self._dec_overflow()
             record.close()  # which waits
+
+    def _is_crowded(self) -> bool:
+        """Ask by an idle connection."""
+        record = self._pool.get(False)
+        self.asking = 1
+        try:
+            return record.dbapi_connection is not None and _is_crowded(record)
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, its next user is told
+            return False
+        finally:
+            self.asking = 0
+            self._pool.put(record, False)  # noqa: FBT003 - likewise
+
+
+def _check_room(record: ConnectionPoolEntry) -> None:
+    if _is_crowded(record):
+        raise ServerCrowdedError("the server has few connections left, and this process has one")
+
+
+def _is_crowded(record: ConnectionPoolEntry) -> bool:
+    connection = record.dbapi_connection
+    assert connection is not None
+    cursor = connection.cursor()
+    cursor.execute(_CROWDED)
+    row = cursor.fetchone()
+    cursor.close()
+    connection.rollback()
+    return row is not None and bool(row[0])
 
 
 CONNECTIONS = 4  # of a process
@@ -106,7 +172,7 @@ class Pool:
 
     def _note_use(self, *_: Any) -> None:
         """Note how many are in use, as one is taken or before it is returned."""
-        used = self._pool.checkedout()
+        used = self._pool.checkedout() - self._pool.asking
         if used > 1:
             self._needed_at_s[used] = self._time()
             self._look_later()

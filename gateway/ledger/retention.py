@@ -7,11 +7,10 @@ all rows are too old, deletion waits for a day.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import msgspec
 import structlog
 from sqlalchemy import text
@@ -76,20 +75,15 @@ async def partitions(connection: AsyncConnection, table: str) -> list[Part]:
     return sorted(found, key=lambda part: part.until)
 
 
-async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> list[str]:
-    """Make the missing partitions of the coming month, each in its own transaction; return their names.
+async def make_ahead(connection: AsyncConnection, table: str, keep_days: float | None, now: datetime) -> None:
+    """Make the missing partitions of the coming month, each in its own transaction.
 
     Rows in the default partition that belong to them are moved.
     """
-    made = []
     parts = await partitions(connection, table)
     while parts and (last := parts[-1].until) < now + AHEAD:
-        part = _next(table, last, keep_days, now)
-        with suppress(asyncpg.DuplicateTableError):  # another replica was faster
-            await _at_once(connection, *_making(table, part))
-            made.append(part.name)
+        await _at_once(connection, _making(table, _next(table, last, keep_days, now)))
         parts = await partitions(connection, table)
-    return made
 
 
 def expired_partitions(parts: Sequence[Part], before: datetime) -> list[Part]:
@@ -127,16 +121,23 @@ def _next(table: str, last: datetime, keep_days: float | None, now: datetime) ->
     return Part(f"{table}_{last:%Y%m%d}", last, until)
 
 
-def _making(table: str, part: Part) -> tuple[str, ...]:
-    """Return the statements that make a partition; the default one is locked while its rows move."""
+def _making(table: str, part: Part) -> str:
+    """Return the statement that makes a partition, unless another replica was faster.
+
+    The default partition is locked while its rows move.
+    """
     since, until = f"'{(part.since or part.until).isoformat()}'", f"'{part.until.isoformat()}'"
-    moved = f"delete from {table}_default where started_at >= {since} and started_at < {until} returning *"  # noqa: S608 - our names
-    return (
-        f"create table {part.name} (like {table} including defaults)",
-        f"lock table {table}_default in access exclusive mode",
-        f"with moved as ({moved}) insert into {part.name} select * from moved",  # noqa: S608 - likewise
-        f"alter table {table} attach partition {part.name} for values from ({since}) to ({until})",
-    )
+    return f"""
+do $make$ begin
+if not exists (select from pg_inherits where inhrelid = to_regclass('{part.name}')) then
+  create table {part.name} (like {table} including defaults);
+  lock table {table}_default in access exclusive mode;
+  with moved as (
+    delete from {table}_default where started_at >= {since} and started_at < {until} returning *
+  ) insert into {part.name} select * from moved;
+  alter table {table} attach partition {part.name} for values from ({since}) to ({until});
+end if;
+end $make$"""  # noqa: S608 - our names
 
 
 BATCH_ROWS = 2000  # deleted in one transaction: shipping never waits long for it

@@ -177,14 +177,20 @@ class SharedLeases:
             shard.drop(slots)
 
     async def start(self) -> None:
-        """Start the rounds; Redis may be away."""
+        """Read Redis' clock, and start the rounds; Redis may be away."""
         self._is_open = True
         with suppress(*_ERRORS):
             async with asyncio.timeout(self.times.timeout_s):
                 await self.nodes.find()
+                await self._read_clock(next(iter(self.nodes.shards)))
         self.settle()
         for shard in self._shards.values():
             shard.start()
+
+    async def _read_clock(self, shard: str) -> None:
+        sent_s = self.clock()
+        (time,) = raised(await self.nodes.run(shard, [("EVAL", CLOCK, 1, processes_key(shard))]))
+        self.note_clock(int(time[0]), int(time[1]), sent_s)
 
     async def close(self) -> None:
         """Stop; return all leases if Redis is available."""

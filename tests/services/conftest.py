@@ -8,6 +8,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 import asyncpg
 import pytest
@@ -63,6 +64,47 @@ async def postgres_url(postgres_server_url: str, postgres_template: str) -> Asyn
     await _administer(postgres_server_url, f'create database "{name}" template {postgres_template}')
     yield _with_database(postgres_server_url, name)
     await _administer(postgres_server_url, f'drop database "{name}" with (force)')
+
+
+NOTATIONS = (
+    "datestyle = 'German, DMY'",
+    "timezone = 'Asia/Kolkata'",
+    "intervalstyle = 'sql_standard'",
+    "extra_float_digits = -15",
+    "bytea_output = 'escape'",
+    "standard_conforming_strings = off",
+)
+LANGUAGES = ("lc_messages", "lc_numeric", "lc_monetary", "lc_time")
+
+
+@pytest.fixture
+async def german_url(postgres_url: str) -> str:
+    """A database whose operator has set everything as in Germany, in Kolkata's time.
+
+    Its words are German only where the machine has that language: see ``german_words``.
+    """
+    name = postgres_url.rpartition("/")[2]
+    for notation in NOTATIONS:
+        await _administer(postgres_url, f"alter database {name} set {notation}")
+    with suppress(asyncpg.InvalidParameterValueError):
+        for language in LANGUAGES:
+            await _administer(postgres_url, f"alter database {name} set {language} = 'de_DE.UTF-8'")
+    return postgres_url
+
+
+@pytest.fixture
+async def german_words(german_url: str) -> None:
+    """Skip where the server cannot speak German."""
+    connection = await asyncpg.connect(german_url)
+    try:
+        with pytest.raises(asyncpg.DivisionByZeroError) as raised:
+            await connection.fetchval("select 1 / 0")
+    finally:
+        await connection.close()
+    if "Null" not in str(raised.value):
+        pytest.skip(
+            "Postgres has no German here: no locale de_DE.UTF-8, or no translations; on Debian: apt install locales"
+        )
 
 
 @pytest.fixture

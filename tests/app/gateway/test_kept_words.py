@@ -5,15 +5,20 @@ import base64
 import html
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gateway.cli import reported
 from providers.simulator.script import Delta, ErrorEvent, Status, Step
+from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.running_gateway import RunningGateway, Serve, single
 from tests.app.gateway.test_live import look
 from tests.app.gateway.test_tracing import traced
+from tests.services.ledger.test_clickhouse import recording
 
 CANARY = "seven turquoise wombats smuggle xylophones through Reykjavik"
 WORDS = ("turquoise", "wombats", "smuggle", "xylophones", "reykjavik")
@@ -27,7 +32,11 @@ ECHOES: Mapping[str, Callable[[str], str]] = {
     "cut": lambda text: text[9:52],
     "lines": lambda text: "\n> ".join(text.split()),
 }
-LOOKED_AT = ("/leaderboard", "/metrics", "/api/overview", "/api/alerts", "/health", "/api/configuration", "/api/calls")
+LOOKED_AT = (
+    *("/leaderboard", "/metrics", "/health", "/health/ready", "/v1/models", "/api/leaderboard", "/api/session"),
+    *("/api/alerts", "/api/configuration", "/api/calls", "/api/refusals", "/api/usage", "/api/teams", "/api/keys"),
+    *("/api/history", "/api/heat", "/api/slowdowns", "/api/race-value", "/api/slo", "/api/explain?model=llama"),
+)
 
 
 def refusal(status: int, echo: str) -> Sequence[Step]:
@@ -42,15 +51,23 @@ def betrayals(seen: bytes) -> list[str]:
     return [each for each in (*WORDS, *encoded) if each.lower().encode() in lower]
 
 
-async def everything(running: RunningGateway, folder: Path) -> bytes:
+async def everything(running: RunningGateway, folder: Path, key: str = "none") -> bytes:
     """Return all that others may read: pages, and every file that the gateway has written."""
     await running.gateway.ledger.flush()
-    shown = []
-    for path in LOOKED_AT:
-        async with running.get(path) as response:
+    headers, shown = {"authorization": f"Bearer {key}"}, []
+    async with running.get("/api/calls", headers=headers) as response:
+        calls = [f"/api/calls/{row['id']}" for row in (await response.json())["data"]]
+    for path in (*LOOKED_AT, *calls):
+        async with running.get(path, headers=headers) as response:
             shown.append(await response.read())
-    files = await asyncio.to_thread(lambda: [each.read_bytes() for each in folder.rglob("*") if each.is_file()])
+            assert response.status < 500, path
+    files = await asyncio.to_thread(lambda: [each.read_bytes() for each in folder.rglob("*") if is_written(each)])
     return b"\n".join([*shown, *files])
+
+
+def is_written(path: Path) -> bool:
+    """Whether the gateway wrote this file: the test wrote its configuration."""
+    return path.is_file() and path.suffix != ".yaml"
 
 
 async def test_a_quoted_prompt_is_read_by_its_caller_alone(serve: Serve, logged: list[Any]) -> None:
@@ -119,3 +136,71 @@ async def test_no_client_reads_where_a_provider_is(serve: Serve) -> None:
     assert "gone.internal" not in told
     assert host.partition("://")[2].partition("/")[0] not in told
     assert "gone.internal.example" in json.dumps(rows)
+
+
+KEY, STRANGERS_KEY = "hs-of-the-operator-4711", "hs-of-a-stranger-0815"
+SECRETS = (
+    *("upstream-alpha-secret", "upstream-beta-secret", KEY, STRANGERS_KEY, "pass@word", "pass%40word"),
+    *("otlp-secret-2342", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "T0P-S3CRET"),
+)
+
+
+async def test_no_report_webhook_second_store_page_span_or_log_has_a_prompt_a_key_or_a_password(
+    serve: Serve, logged: list[Any]
+) -> None:
+    async with collecting() as collector, recording() as second, Receiver.running() as receiver:
+        webhook = {"url": receiver.url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
+        config = {
+            "clients": {"operator": {"key_sha256": sha256(KEY.encode()).hexdigest(), "role": "admin"}},
+            "ledger": {"clickhouse": {"url": second.url}},
+            "alerts": {"model_out_s": 0, "webhooks": {"ops": webhook}},
+            **traced(collector, headers={"x-key": "otlp-secret-2342"}),
+        }
+        async with serve(alpha=[], beta=refusal(401, f"upstream-beta-secret: {CANARY}"), config=config) as running:
+            headers = {"authorization": f"Bearer {KEY}"}
+            async with look(running, KEY) as watcher:
+                for number, each in enumerate([*ECHOES.values()], 1):
+                    running["alpha"].script = refusal(
+                        400 if number % 2 else 401, f"{SECRETS[0]} may not say {each(CANARY)}"
+                    )
+                    async with running.chat(headers, **request_with(CANARY)) as response:
+                        await response.read()
+                async with running.chat({"authorization": f"Bearer {STRANGERS_KEY}"}) as response:
+                    assert response.status == 401
+                ends = await watcher.seen("end", len(ECHOES))
+                alerts = running.gateway.operations.alerts
+                await alerts.look()
+                await receiver.asked.wait()
+                seen = await everything(running, running.folder, KEY)
+                url = running.gateway.context.settings.database_url.get_secret_value()
+        month = datetime.now(UTC)
+        evidence = [
+            await reported.evidence(url, name, month - timedelta(days=1), month + timedelta(days=1))
+            for name in ("alpha", "beta")
+        ]
+    assert second.rows["attempts"]
+    assert collector.bodies
+    told = [reported.as_markdown(each) + reported.as_html(each) for each in evidence]
+    assert all("| provider_auth | 401 |" in each for each in told)
+    others = repr([ends, logged, second.rows, second.statements, receiver.received, told]).encode()
+    seen += others + b"".join(collector.bodies)
+    assert not betrayals(seen)
+    assert [each for each in SECRETS if each.encode() in seen] == []
+
+
+def request_with(words: str) -> dict[str, Any]:
+    """Return a request that says the words in each field that has content."""
+    arguments = json.dumps({"city": words})
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    parameters = {"type": "object", "properties": {"city": {"type": "string", "description": words}}}
+    return {
+        "messages": [
+            {"role": "system", "content": words},
+            {"role": "user", "content": [{"type": "text", "text": words}]},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": words},
+            {"role": "user", "content": words},
+        ],
+        "tools": [{"type": "function", "function": {"name": "look", "description": words, "parameters": parameters}}],
+        "stop": [words],
+    }

@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,39 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
         for _ in range(10):
             await chat(two, race={"mode": "single", "objective": "first_token"})
         assert (two["alpha"].counts.requests, two["beta"].counts.requests) == (10, 0)
+
+
+@pytest.mark.parametrize("ahead_s", [-216_000.0, -40.0, 40.0, 216_000.0])
+async def test_a_gateway_whose_clock_is_wrong_shares_samples_strikes_and_dollars_with_the_others(
+    tmp_path: Path, postgres_url: str, redis_url: str, ahead_s: float
+) -> None:
+    stores: dict[str, Any] = {
+        "database_url": postgres_url,
+        "redis_url": redis_url,
+        "models": {MODEL: {"race": {"usd_per_day": 5}}},
+    }
+    scripts = {"alpha": None, "beta": [Hang()]}
+    async with (
+        serving(tmp_path / "one", scripts, **stores) as one,
+        serving(tmp_path / "two", scripts, unix_clock=lambda: time.time() + ahead_s, **stores) as wrong,
+    ):
+        for asked, others in ((one, wrong), (wrong, one)):
+            before = {row.deployment: row.events for row in others.gateway.steering.leaderboard(MODEL).deployments}
+            for _ in range(5):
+                await chat(asked)
+            assert await board_of(asked).sync()
+            assert await board_of(others).sync()
+            seen = {row.deployment: row.events for row in others.gateway.steering.leaderboard(MODEL).deployments}
+            assert seen["alpha/m"] == before["alpha/m"] + 5
+        async with Redis.from_url(redis_url, decode_responses=True) as redis:
+            slots = {int(str(key).split(":")[2]) for key in await redis.keys("holeshot:*:sums")}
+            reports = [json.loads(each) for each in await redis.hvals(STRIKES_KEY)]
+            days = {str(key).split(":")[3] for key in await redis.keys("holeshot:*:usd:*")}
+    now = time.time()
+    assert slots <= {slot_of(now), slot_of(now) - 1}
+    assert len(reports) == 2
+    assert all(abs(each["at_s"] - now) < 20.0 for each in reports)
+    assert days == {datetime.fromtimestamp(now, UTC).date().isoformat()}
 
 
 async def test_a_gateway_tells_the_others_whom_it_finds_well(tmp_path: Path, postgres_url: str, redis_url: str) -> None:

@@ -1,5 +1,10 @@
-"""A migrated ledger of the test's own, on each of the two databases."""
+"""A migrated ledger of the test's own, on each of the two databases.
 
+``STORES`` names others to take instead: ``german``, a Postgres whose operator has set everything as in Germany, in
+Kolkata's time; ``pooled``, one behind PgBouncer.
+"""
+
+import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +17,6 @@ def sqlite_url(tmp_path: Path, migrated_file: Path) -> str:
     return f"sqlite:///{tmp_path}/ledger.db"
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
+@pytest.fixture(params=os.environ.get("STORES", "postgres sqlite").split())
 def ledger_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))

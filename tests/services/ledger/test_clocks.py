@@ -1,5 +1,6 @@
 """What is deleted, and who does it, goes by the database's clock, however others' clocks and notations are set."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.database import create_engine, downgrade, migrate, unreachable
 from gateway.ledger.entries import Finished
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
@@ -138,31 +139,6 @@ async def test_on_sqlite_nothing_goes_for_a_day_when_the_newest_call_is_older_th
     await engine.dispose()
 
 
-NOTATIONS = (
-    "datestyle = 'German, DMY'",
-    "timezone = 'Asia/Kolkata'",
-    "intervalstyle = 'sql_standard'",
-    "extra_float_digits = -15",
-    "bytea_output = 'escape'",
-    "standard_conforming_strings = off",
-    "lc_messages = 'de_DE.UTF-8'",
-    "lc_numeric = 'de_DE.UTF-8'",
-)
-
-
-@pytest.fixture
-async def german_url(postgres_url: str) -> str:
-    """A database whose operator has set everything as in Germany, in Kolkata's time."""
-    name = postgres_url.rpartition("/")[2]
-    for notation in NOTATIONS:
-        try:
-            await ordered(postgres_url, f"alter database {name} set {notation}")
-        except DBAPIError:
-            if not notation.startswith("lc_"):  # this machine may not have that language
-                raise
-    return postgres_url
-
-
 async def test_a_database_in_german_and_in_kolkatas_time_keeps_and_deletes_the_same_rows(german_url: str) -> None:
     engine = create_engine(german_url)
     await store(german_url, *(timedelta(days=days) for days in (0, 1, 3)))
@@ -175,6 +151,17 @@ async def test_a_database_in_german_and_in_kolkatas_time_keeps_and_deletes_the_s
     later = NOW + timedelta(days=4.1)
     assert await prune(engine, TWO_DAYS, later) == {"calls": 3, "attempts": 3, "refusals": 0}
     assert await prune(engine, TWO_DAYS, later) == {"calls": 0, "attempts": 0, "refusals": 0}
+    await engine.dispose()
+
+
+@pytest.mark.usefixtures("german_words")
+async def test_what_a_server_says_in_german_is_known_by_its_code(german_url: str) -> None:
+    engine = create_engine(german_url)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("set local statement_timeout = '1ms'")
+        with pytest.raises(DBAPIError) as raised:
+            await connection.exec_driver_sql("select pg_sleep(60)")
+    assert re.search("storniere.*statement_timeout = 0$", str(unreachable(engine.url, raised.value)))
     await engine.dispose()
 
 

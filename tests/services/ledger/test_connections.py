@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gateway.ledger import connections, folding, inserts
 from gateway.ledger.connections import Pool
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
+from tests.services import servers
 
 MOST = 4
 REPORTS = ("calls", "refusals", "usage", "history", "heat", "slowdowns", "slo", "alerts", "race-value", "keys")
@@ -102,7 +104,47 @@ async def test_what_a_process_does_not_need_for_ten_seconds_it_gives_back(
     await looking.close()
 
 
-async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own(postgres_url: str) -> None:
+WRITERS = 32
+
+
+@pytest.fixture
+def small_server_url() -> Iterator[str]:
+    """A Postgres with 40 connections, three of which are kept for its superuser; its owner is none."""
+    with servers.postgres(settings=("max_connections=40",)) as url:
+        yield url
+
+
+async def test_thirty_two_writers_are_content_with_forty_connections(
+    small_server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wants three at once, again and again. What the first have taken too many, they give back to the last."""
+    monkeypatch.setattr(connections, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(connections, "FIRST_WITHIN_S", PATIENCE_S)
+    looking = await asyncpg.connect(small_server_url)
+    await looking.execute("create role writer login")
+    pools = [Pool(small_server_url.replace("postgres@", "writer@")) for _ in range(WRITERS)]
+
+    async def use(pool: Pool) -> None:
+        await asyncio.gather(*(taken(pool, 1) for _ in range(3)))
+
+    greedy, late = pools[: MOST * 2], pools[MOST * 2 :]
+    await asyncio.gather(*map(use, greedy))
+    before = await looking.fetchval("select count(*) from pg_stat_activity where usename = 'writer'")
+    assert before > len(greedy)
+    await asyncio.gather(*map(use, pools))
+    for pool in late:
+        await taken(pool, 1)
+    async with asyncio.timeout(PATIENCE_S):
+        while await looking.fetchval("select count(*) from pg_stat_activity where usename = 'writer'") > WRITERS:
+            await asyncio.gather(*map(use, pools))
+    for pool in pools:
+        await pool.aclose()
+    await looking.close()
+
+
+async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = await asyncpg.connect(postgres_url)
     await owner.execute("create role only_one login connection limit 1")
     pool = Pool(postgres_url.replace("postgres@", "only_one@"))
@@ -113,6 +155,7 @@ async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own
 
     assert await asyncio.gather(*map(ask, range(1, 9))) == [*range(1, 9)]
     await pool.aclose()
+    monkeypatch.setattr(connections, "FIRST_WITHIN_S", 0.0)
     other = Pool(postgres_url.replace("postgres@", "only_one@"))
     await owner.execute("alter role only_one connection limit 0")
     with pytest.raises(DBAPIError, match="too many connections"):

@@ -169,22 +169,43 @@ async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
 ) -> None:
     now = datetime.now(UTC)
     records = traffic(Random(calls + int(10 * raced)), now, calls, raced=raced)
-    await stored(ledger_url, tmp_path, records)
-    result = await queries.run(ledger_url, "select * from leaderboard order by model, rank")
-    assert any("audited" in row for row in result.rows) == (calls > 400)
+    heard = await all_agree(ledger_url, tmp_path, records, now)
+    assert any(each.basis == "audited" for each in (*heard["llama"], *heard["qwen"])) == (calls > 400)
+    assert any(each.sentence_p50_ms for each in heard["llama"])
+
+
+async def test_a_loser_nobody_watched_that_waited_longer_than_all_others_breaks_no_view(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    """The watched stand for it, so where it was cut nobody is left to have a first token."""
+    now = datetime.now(UTC)
+    records = []
+    for name in ("groq/x", "slow/x"):
+        for number in range(40):
+            call_id, is_watched = new_id(), number < 38
+            won = _racer(Random(number), call_id, 1, name="fake/x", ttft_ms=90.0, at=now, audited=False)
+            late = _racer(Random(number), call_id, 2, name=name, ttft_ms=100.0 + number, at=now, audited=is_watched)
+            lost = _lose(Random(5), late, 90.0 if is_watched else 9000.0, 10_000.0)
+            if is_watched and name == "slow/x":
+                lost = failed(call_id, 2, started_at=now, deployment=name, provider="slow", role=Role.RACE)
+                lost = msgspec.structs.replace(lost, audited=True, is_overtaken=True)
+            records.append(_call(won, lost, model="llama", started_at=now, win_on=WinOn.ANY))
+    await all_agree(ledger_url, tmp_path, records, now)
+
+
+async def all_agree(url: str, folder: Path, records: list[CallRecord], now: datetime) -> dict[str, tuple[Row, ...]]:
+    """Assert that the view, the board, and the board made again from SQL have the same rows; return the board's."""
+    await stored(url, folder, records)
+    result = await queries.run(url, "select * from leaderboard order by model, rank")
+    seen = [dict(zip(result.columns, values, strict=True)) for values in result.rows]
     steering = replayed(records, now.timestamp())
     since = datetime.fromtimestamp((slot_of(now.timestamp()) - SLOTS_KEPT + 1) * SLOT_S, UTC)
-    rebuilt = await counts_since(ledger_url, since)
-    for model in ("llama", "qwen"):
+    rebuilt = await counts_since(url, since)
+    for model in {record.model for record in records}:
         assert stalls_s(rebuilt[model]) == pytest.approx(stalls_s(steering._board.slots(model, now.timestamp())))
         heard = published(steering.leaderboard(model).deployments)
-        assert model == "qwen" or any(each["sentence_p50_ms"] for each in heard.values())
         assert published(of_counts(model, rebuilt[model], WINDOW_S).deployments) == heard
-        viewed = {}
-        for values in result.rows:
-            figures = dict(zip(result.columns, values, strict=True))
-            if figures["model"] == model:
-                viewed[figures["deployment"]] = figures
+        viewed = {figures["deployment"]: figures for figures in seen if figures["model"] == model}
         assert viewed.keys() == heard.keys()
         for name, figures in heard.items():
             for figure, value in figures.items():
@@ -195,6 +216,7 @@ async def test_view_board_and_the_board_rebuilt_from_sql_agree_row_by_row(
                     0.000051 if figure in {"error_rate", "flaw_rate", "win_share"} else 0.051
                 )  # as it is rounded in JSON
                 assert viewed[name][figure] == (value if exact else pytest.approx(value, abs=close)), (name, figure)
+    return {model: steering.leaderboard(model).deployments for model in rebuilt}
 
 
 async def test_attempts_launched_more_than_ten_minutes_ago_are_on_no_leaderboard(
