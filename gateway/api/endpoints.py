@@ -191,11 +191,16 @@ MESSAGES_MEDIA = Media.of(
 )
 
 
+_STATE = ("container", "fallback_credit_token", "thread")  # what the provider stores, or pays once
 _HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
 
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
+
+
+class _Thread(msgspec.Struct):
+    previous_message_id: str | None = None
 
 
 class _OutputConfig(msgspec.Struct):
@@ -208,6 +213,7 @@ _MESSAGES_DECODERS: Decoders = {
     "tools": msgspec.json.Decoder(list[_MessagesTool] | None),
     "output_config": msgspec.json.Decoder(_OutputConfig | None),
     "mcp_servers": msgspec.json.Decoder(list[msgspec.Raw] | None),
+    "thread": msgspec.json.Decoder(_Thread | None),
 }
 
 
@@ -224,7 +230,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
     messages = required_messages(fields)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = found("tools") or ()
-    config = found("output_config")
+    config, thread = found("output_config"), found("thread")
     return ParsedRequest(
         dialect=MESSAGES,
         model=common.model,
@@ -242,8 +248,11 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         race=common.race,
         preferences=common.preferences,
         stream=bool(found("stream")),
-        stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
+        stateful=bool(found("mcp_servers"))
+        or any(is_set(fields.get(name)) for name in _STATE)
+        or any(map(_is_hosted, tools)),
         for_program=bool(tools),
+        converses="thread" if thread is not None and thread.previous_message_id is not None else None,
     )
 
 
@@ -360,7 +369,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         or any(tool.type not in _RESPONSES_CLIENT_TOOLS for tool in tools),
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
-        converses=is_set(fields.get("conversation")),
+        converses="conversation" if is_set(fields.get("conversation")) else None,
         has_ids=_ITEM_ID.search(prompt) is not None,
         stores=stores,
         cache_key=found("prompt_cache_key"),

@@ -106,6 +106,7 @@ def plan_relay(
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         fields=fields,
+        key_name=None if made_by is None else made_by.key_name,
     )
     seats = context.services.seats
     terms = Terms(

@@ -125,6 +125,7 @@ async def plan_call(
         answer_kind=asked_kind,
         deadline_ms=deadline_ms,
         is_restricted=resolved.is_restricted,
+        key_name=resolved.key_name,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole

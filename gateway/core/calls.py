@@ -112,6 +112,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
+    key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced

@@ -117,6 +117,7 @@ async def open_exchange(
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         once=call.stateful,
+        key_name=call.key_name,
         sendings=sendings,
     )
     exchange = await deployment.upstream.stream(request)
@@ -201,9 +202,9 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "start", "state", "still", "task",
-        "whole",
+        "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start", "state",
+        "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -234,7 +235,7 @@ class Attempt:
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
-        self._sendings = SendCount()
+        self.sendings = SendCount()
         self.race = race
         self._answer: AnswerStream | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
@@ -322,7 +323,7 @@ class Attempt:
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""
-        now, sendings = self.race.open_call.services.clock(), self._sendings
+        now, sendings = self.race.open_call.services.clock(), self.sendings
         ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
         return _record_of(self, ending, UNJUDGED)
 
@@ -364,7 +365,7 @@ class Attempt:
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(
-            self.deployment, call, self.start.id, self._sendings, clocks, whole=self.whole
+            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole
         )
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         answer = self._expect(clocks)
@@ -491,8 +492,8 @@ class Attempt:
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
-        if self._sendings.failed is not None:
-            self._sendings.failed(error)
+        if self.sendings.failed is not None:
+            self.sendings.failed(error)
         try:
             if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
@@ -555,7 +556,7 @@ class Attempt:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
-        services, sendings = open_call.services, self._sendings
+        services, sendings = open_call.services, self.sendings
         self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
         if services.seats.preexisting:
             services.seats.ended(self.start.id, self.race.loop)

@@ -81,6 +81,7 @@ class Claim:
             ttft_ms=None if attempt.whole else open_call.since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=exchange,
+            key_name=attempt.sendings.key_name,
             is_last=is_last,
         )
 
