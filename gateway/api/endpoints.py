@@ -386,6 +386,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,
+        runs_on=bool(found("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
         stores=stores,
         cache_key=found("prompt_cache_key"),

@@ -162,8 +162,10 @@ class StreamingSink(ClientSink):
     async def write(self, block: Block) -> None:
         """Forward ``block`` unchanged."""
         if self._keep is not None:
-            self._beginning = self._beginning or block.forward
             self._gather(block.forward)
+            if self._call.runs_on and not self._beginning:  # its client may leave, and look at it later
+                await self._keep(block.forward, self._maker)
+            self._beginning = self._beginning or block.forward
         await self._send(block.forward)
         self._latest = block.forward or self._latest
         if self.delivered is not None:
@@ -381,7 +383,7 @@ class _Answer:
             asked.model,
             asked.preferences,
             partial(plan_call, context, asked, origin, made_by=made_by),
-            may_fall_back=made_by is None,
+            may_fall_back=made_by is None and not asked.runs_on,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
             body=origin.received,

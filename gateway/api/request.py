@@ -96,6 +96,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     continues: str | None = None  # the id of the stored response that it continues
     converses: str | None = None  # the field that continues a conversation which one provider stores
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
+    runs_on: bool = False  # in the background: its answer is only the beginning of one
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed

@@ -112,6 +112,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
+    runs_on: bool = False  # in the background: its answer is only the beginning of one
     key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user

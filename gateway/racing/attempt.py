@@ -30,7 +30,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, came
+from gateway.racing.timeouts import AttemptClocks, came, limits_of
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -113,7 +113,7 @@ async def open_exchange(
         headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream and not whole,
+        upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         once=call.stateful,
@@ -217,9 +217,9 @@ class Attempt:
     ) -> None:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
-        known = race.open_call.services.whole
+        known, call = race.open_call.services.whole, race.call
         may_be = deployment.whole or deployment.name in known.until
-        self.whole = refused is not None or bool(may_be and known.expected(race.call, deployment, at))
+        self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -244,12 +244,12 @@ class Attempt:
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
-        race = self.race
-        services = race.open_call.services
+        race, services = self.race, self.race.open_call.services
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        limits, began = self.deployment.clocks, None if self.refused is None else self.refused.measurement.started
+        limits = limits_of(self.deployment, race.call)
+        began = None if self.refused is None else self.refused.measurement.started
         clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
         try:
             try:

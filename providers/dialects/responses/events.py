@@ -164,6 +164,21 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     return _read_other(data, event, secrets)
 
 
+def read_begun(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read an event of a response that runs on in the background: its client waits for its beginning, not for a token.
+
+    Raises:
+        UpstreamError: as of ``read_event``.
+
+    """
+    chunk = read_event(data, secrets)
+    if chunk.meaningful or chunk.error is not None or not (chunk.finished or chunk.idle):
+        return chunk
+    if not chunk.finished and lenient(msgspec.Raw(data), _Event).type not in _STATES:
+        return chunk
+    return msgspec.structs.replace(chunk, meaningful=True, answer=True, idle=False)
+
+
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     """Read an event that has no text."""
     match event.type:
@@ -343,7 +358,7 @@ class _AnswersEvent(msgspec.Struct, gc=False):
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
 _answers_objects = msgspec.json.Decoder(Object)
-_lists = msgspec.json.Decoder(list[msgspec.Raw])
+_lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
@@ -357,7 +372,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     answer = _read(body, secrets)
     writer = EventWriter()
     try:
-        items = _lists.decode(answer.get("output", _NULL))
+        items = _lists.decode(answer.get("output", _NULL)) or ()
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
             writer.say(f"response.{state}", response=began)
@@ -479,7 +494,9 @@ class ResponseGathering(Gathering):
         """Return the whole response as JSON, unchanged if its last event has all of it."""
         output: list[Object] = []
         with suppress(*UNREADABLE):
-            output = [_answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS))]
+            output = [
+                _answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS)) or ()
+            ]
         status = _INCOMPLETE if self._fields.get("status") == _INCOMPLETE else _COMPLETED
         told = [(index, each.whole(status), each.is_ended) for index, each in sorted(self._items.items())]
         if not output:
