@@ -108,6 +108,7 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
         *_OPENAIS_TOOLS,
         *_OPENAIS_STATE,
         Place("prompt.variables.*.file_id", _K.FILE),
+        Place("prompt_cache_options.comparison_response_id", _K.RESPONSE),
         Place("input[].id", _K.ITEM, _is_reference),
         Place("input[].approval_request_id", _K.ITEM),
         Place("input[].**.file_id", _K.FILE),
@@ -144,7 +145,7 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
 # Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
 NAMES_STORED = frozenset(
     {"cachedContent", "container", "conversation", "data_sources", "mcp_servers", "previous_response_id"}
-    | {"diagnostics", "fallback_credit_token", "systemInstruction", "thread"}
+    | {"diagnostics", "fallback_credit_token", "prompt_cache_options", "systemInstruction", "thread"}
 )
 # What one organisation alone has, and no operator shares: it is looked up even where there are no clients. With a
 # container too, which may also be unknown then.

@@ -59,6 +59,11 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
         "input[0].output.file_id",
     ),
     ("responses", {"conversation": "conv_1"}, "conversation"),
+    (
+        "responses",
+        {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
+        "prompt_cache_options.comparison_response_id",
+    ),
     ("responses", {"conversation": {"id": "conv_1"}}, "conversation.id"),
     ("responses", {"prompt": {"id": "pmpt_1"}}, "prompt.id"),
     ("responses", {"prompt": {"variables": {"parameters": FILE}}}, "prompt.variables.parameters.file_id"),
