@@ -17,8 +17,8 @@ from aiohttp import web
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
 from gateway.api.payers import Payers
-from gateway.api.provider_state import Maker
 from gateway.api.refusals import Refusals
+from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet

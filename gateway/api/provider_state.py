@@ -10,6 +10,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
+from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
 from gateway.settings import Settings
 from providers import Steps, finished
@@ -37,13 +38,6 @@ _CALLED = frozenset({StoredKind.SERVER, StoredKind.CONNECTOR})
 _HOST = re.compile(r"https?://([a-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?", re.IGNORECASE | re.ASCII)
 
 
-class Maker(msgspec.Struct, frozen=True):
-    """Who made an answer."""
-
-    deployment: str
-    key_name: str | None = None  # of the provider's key; None: it has only one
-
-
 class StoredAt(msgspec.Struct, frozen=True):
     """The deployment that has what a request names."""
 
@@ -57,7 +51,7 @@ class Known(Protocol):
     """Knows the ids that a client's answers named."""
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
-        """Return who gave ``client`` an id; None if nobody did, or it is too long ago."""
+        """Return who gave ``client`` an id; None if it is unknown, or too long ago."""
 
 
 class Watch(msgspec.Struct, frozen=True):

@@ -134,6 +134,13 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "headers", sorted(self.headers)
 
 
+class Maker(msgspec.Struct, frozen=True):
+    """Who made an answer."""
+
+    deployment: str
+    key_name: str | None = None  # of the provider's key; None: it has only one
+
+
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
 
