@@ -33,7 +33,8 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
 }
 # They do not affect the answer.
 _HINTS = frozenset(
-    {"metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user"}
+    {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
+    | {"service_tier", "user"}
 )
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')

@@ -31,6 +31,7 @@ class Request(MaskedRecord, frozen=True):
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     connect_timeout_s: float = 5.0
     once: bool = False  # it has side effects at the provider, so it must not be sent again
+    key_name: str | None = None  # of several keys only this one may be used; None: any
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
 

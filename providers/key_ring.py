@@ -271,7 +271,8 @@ class KeyRing:
         if find is not None and _BOUND in (raw := bytes(request.fields.get(request.dialect.requests.prompt, b""))):
             bound = find(raw)
         maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)
-        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker)
+        keys = self._keys_for(request)
+        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker, keys)
         for each in bound:
             self._remember(each, key)
         key.answered(model, exchange.headers, self._clock())
@@ -292,7 +293,8 @@ class KeyRing:
 
         """
         model = f"{request.model} ({path})"  # a key that is refused here may still be valid for this model's answers
-        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings)
+        keys = self._keys_for(request)
+        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings, keys=keys)
         self._over(key)
         key.answered(model, answer.headers, self._clock())
         request.sendings.failed = self._failed_with(key, model)
@@ -338,10 +340,14 @@ class KeyRing:
         ask: Callable[[Upstream], Awaitable[_T]],
         sendings: SendCount | None = None,
         first: str | None = None,
+        keys: Sequence[_Key] = (),
     ) -> tuple[_T, _Key]:
-        """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key."""
+        """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key.
+
+        ``keys``: those that may be asked; none: all.
+        """
         last: UpstreamError | None = None
-        for key in self._order(model, first):
+        for key in self._order(model, keys or self._keys, first):
             key.tried(model, self._clock())
             key.in_flight += 1
             if sendings is not None:
@@ -355,15 +361,15 @@ class KeyRing:
                 last = error
         if last is not None and last.is_bound:
             raise last
-        raise self._none_left(model, last) from last
+        raise self._none_left(model, keys or self._keys, last) from last
 
-    def _order(self, model: str, first: str | None = None) -> Iterator[_Key]:
+    def _order(self, model: str, keys: Sequence[_Key], first: str | None = None) -> Iterator[_Key]:
         """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure."""
         asked: set[int] = set()
         while True:
             now_s = self._clock()
             best = min(
-                (key for key in self._keys if key.number not in asked and key.may_be_asked(model, now_s)),
+                (key for key in keys if key.number not in asked and key.may_be_asked(model, now_s)),
                 key=lambda key: (key.name != first, *self._rank(key, model, now_s)),
                 default=None,
             )
@@ -373,6 +379,10 @@ class KeyRing:
             self._turn += 1
             best.turn = self._turn
             yield best
+
+    def _keys_for(self, request: Request) -> Sequence[_Key]:
+        """Return the only key that may be used; all if none is named, or it is gone."""
+        return [key for key in self._keys if key.name == request.key_name] or self._keys
 
     def _remember(self, reasoning: bytes, key: _Key) -> None:
         """Remember which key made this reasoning, by its hash."""
@@ -406,22 +416,22 @@ class KeyRing:
             "x-ratelimit-remaining-keys": f"{share * count:.3f}",
         }
 
-    def _none_left(self, model: str, last: UpstreamError | None) -> UpstreamError:
+    def _none_left(self, model: str, keys: Sequence[_Key], last: UpstreamError | None) -> UpstreamError:
         now_s = self._clock()
         wait_s: float | None
         status: int | None
         # A key whose rate limit has ended in the meantime is not a refused key.
-        waits_s = [key.at(model).cooling_s(now_s) for key in self._keys if not key.refused(model)]
+        waits_s = [key.at(model).cooling_s(now_s) for key in keys if not key.refused(model)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:
-            refused = len(self._keys) - len(waits_s)
+            refused = len(keys) - len(waits_s)
             are = "is" if len(waits_s) == 1 else "are"
-            told = f"{len(waits_s)} of {len(self._keys)} keys {are} rate-limited" + (
+            told = f"{len(waits_s)} of {len(keys)} keys {are} rate-limited" + (
                 f", {refused} refused" if refused else ""
             )
             wait_s, kind, status = min(waits_s), ErrorKind.RATE_LIMITED, 429
         else:
-            told = f"all {len(self._keys)} keys are refused"
+            told = f"all {len(keys)} keys are refused"
             wait_s, kind, status = None, ErrorKind.PROVIDER_AUTH, last.status if last is not None else 401
         brief = f"provider {self._provider!r}: {told}"
         message = f"{brief}{said}"

@@ -181,7 +181,8 @@ _OURS = frozenset({"model", "stream", "stream_options"})  # set by the exchange 
 _UNLISTED = frozenset({"messages", "top_k"})  # supported, but not in litellm's lists
 # Fields that do not affect the answer: labels, and those about cost and speed.
 _HINTS = frozenset({
-    "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user",
+    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
+    "service_tier", "user",
 })  # fmt: skip
 # The API's defaults: a field with its default value is not a loss.
 _DEFAULTS: Mapping[str, Any] = {

@@ -162,6 +162,8 @@ def new_call(
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {},
     dropped: Mapping[str, tuple[str, ...]] = {},
     is_restricted: bool = False,
+    key_name: str | None = None,
+    runs_on: bool = False,
 ) -> Call:
     """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
     services = context.services
@@ -206,6 +208,8 @@ def new_call(
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
         is_restricted=is_restricted,
+        key_name=key_name,
+        runs_on=runs_on,
         levels=levels,
         trace=None if tracing is None else tracing.trace(call_id, origin.parent),
     )

@@ -18,6 +18,7 @@ from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
+from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
@@ -87,10 +88,12 @@ class Phase(Enum):
 # Which deployment made a client's stored response: only the provider that stores it can continue it.
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
+LONGEST_KEPT = 500  # characters of a name: of a longer one the hash is kept
 MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
+_KEY = "\n"  # between the names of a deployment and of a key
 _AT_ONCE = 50  # ids that Redis is told together
 
 
@@ -111,55 +114,72 @@ class StoredResponses:
         self.ttl_s = ttl_s
         self._clock = clock
         self._store = store
-        self._made: OrderedDict[tuple[str | None, str], tuple[str, float]] = OrderedDict()  # the newest last
+        self._made: OrderedDict[tuple[str | None, str], tuple[Maker, float]] = OrderedDict()  # the newest last
 
-    async def keep(self, client: str | None, answer: bytes, deployment: str) -> None:
-        """Store which deployment made the response of ``client`` whose JSON or events begin with ``answer``."""
+    async def keep(self, client: str | None, answer: bytes, deployment: str, key_name: str | None = None) -> None:
+        """Store who made the response of ``client`` whose JSON or events begin with ``answer``."""
         found = _ID.search(answer)
         if found is not None:
-            await self.keep_id(client, found[1].decode(errors="replace"), deployment)
+            await self.keep_id(client, found[1].decode(errors="replace"), Maker(deployment, key_name))
 
-    async def keep_id(self, client: str | None, name: str, deployment: str) -> None:
-        """Store that an answer of ``deployment`` to ``client`` named ``name``, which its provider stores."""
-        self._made[client, name] = (deployment, self._clock() + self.ttl_s)
+    async def keep_id(self, client: str | None, name: str, maker: Maker) -> None:
+        """Store that an answer of ``maker`` to ``client`` named ``name``, which its provider stores."""
+        name = _short(name)
+        self._made[client, name] = (maker, self._clock() + self.ttl_s)
         self._made.move_to_end((client, name))
         while len(self._made) > MOST_KEPT:
             self._made.popitem(last=False)
         if self._store is not None:
             try:
                 key = _key(client, name)
-                await self._store.call(key, ("SET", key, deployment, "EX", max(1, int(self.ttl_s))))
+                value = maker.deployment if maker.key_name is None else f"{maker.deployment}{_KEY}{maker.key_name}"
+                await self._store.call(key, ("SET", key, value, "EX", max(1, int(self.ttl_s))))
             except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
                 # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
                 # or this one could not ask.
                 # Do: Make Redis reachable. Calls go on meanwhile.
                 structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
 
-    async def keep_all(self, client: str | None, names: Iterable[str], deployment: str) -> None:
-        """Store the ``names`` that an answer of ``deployment`` gave to ``client``."""
-        left = [*names]
+    async def keep_all(
+        self, client: str | None, names: Iterable[str], deployment: str, key_name: str | None = None
+    ) -> None:
+        """Store the ``names`` that an answer of ``deployment``, made with this key, gave to ``client``."""
+        left, maker = [*names], Maker(deployment, key_name)
         while left:
-            await asyncio.gather(*(self.keep_id(client, name, deployment) for name in left[:_AT_ONCE]))
+            await asyncio.gather(*(self.keep_id(client, name, maker) for name in left[:_AT_ONCE]))
             left = left[_AT_ONCE:]
 
     async def find(self, client: str | None, response_id: str) -> str | None:
         """Return the deployment that made a response of ``client``; None if it is unknown or expired."""
-        known = self._made.get((client, response_id))
+        maker = await self.maker(client, response_id)
+        return None if maker is None else maker.deployment
+
+    async def maker(self, client: str | None, name: str) -> Maker | None:
+        """Return who named ``name`` in an answer to ``client``; None if it is unknown or expired."""
+        name = _short(name)
+        known = self._made.get((client, name))
         if known is not None:
-            deployment, until = known
+            maker, until = known
             if self._clock() < until:
-                return deployment
-            del self._made[client, response_id]
+                return maker
+            del self._made[client, name]
         if self._store is None:
             return None
         try:
-            key = _key(client, response_id)
+            key = _key(client, name)
             found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
         except Exception as error:  # noqa: BLE001 - likewise
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return None
-        name = found if isinstance(found, str) else ""
-        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # Redis has other writers
+        deployment, is_keyed, key_name = (found if isinstance(found, str) else "").partition(_KEY)
+        if not 0 < len(deployment) <= LONGEST_NAME or not (deployment + key_name).isprintable():
+            return None  # Redis has other writers
+        return Maker(deployment, key_name if is_keyed else None)
+
+
+def _short(name: str) -> str:
+    """Return a name that is short enough to be kept: credits are long texts."""
+    return name if len(name) <= LONGEST_KEPT else sha256(name.encode(errors="replace")).hexdigest()
 
 
 def _key(client: str | None, response_id: str) -> str:

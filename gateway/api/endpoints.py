@@ -191,11 +191,16 @@ MESSAGES_MEDIA = Media.of(
 )
 
 
+_STATE = ("container", "fallback_credit_token", "thread")  # what the provider stores, or pays once
 _HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
 
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
+
+
+class _Thread(msgspec.Struct):
+    previous_message_id: str | None = None
 
 
 class _OutputConfig(msgspec.Struct):
@@ -208,6 +213,7 @@ _MESSAGES_DECODERS: Decoders = {
     "tools": msgspec.json.Decoder(list[_MessagesTool] | None),
     "output_config": msgspec.json.Decoder(_OutputConfig | None),
     "mcp_servers": msgspec.json.Decoder(list[msgspec.Raw] | None),
+    "thread": msgspec.json.Decoder(_Thread | None),
 }
 
 
@@ -224,7 +230,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
     messages = required_messages(fields)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = found("tools") or ()
-    config = found("output_config")
+    config, thread = found("output_config"), found("thread")
     return ParsedRequest(
         dialect=MESSAGES,
         model=common.model,
@@ -242,8 +248,11 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         race=common.race,
         preferences=common.preferences,
         stream=bool(found("stream")),
-        stateful=bool(found("mcp_servers")) or any(map(_is_hosted, tools)),
+        stateful=bool(found("mcp_servers"))
+        or any(is_set(fields.get(name)) for name in _STATE)
+        or any(map(_is_hosted, tools)),
         for_program=bool(tools),
+        converses="thread" if thread is not None and thread.previous_message_id is not None else None,
     )
 
 
@@ -283,13 +292,31 @@ RESPONSES_MEDIA = Media.of(
 STORE_HEADER = "x-holeshot-store"
 _ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
 
-# Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated.
-_RESPONSES_CLIENT_TOOLS = frozenset({"function", "custom", "local_shell", "apply_patch", "namespace"})
+# Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated. A
+# search among the tools of the request itself does none of these, whoever runs it.
+_RESPONSES_CLIENT_TOOLS = frozenset(
+    {"apply_patch", "computer", "computer_use", "computer_use_preview", "custom", "function", "local_shell"}
+    | {"namespace", "tool_search"}
+)
+_RESPONSES_CLIENT_PLACES = frozenset({("shell", "local")})  # of tools that may also run at the provider
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
 
 class _Format(msgspec.Struct):
     type: str = "text"
+
+
+class _ResponsesTool(msgspec.Struct):
+    type: str = "function"
+    environment: Any = None
+
+    @property
+    def is_clients(self) -> bool:
+        """Whether the client runs it."""
+        if self.type in _RESPONSES_CLIENT_TOOLS:
+            return True
+        place = self.environment.get("type") if isinstance(self.environment, dict) else None
+        return (self.type, place) in _RESPONSES_CLIENT_PLACES
 
 
 class _Text(msgspec.Struct):
@@ -303,7 +330,7 @@ _RESPONSES_DECODERS: Decoders = {
     "max_output_tokens": msgspec.json.Decoder(float | None),
     "previous_response_id": msgspec.json.Decoder(str | None),
     "prompt_cache_key": msgspec.json.Decoder(str | None),
-    "tools": msgspec.json.Decoder(list[_Tool] | None),
+    "tools": msgspec.json.Decoder(list[_ResponsesTool] | None),
     "text": msgspec.json.Decoder(_Text | None),
 }
 
@@ -330,7 +357,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
     found = decoded_fields(fields, _RESPONSES_DECODERS).get
-    tools: tuple[Any, ...] = tuple(found("tools") or ())
+    tools: tuple[_ResponsesTool, ...] = tuple(found("tools") or ())
+    is_clients = [tool.is_clients for tool in tools]
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
     stores = bool(found("store")) or (runs_on and found("store") is None)
@@ -339,7 +367,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         contents,
         RESPONSES_MEDIA,
         max_tokens=least(found("max_output_tokens")),
-        tools=any(tool.type in _RESPONSES_CLIENT_TOOLS for tool in tools),
+        tools=any(is_clients),
         json_schema=format_ == "json_schema",
     )
     if "prompt" in fields:  # a reference to a prompt that the provider stores
@@ -354,13 +382,11 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         race=common.race,
         preferences=common.preferences,
         stream=bool(found("stream")),
-        stateful=stores
-        or continued
-        or bool(found("background"))
-        or any(tool.type not in _RESPONSES_CLIENT_TOOLS for tool in tools),
+        stateful=stores or continued or bool(found("background")) or not all(is_clients),
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
-        converses=is_set(fields.get("conversation")),
+        converses="conversation" if is_set(fields.get("conversation")) else None,
+        runs_on=bool(found("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
         stores=stores,
         cache_key=found("prompt_cache_key"),

@@ -236,6 +236,7 @@ class ResolvedModel:
         self.fields = asked.fields
         self.needs = asked.needs
         self.response_headers = dict(asked.response_headers)
+        self.key_name: str | None = None  # the only key of the provider that has what the request names
         self._asked = asked
         self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
@@ -259,14 +260,17 @@ class ResolvedModel:
         return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
 
     def restrict_to(self, stored: StoredAt) -> None:
-        """Keep only the deployments that have what the request names.
+        """Keep only the deployments that have what the request names: all, if its answer was translated.
 
         Raises:
             ResponseNotFound, NothingStored: as of ``having``.
 
         """
-        self._is_kept = True
-        self._deployments = having(self._deployments, stored)
+        found = having(self._deployments, stored)
+        if any(self._asked.dialect in each.speaks for each in found):
+            self.key_name = stored.key_name
+            self._is_kept = True
+            self._deployments = found
 
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
@@ -330,10 +334,10 @@ class ResolvedModel:
                 raise
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
         fitting.excluded.update(excluded)
-        if self._asked.converses and not self._is_kept and len(fitting.deployments) > 1:
-            field = "conversation" if self._asked.continues is None else "previous_response_id"
+        field = self._asked.converses
+        if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
-                f"{field!r} is stored at one provider: use a model with one deployment, or a response made here",
+                f"{field!r} is stored at one provider: use a model with one deployment, or an answer made here",
                 param=field,
             )
         return fitting

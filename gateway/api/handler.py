@@ -25,7 +25,7 @@ from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import Given, StoredAt, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
-from gateway.core.calls import Call, CallRecord
+from gateway.core.calls import Call, CallRecord, Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
@@ -39,10 +39,11 @@ from gateway.racing import (
     forget_prompt,
 )
 from providers import UpstreamError, events
+from providers.dialects import StoredKind
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
 
-Keep = Callable[[bytes, str], Awaitable[None]]
+Keep = Callable[[bytes, Maker], Awaitable[None]]
 Forget = Callable[[Call], None]
 
 _CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
@@ -110,7 +111,7 @@ def _is_plain(request: web.Request, context: Context) -> bool:
 class StreamingSink(ClientSink):
     """Writes events to the client's response. Until the winner begins, an error can still have its own status.
 
-    ``keep`` is called before the answer ends, with its beginning and its deployment; ``forget`` is called with the
+    ``keep`` is called before the answer ends, with its beginning and who made it; ``forget`` is called with the
     call when its prompt will not be sent again.
     """
 
@@ -134,7 +135,7 @@ class StreamingSink(ClientSink):
         self._forget = forget
         self._beginning = b""
         self._latest = b""  # the events that were sent last
-        self._deployment = ""
+        self._maker = Maker("")
         self._transport = request.transport
         self._keeping_alive: asyncio.Task[None] | None = None
         self.response: web.StreamResponse | None = None
@@ -151,7 +152,7 @@ class StreamingSink(ClientSink):
         if self._keeping_alive is not None:
             self._keeping_alive.cancel()  # not awaited here, as the first events would wait; ``close`` awaits it
         if self._keep is not None:
-            self._deployment = winner.deployment
+            self._maker = Maker(winner.deployment, winner.key_name)
         if self.response is None:
             await self._prepare(headers.for_client(winner))
         if winner.is_last and self.delivered is None:
@@ -161,8 +162,10 @@ class StreamingSink(ClientSink):
     async def write(self, block: Block) -> None:
         """Forward ``block`` unchanged."""
         if self._keep is not None:
-            self._beginning = self._beginning or block.forward
             self._gather(block.forward)
+            if self._call.runs_on and not self._beginning:  # its client may leave, and look at it later
+                await self._keep(block.forward, self._maker)
+            self._beginning = self._beginning or block.forward
         await self._send(block.forward)
         self._latest = block.forward or self._latest
         if self.delivered is not None:
@@ -172,7 +175,7 @@ class StreamingSink(ClientSink):
         """Send the last events and the end of the response in one write."""
         if self._keep is not None:
             self._gather(last.forward)
-            await self._keep(self._beginning or last.forward, self._deployment)
+            await self._keep(self._beginning or last.forward, self._maker)
         await self._finish(last.forward)
 
     async def fail(self, error: UpstreamError) -> None:
@@ -326,7 +329,7 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
         if asked.continues is not None:
             made_by = await _stored_by(context, asked.continues, origin.client)
             if made_by is None:
-                asked = msgspec.structs.replace(asked, converses=True)
+                asked = msgspec.structs.replace(asked, converses="previous_response_id")
         if asked.may_name_stored:
             named = await check_names(context, client, asked.dialect.name, asked.fields, before=made_by)
             made_by = made_by or named
@@ -344,7 +347,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
 
     """
     allowed = context.settings.provider_state
-    made_by = None if allowed == "none" else await context.responses.find(client.name, response_id)
+    made_by = None if allowed == "none" else await context.responses.maker(client.name, response_id)
     if made_by is None and allowed == "any":
         return None
     if made_by is None:
@@ -356,7 +359,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
             " the conversation so far as 'input', or the first request again with 'store': true",
             param="previous_response_id",
         )
-    return StoredAt(made_by, "previous_response_id", is_exact=True)
+    return StoredAt(made_by.deployment, "previous_response_id", is_exact=True, key_name=made_by.key_name)
 
 
 class _Answer:
@@ -374,13 +377,13 @@ class _Answer:
         self._request = request
         self._asked = asked
         self._origin = origin
-        self._given = Given(asked.dialect.name) if gives(asked) else None
+        self._given = Given(asked.dialect.name, origin.client.name) if gives(asked, request.headers) else None
         self._journey = CallRunner(
             context,
             asked.model,
             asked.preferences,
             partial(plan_call, context, asked, origin, made_by=made_by),
-            may_fall_back=made_by is None,
+            may_fall_back=made_by is None and not asked.runs_on,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
             body=origin.received,
@@ -436,7 +439,7 @@ class _Answer:
         body = sink.body()
         if self._given is not None:
             self._given.add(body)
-            await self._keep(body, sink.winner.deployment)
+            await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
         if not _is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[_CONTENT_TYPE] = JSON
@@ -460,12 +463,16 @@ class _Answer:
         if self._origin.received is not None:
             self._origin.received.shrink(kept)
 
-    async def _keep(self, answer: bytes, deployment: str) -> None:
-        """Record who made the response in ``answer``, and what it names. Translated ones are not stored."""
-        if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
-            return
+    async def _keep(self, answer: bytes, maker: Maker) -> None:
+        """Record who made the response in ``answer``, and what it names.
+
+        Translated ones are not stored, but a client may compare its next request with a message of any kind.
+        """
+        deployment, key_name = maker.deployment, maker.key_name
         responses, client = self._context.responses, self._origin.client.name
-        if self._asked.stores:
-            await responses.keep(client, answer, deployment)
-        if self._given is not None and client is not None:
-            await responses.keep_all(client, self._given.names, deployment)
+        names = {} if self._given is None else self._given.names
+        if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
+            names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
+        elif self._asked.stores:
+            await responses.keep(client, answer, deployment, key_name)
+        await responses.keep_all(client, names, deployment, key_name)

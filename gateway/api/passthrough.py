@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
 
@@ -43,8 +44,8 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Plan, Terms
-from providers import ErrorKind, UpstreamError, finished
-from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
+from providers import ErrorKind, UpstreamError, cost_usd, finished
+from providers.dialects import DIALECTS, PIVOT, RESPONSES, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
@@ -108,6 +109,7 @@ def plan_relay(
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         fields=fields,
+        key_name=None if made_by is None else made_by.key_name,
     )
     seats = context.services.seats
     terms = Terms(
@@ -506,10 +508,21 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
             raise _translated(deployment.name, response_id, late) from None
     fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
     fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
+    if not rest and method == METH_GET and (usd := _cost_of(deployment, answer.body)) is not None:
+        fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
     return web.Response(body=answer.body, status=answer.status, headers=fields)
 
 
 kept_response = admitted_call(_kept_response, runs_model=False)
+
+
+def _cost_of(deployment: Deployment, response: bytes) -> float | None:
+    """Return the cost of a stored response, which may have run in the background; None until its usage is known."""
+    with suppress(UpstreamError):
+        usage = RESPONSES.answers.read_event(b'{"type":"response.completed","response":%b}' % response, ()).usage
+        if usage is not None:
+            return cost_usd(deployment.price, **msgspec.structs.asdict(usage))
+    return None
 
 
 def _deployment(fleet: Fleet, name: str) -> Deployment | None:

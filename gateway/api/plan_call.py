@@ -125,6 +125,8 @@ async def plan_call(
         answer_kind=asked_kind,
         deadline_ms=deadline_ms,
         is_restricted=resolved.is_restricted,
+        key_name=resolved.key_name,
+        runs_on=asked.runs_on,
     )
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
@@ -165,6 +167,8 @@ async def plan_call(
         payer=model.payer,
         client=origin.client.name,
     )
+    if asked.runs_on:
+        plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 

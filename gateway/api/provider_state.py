@@ -10,17 +10,28 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
+from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
 from gateway.settings import Settings
 from providers import Steps, finished
-from providers.dialects import Named, StoredKind, asked_fields, named_in_answer, plain
+from providers.dialects import (
+    GIVES_STORED,
+    GIVING_HEADERS,
+    HELD,
+    HOLDING,
+    Named,
+    StoredKind,
+    asked_fields,
+    named_in_answer,
+    plain,
+)
 
 if TYPE_CHECKING:
     from gateway.api.context import Context
 
 MOST_NAMES = 5_000  # of a request: an agent names each item of a long conversation
 MOST_GIVEN = 1_000  # of an answer: what it names beyond these is nobody's
-LONGEST_NAME = 500  # characters; all known ids are far shorter
+LONGEST_NAME = 10_000  # characters; all known ids are far shorter, but credits are sealed texts
 _SMALL_BYTES = 2**16  # searched in one turn of the loop
 _AT_ONCE = 50  # questions to Redis
 _CALLED = frozenset({StoredKind.SERVER, StoredKind.CONNECTOR})
@@ -33,13 +44,14 @@ class StoredAt(msgspec.Struct, frozen=True):
     deployment: str
     field: str
     is_exact: bool = False  # only this deployment has it; else every deployment of its provider
+    key_name: str | None = None  # the only key of the provider that has it; None: any
 
 
 class Known(Protocol):
     """Knows the ids that a client's answers named."""
 
-    async def find(self, client: str | None, response_id: str) -> str | None:
-        """Return the deployment that gave ``client`` an id; None if none did, or it is too long ago."""
+    async def maker(self, client: str | None, name: str) -> Maker | None:
+        """Return who gave ``client`` an id; None if it is unknown, or too long ago."""
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -126,20 +138,24 @@ async def stored_at(
         InvalidRequest: several providers have them.
 
     """
-    ids = [each for each in named if each.kind not in _CALLED]
+    ids = [each for each in named if each.kind not in _CALLED and (watch.ids or each.kind in HELD)]
     found = before
+    is_any = settings.provider_state == "any"
     for at in range(0, len(ids), _AT_ONCE):
         part = ids[at : at + _AT_ONCE]
         is_none = settings.provider_state == "none"
         for each in part:
             if is_none or len(each.value) > LONGEST_NAME:
                 raise _unknown(each, settings)
-        places = await asyncio.gather(*(known.find(watch.client, each.value) for each in part))
-        for each, deployment in zip(part, places, strict=True):
-            if deployment is None:
+        makers = await asyncio.gather(*(known.maker(watch.client, each.value) for each in part))
+        for each, maker in zip(part, makers, strict=True):
+            if maker is None:
+                if is_any or (not watch.ids and each.kind is StoredKind.CONTAINER):
+                    continue
                 raise _unknown(each, settings)
+            deployment = maker.deployment
             if found is None:
-                found = StoredAt(deployment, each.field)
+                found = StoredAt(deployment, each.field, key_name=maker.key_name)
             elif _provider(found.deployment) != _provider(deployment):
                 raise InvalidRequest(
                     f"'{found.field}' is stored at {_provider(found.deployment)}, but '{each.field}' at"
@@ -184,29 +200,37 @@ async def check_names(
     settings = context.settings
     watch = watch_of(client, settings)
     if watch is None:
-        return before
+        fields = {name: fields[name] for name in HOLDING.intersection(fields)}
+        if not fields:
+            return before
+        watch = Watch(client.name, ids=False, servers=False)
     steps = names_of(api, fields, settings.limits.max_values)
     size = sum(len(memoryview(raw)) for raw in fields.values())
     named = finished(steps) if size <= _SMALL_BYTES else await context.body_work.run(steps)
     if watch.servers:
         check_servers(named, settings.mcp_hosts)
-    return await stored_at(named, watch, context.responses, settings, before) if watch.ids else before
+    return await stored_at(named, watch, context.responses, settings, before)
 
 
-def gives(asked: ParsedRequest) -> bool:
+def gives(asked: ParsedRequest, headers: Mapping[str, str]) -> bool:
     """Whether the answer to a request may name what its provider stores from then on."""
-    return asked.stores or asked.stateful or "audio" in asked.fields or "container" in asked.fields
+    if asked.stores or asked.stateful or not GIVES_STORED.isdisjoint(asked.fields):
+        return True
+    return any(part in headers.get(name, "") for name, part in GIVING_HEADERS.items())
 
 
 class Given:
     """Gathers what the answer to one call names, for ``StoredResponses``."""
 
-    def __init__(self, api: str) -> None:
+    def __init__(self, api: str, client: str | None) -> None:
         self._api = api
-        self.names: dict[str, None] = {}
+        self._client = client
+        self.names: dict[str, StoredKind] = {}
 
     def add(self, said: bytes) -> None:
         """Gather the names of a whole answer, or of one event's data."""
         for named in named_in_answer(self._api, said):
+            if self._client is None and named.kind not in HELD:
+                continue  # everybody may name it
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:
-                self.names[named.value] = None
+                self.names[named.value] = named.kind

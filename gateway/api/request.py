@@ -94,8 +94,9 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = False  # must not be duplicated
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
-    converses: bool = False  # it continues a conversation that one provider stores
+    converses: str | None = None  # the field that continues a conversation which one provider stores
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
+    runs_on: bool = False  # in the background: its answer is only the beginning of one
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed

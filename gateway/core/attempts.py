@@ -162,6 +162,9 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     is_extra: bool | None = None  # another attempt of its call could still answer, or did; None: an older version's
 
 
+_BEGUN = frozenset({"in_progress", "queued"})  # the statuses of a response in the background
+
+
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
 
@@ -243,3 +246,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
     asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the answer runs on in the background: until its end only the bounds of its cost are known."""
+        is_reported = self.tokens_source is TokensSource.REPORTED
+        return self.finish_reason in _BEGUN and self.outcome is Outcome.WON and not is_reported

@@ -98,6 +98,8 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
+    runs_on: bool = False  # in the background: its answer is only the beginning of one
+    key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
@@ -116,6 +118,13 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "streamed", self.streamed
         yield "fields", sorted(self.fields)
         yield "headers", sorted(self.headers)
+
+
+class Maker(msgspec.Struct, frozen=True):
+    """Who made an answer."""
+
+    deployment: str
+    key_name: str | None = None  # of the provider's key; None: it has only one
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -395,7 +395,7 @@ class Limits:
         for attempt in record.attempts:
             model = attempt.model or record.model
             usd = self._cost_usd(attempt, model)
-            if attempt.outcome is Outcome.CLIENT_GONE:  # its provider may go on, and bill what nobody saw
+            if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
                 high_usd = attempt.cost_high_usd
                 usd = max(usd, hold.amounts.get("usd_per_day", 0.0) if high_usd is None else high_usd)
             costs[model] = costs.get(model, 0.0) + usd

@@ -57,6 +57,7 @@ class AnswerStream:
             measurement,
             clocks,
             answers=call.dialect.answers,
+            runs_on=call.runs_on,
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
             asked=answers_asked(call.fields, call.dialect) if may_be_several else 1,

@@ -30,7 +30,7 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, came
+from gateway.racing.timeouts import AttemptClocks, came, limits_of
 from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
@@ -113,10 +113,11 @@ async def open_exchange(
         headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream and not whole,
+        upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         once=call.stateful,
+        key_name=call.key_name,
         sendings=sendings,
     )
     exchange = await deployment.upstream.stream(request)
@@ -201,9 +202,9 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_answer", "_hold_over", "_sendings", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "start", "state", "still", "task",
-        "whole",
+        "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start", "state",
+        "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -216,9 +217,9 @@ class Attempt:
     ) -> None:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
-        known = race.open_call.services.whole
+        known, call = race.open_call.services.whole, race.call
         may_be = deployment.whole or deployment.name in known.until
-        self.whole = refused is not None or bool(may_be and known.expected(race.call, deployment, at))
+        self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = State.ASKED
         race.open_call.running += 1
@@ -234,7 +235,7 @@ class Attempt:
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
-        self._sendings = SendCount()
+        self.sendings = SendCount()
         self.race = race
         self._answer: AnswerStream | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
@@ -243,12 +244,12 @@ class Attempt:
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
-        race = self.race
-        services = race.open_call.services
+        race, services = self.race, self.race.open_call.services
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        limits, began = self.deployment.clocks, None if self.refused is None else self.refused.measurement.started
+        limits = limits_of(self.deployment, race.call)
+        began = None if self.refused is None else self.refused.measurement.started
         clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
         try:
             try:
@@ -322,7 +323,7 @@ class Attempt:
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""
-        now, sendings = self.race.open_call.services.clock(), self._sendings
+        now, sendings = self.race.open_call.services.clock(), self.sendings
         ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
         return _record_of(self, ending, UNJUDGED)
 
@@ -364,7 +365,7 @@ class Attempt:
         clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(
-            self.deployment, call, self.start.id, self._sendings, clocks, whole=self.whole
+            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole
         )
         measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
         answer = self._expect(clocks)
@@ -491,8 +492,8 @@ class Attempt:
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
-        if self._sendings.failed is not None:
-            self._sendings.failed(error)
+        if self.sendings.failed is not None:
+            self.sendings.failed(error)
         try:
             if error.kind in _ENDS and await self._finish_if_whole(now):
                 return
@@ -555,7 +556,7 @@ class Attempt:
             return
         had_won, open_call = self.state is State.ANSWERING, self.race.open_call
         self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
-        services, sendings = open_call.services, self._sendings
+        services, sendings = open_call.services, self.sendings
         self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
         if services.seats.preexisting:
             services.seats.ended(self.start.id, self.race.loop)

@@ -181,6 +181,8 @@ class OpenCall:
         self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
     ) -> None:
         """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
+        if call.runs_on:
+            return  # how soon it is queued says nothing of its answer
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
         prompt_class = whole_class(call.prompt_class) if whole else call.prompt_class

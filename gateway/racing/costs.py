@@ -165,6 +165,8 @@ def _most_tokens(
 ) -> float:
     """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
+    if record.is_begun:
+        return most_answer_tokens(asked.max_tokens, deployment.capabilities.max_output_tokens) * asked.answers
     if record.outcome is Outcome.WON:
         return seen
     thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
@@ -317,7 +319,7 @@ def _priced(
     if price is not None and sent is not None:
         bound = bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
         changes |= {"price": per_million(price), "cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
-        if sent_tokens is not None:
+        if sent_tokens is not None and not record.is_begun:
             runs_on = cut and deployment.bills_after_disconnect is True
             stops = cut and deployment.bills_after_disconnect is False
             answered = winner if runs_on and winner is not None and winner.completion_tokens else record

@@ -316,6 +316,7 @@ class Relay:
             extra_body=deployment.extra_body if asking.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
             form=asking.form,
+            key_name=call.key_name,
             sendings=attempt.sendings,
         )
         clocks = deployment.clocks

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 #       └───────────────────────────┘    OVER may follow any
 
 
+_UNSENT = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT, ErrorKind.LOCAL_RESOURCES})
+
+
 class Phase(Enum):
     """The phase of a race."""
 
@@ -81,6 +84,7 @@ class Claim:
             ttft_ms=None if attempt.whole else open_call.since_received_ms(now),
             overhead_ms=self._overhead_ms,
             exchange=exchange,
+            key_name=attempt.sendings.key_name,
             is_last=is_last,
         )
 
@@ -328,7 +332,9 @@ class Race:
 
     def _learn_from(self, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
-        if error.kind is not ErrorKind.BAD_REQUEST:
+        if self.call.runs_on and error.status is None and error.kind not in _UNSENT:
+            self._schedule.limit(0)  # it may have been started: never twice
+        elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
         elif not error.is_bound:  # else another key may read the reasoning

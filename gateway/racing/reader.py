@@ -138,8 +138,12 @@ class AnswerReader:
         drop_usage: bool,
         text: AnswerText | None = None,
         asked: int = 1,
+        runs_on: bool = False,
     ) -> None:
-        """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts."""
+        """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts.
+
+        ``runs_on``: in the background.
+        """
         self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
         self._measurement = measurement
@@ -147,7 +151,7 @@ class AnswerReader:
         self._secrets: Sequence[str]
         self._sent_secrets: Sequence[bytes]
         self._masking: Masking
-        self._read_event = answers.read_event
+        self._read_event = (answers.read_begun if runs_on else None) or answers.read_event
         self._with_answer = answers.with_answer
         self._learned = answers.learned
         self._ending = answers.ending

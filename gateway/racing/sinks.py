@@ -30,6 +30,7 @@ class Winner(msgspec.Struct, frozen=True):
     overhead_ms: float
     exchange: Exchange
     call: Call
+    key_name: str | None = None  # of the provider's key; None if it has only one
     is_last: bool = False  # if the sink streams, nothing needs the prompt any more
 
 

@@ -8,9 +8,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import Any, Protocol
 
-from gateway.fleet.models import Clocks
+import msgspec
+
+from gateway.core.calls import Call
+from gateway.fleet.models import Clocks, Deployment
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Chunk
 
@@ -27,6 +31,12 @@ SOON_S = 0.001  # what is due so soon is due now: clocks are rounded
 AGAIN_S = 5.0  # between two looks at a silence, as another deployment may be asked only then
 
 TEXT_S = 60.0  # how long a stream may stand still after text, unless its deployment is known to pause for longer
+
+
+def limits_of(deployment: Deployment, call: Call) -> Clocks:
+    """Return the limits of an attempt. One that runs on in the background may be silent for as long as it likes."""
+    clocks = deployment.clocks
+    return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf) if call.runs_on else clocks
 
 
 class Came(Enum):

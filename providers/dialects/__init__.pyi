@@ -39,6 +39,10 @@ from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
+from .stored import GIVES_STORED as GIVES_STORED
+from .stored import GIVING_HEADERS as GIVING_HEADERS
+from .stored import HELD as HELD
+from .stored import HOLDING as HOLDING
 from .stored import NAMES_STORED as NAMES_STORED
 from .stored import Named as Named
 from .stored import StoredField as StoredField

@@ -226,6 +226,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How answers are streamed, and how a stream and a whole answer become each other."""
 
     read_event: ReadEvent
+    read_begun: ReadEvent | None = None  # of an answer that runs on in the background; None: it has none
     # From a last event, which may repeat the whole answer, to the same with all of the answer in it: where no event
     # before it had anything. None: the last event has none.
     with_answer: Callable[[Chunk], Chunk] | None = None

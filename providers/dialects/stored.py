@@ -13,6 +13,8 @@ class StoredKind(StrEnum):
     """What is named."""
 
     RESPONSE = "response"
+    MESSAGE = "message"
+    CREDIT = "credit of a refusal"
     ITEM = "item of a response"
     CONVERSATION = "conversation"
     PROMPT = "prompt"
@@ -106,6 +108,7 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
         *_OPENAIS_TOOLS,
         *_OPENAIS_STATE,
         Place("prompt.variables.*.file_id", _K.FILE),
+        Place("prompt_cache_options.comparison_response_id", _K.RESPONSE),
         Place("input[].id", _K.ITEM, _is_reference),
         Place("input[].approval_request_id", _K.ITEM),
         Place("input[].**.file_id", _K.FILE),
@@ -120,6 +123,10 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
         Place("container.id", _K.CONTAINER),
         Place("container.skills[].skill_id", _K.SKILL),
         Place("mcp_servers[].url", _K.SERVER),
+        Place("thread.previous_message_id", _K.MESSAGE),
+        Place("diagnostics.previous_message_id", _K.MESSAGE),
+        Place("fallback_credit_token", _K.CREDIT),
+        Place("fallback_credit_token.token", _K.CREDIT),
     ),
     "gemini": (
         *_GOOGLES,
@@ -138,8 +145,15 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
 # Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
 NAMES_STORED = frozenset(
     {"cachedContent", "container", "conversation", "data_sources", "mcp_servers", "previous_response_id"}
-    | {"systemInstruction"}
+    | {"diagnostics", "fallback_credit_token", "prompt_cache_options", "systemInstruction", "thread"}
 )
+# What one organisation alone has, and no operator shares: it is looked up even where there are no clients. With a
+# container too, which may also be unknown then.
+HELD = frozenset({StoredKind.CONTAINER, StoredKind.CREDIT, StoredKind.MESSAGE})
+HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # fields of a request that name it
+# Fields and headers of a request whose answer names what it may.
+GIVES_STORED = HOLDING | {"audio"}
+GIVING_HEADERS: Mapping[str, str] = {"anthropic-beta": "fallback-credit"}  # and a part of their value
 
 # By API: what an answer, or an event of its stream, gives a client to name.
 _RESPONSE = (
@@ -159,12 +173,13 @@ ANSWERED: Mapping[str, tuple[Place, ...]] = {
         *(Place(f"response.{path}", kind) for path, kind in _RESPONSE),
         *(Place(path.replace("output[]", "item"), kind) for path, kind in _RESPONSE if path.startswith("output[]")),
     ),
-    "messages": tuple(
-        Place(f"{before}{path}", kind)
-        for before, path, kind in (
-            *((before, "container.id", _K.CONTAINER) for before in ("", "message.", "delta.")),
-            *((before, "content[].file_id", _K.FILE) for before in ("content[].content.", "content_block.content.")),
-        )
+    "messages": (
+        Place("id", _K.MESSAGE, lambda answer: answer.get("type") == "message"),
+        Place("message.id", _K.MESSAGE),
+        *(Place(f"{before}container.id", _K.CONTAINER) for before in ("", "message.", "delta.")),
+        *(Place(f"{before}stop_details.fallback_credit_token", _K.CREDIT) for before in ("", "message.", "delta.")),
+        Place("content[].content.content[].file_id", _K.FILE),
+        Place("content_block.content.content[].file_id", _K.FILE),
     ),
 }
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.clients.installs import CHECKOUT
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 180.0
 
 
 class GatewayFailed(Exception):

@@ -83,7 +83,7 @@ _OF_RACES: Mapping[str, Any] = {
     ),
     "x-holeshot-deadline-met": (bool, "Whether the first token came within the deadline; only if there was one."),
 }
-_OF_STORED = ("x-request-id", "request-id", "x-holeshot-provider", "x-holeshot-deployment")
+_OF_STORED = ("x-request-id", "request-id", "x-holeshot-provider", "x-holeshot-deployment", "x-holeshot-cost-usd")
 HEADERS: Mapping[str, Any] = {
     **_OF_CALLS,
     **_OF_RACES,

@@ -185,6 +185,7 @@ MESSAGES = Dialect(
         ),
         system=SystemPrompt("system", lambda text: {"type": "text", "text": text}),
         effort="thinking",
+        essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},
         json_formats={"output_format": json_format, "output_config": json_format_within},

@@ -294,8 +294,10 @@ _HINTS: Mapping[str, str] = {
 _REASONS: Mapping[str, str] = {
     "container": "chat has no containers",
     "context_management": "chat does not edit its context",
+    "fallback_credit_token": "chat has no credits for refused requests",
     "inference_geo": "chat has no choice of where it runs",
     "mcp_servers": "chat has no MCP servers",
+    "thread": "chat keeps no conversation",
     "top_k": "chat has no top_k",
 }
 _NO_TOOL_FIELD = "chat's functions have no such field"

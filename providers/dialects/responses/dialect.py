@@ -22,6 +22,7 @@ from providers.dialects.responses.events import (
     events_of_answer,
     lenient,
     output_of_last,
+    read_begun,
     read_event,
     with_answer,
 )
@@ -101,6 +102,7 @@ RESPONSES = Dialect(
     ),
     answers=AnswerFormat(
         read_event=read_event,
+        read_begun=read_begun,
         with_answer=with_answer,
         texts=texts,
         events_of_answer=events_of_answer,

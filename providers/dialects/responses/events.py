@@ -79,6 +79,11 @@ _REFUSAL = "response.refusal.delta"
 # Of the response as a whole: some servers repeat these while nothing happens.
 _STATES = frozenset({"response.created", "response.queued", "response.in_progress"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own tools
+_BUILT_IN = frozenset(
+    {"apply_patch_call", "computer_call", "local_shell_call", "shell_call"}
+)  # which it may run as well
+_HOSTED = "container_reference"  # a shell's environment at the provider
+_SEARCHED = ("tool_search_call", "client")  # it may be the client's or the provider's
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
 _LAST = frozenset({"response.completed", "response.incomplete"})
@@ -99,6 +104,14 @@ class _Item(msgspec.Struct, gc=False):
     type: str | None = None
     name: str | None = None
     result: str | None = None  # an image in base64
+    execution: str | None = None
+    environment: Any = None
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it calls a tool without a name that the client runs: it may be all of the answer."""
+        place = self.environment.get("type") if isinstance(self.environment, dict) else None
+        return (self.type in _BUILT_IN and place != _HOSTED) or (self.type, self.execution) == _SEARCHED
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -151,6 +164,21 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     return _read_other(data, event, secrets)
 
 
+def read_begun(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read an event of a response that runs on in the background: its client waits for its beginning, not for a token.
+
+    Raises:
+        UpstreamError: as of ``read_event``.
+
+    """
+    chunk = read_event(data, secrets)
+    if chunk.meaningful or chunk.error is not None or not (chunk.finished or chunk.idle):
+        return chunk
+    if not chunk.finished and lenient(msgspec.Raw(data), _Event).type not in _STATES:
+        return chunk
+    return msgspec.structs.replace(chunk, meaningful=True, answer=True, idle=False)
+
+
 def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     """Read an event that has no text."""
     match event.type:
@@ -174,11 +202,11 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             name = added.name or ""
             tools = ((event.output_index or 0, ""),) if added.type in _CALLS else ()
             names = (name,) if name and added.type in _CALLS else ()
-            said = bool(name)
+            said = bool(name) or added.is_built_in
             return Chunk(data, meaningful=said, answer=said, text_chars=len(name), tools=tools, names=names)
         case "response.output_item.done":
             item = lenient(event.item, _Item)
-            is_seen = item.type == "image_generation_call" and bool(item.result)
+            is_seen = item.is_built_in or (item.type == "image_generation_call" and bool(item.result))
         case _:
             is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
     error = _error(data, event, secrets) if event.error else None
@@ -330,7 +358,7 @@ class _AnswersEvent(msgspec.Struct, gc=False):
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
 _answers_objects = msgspec.json.Decoder(Object)
-_lists = msgspec.json.Decoder(list[msgspec.Raw])
+_lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
@@ -344,7 +372,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     answer = _read(body, secrets)
     writer = EventWriter()
     try:
-        items = _lists.decode(answer.get("output", _NULL))
+        items = _lists.decode(answer.get("output", _NULL)) or ()
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
             writer.say(f"response.{state}", response=began)
@@ -466,7 +494,9 @@ class ResponseGathering(Gathering):
         """Return the whole response as JSON, unchanged if its last event has all of it."""
         output: list[Object] = []
         with suppress(*UNREADABLE):
-            output = [_answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS))]
+            output = [
+                _answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS)) or ()
+            ]
         status = _INCOMPLETE if self._fields.get("status") == _INCOMPLETE else _COMPLETED
         told = [(index, each.whole(status), each.is_ended) for index, each in sorted(self._items.items())]
         if not output:

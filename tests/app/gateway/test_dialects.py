@@ -342,6 +342,34 @@ async def test_messages_race_unless_the_provider_acts_for_them(
         assert (response.status, response.headers["x-holeshot-launched"]) == (200, launched)
 
 
+@pytest.mark.parametrize(
+    ("tool", "launched"),
+    [
+        ({"type": "computer"}, "2"),
+        ({"type": "computer_use_preview", "display_width": 9, "display_height": 9, "environment": "browser"}, "2"),
+        ({"type": "local_shell"}, "2"),
+        ({"type": "shell", "environment": {"type": "local"}}, "2"),
+        ({"type": "apply_patch"}, "2"),
+        ({"type": "custom", "name": "f"}, "2"),
+        ({"type": "namespace", "name": "n", "description": "d", "tools": []}, "2"),
+        ({"type": "tool_search"}, "2"),
+        ({"type": "tool_search", "execution": "client", "parameters": {}}, "2"),
+        ({"type": "shell"}, "1"),
+        ({"type": "shell", "environment": {"type": "container_auto"}}, "1"),
+        ({"type": "programmatic_tool_calling"}, "1"),
+        ({"type": "web_search"}, "1"),
+        ({"type": "image_generation"}, "1"),
+    ],
+)
+async def test_responses_race_unless_the_provider_acts_for_them(
+    serve: Serve, tool: dict[str, Any], launched: str
+) -> None:
+    async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
+        async with running.post({"model": MODEL, "input": "Hi", "tools": [tool]}, path="/v1/responses") as response:
+            await response.read()
+        assert (response.status, response.headers["x-holeshot-launched"]) == (200, launched)
+
+
 async def test_a_stored_response_is_its_own_clients_alone(serve: Serve) -> None:
     config = {**NATIVE["config"], **clients(plain={}, guest={})}
     async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], config=config) as running:

@@ -13,7 +13,7 @@ from openai.types.responses import ResponseIncludable
 
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES
+from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES, event
 from tests.app.gateway.test_overload import reload
 
 INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
@@ -144,3 +144,161 @@ async def test_requests_for_stored_responses_need_no_seat(serve: Serve) -> None:
             assert response.status == 200
         intake.leave()
     assert len(asked) == 1
+
+
+QUEUED = {**KEPT, "status": "queued", "background": True, "usage": None}
+USAGE = {"input_tokens": 1_000, "output_tokens": 2_000, "total_tokens": 3_000}
+DONE = {**QUEUED, "status": "completed", "usage": USAGE}
+BEGINNING = event("response.created", sequence_number=0, response=QUEUED) + event(
+    "response.queued", sequence_number=1, response=QUEUED
+)
+REST = (
+    event("response.in_progress", sequence_number=2, response={**QUEUED, "status": "in_progress"})
+    + event("response.output_text.delta", sequence_number=3, output_index=0, content_index=0, delta="Hi")
+    + event("response.completed", sequence_number=4, response=DONE)
+)
+
+
+class Worker:
+    """A provider that runs responses in the background."""
+
+    def __init__(self, go: asyncio.Event) -> None:
+        self.go = go  # before it, nothing but the beginning is said
+        self.accepts = asyncio.Event()
+        self.accepts.set()
+        self.asked = asyncio.Event()
+        self.is_done = False
+        self.breaks = False
+        self.bodies: list[dict[str, Any]] = []
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        routes = [web.post("/v1/responses", self._make), web.get("/v1/responses/{id}", self._look)]
+        async with serve(routes, Tally()) as base_url:
+            yield base_url
+
+    async def _make(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        self.asked.set()
+        await self.accepts.wait()
+        if self.breaks:
+            assert request.transport is not None
+            request.transport.abort()
+        if not body.get("stream"):
+            return json_response(QUEUED)
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(BEGINNING)
+        await self.go.wait()
+        await response.write(REST)
+        return response
+
+    async def _look(self, _: web.Request) -> web.Response:
+        return json_response(DONE if self.is_done else QUEUED)
+
+
+@asynccontextmanager
+async def workers(serve_gateway: Serve, **settings: Any) -> AsyncIterator[tuple[RunningGateway, list[Worker]]]:
+    """Run a gateway before two such providers."""
+    both = [Worker(asyncio.Event()) for _ in range(2)]
+    async with both[0].serving() as one, both[1].serving() as other:
+        price = {"price_per_mtok": {"input": 1.0, "output": 10.0}}
+        config = {
+            "providers": {
+                name: {"base_url": url, "api_key": "k", "apis": ["responses"]}
+                for name, url in (("one", one), ("two", other))
+            },
+            "models": {MODEL: {"deployments": [{"deployment": f"{name}/m", **price} for name in ("one", "two")]}},
+            "timeouts": {"ttft_timeout_s": 0.05, "stall_timeout_s": 0.05},
+            **settings,
+        }
+        async with serve_gateway(config=config) as running:
+            yield running, both
+            for worker in both:
+                worker.go.set()
+                worker.accepts.set()
+                worker.asked.set()
+
+
+IN_BACKGROUND = {"model": MODEL, "input": "Hi", "background": True, "max_output_tokens": 10_000}
+
+
+async def test_a_response_in_the_background_is_queued_at_once_and_started_once(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        async with running.post({**IN_BACKGROUND, "race": {"mode": "race"}}, path="/v1/responses") as response:
+            said = await response.json()
+        assert (response.status, said) == (200, QUEUED)
+        assert response.headers["x-holeshot-launched"] == "1"
+        assert "x-holeshot-cost-usd" not in response.headers
+        [body] = [*both[0].bodies, *both[1].bodies]
+        assert body["stream"] is False
+        assert "store" not in body
+        call = await running.call()
+        assert (call["status_code"], call["cost_usd"], call["ttft_ms"]) == (200, None, None)
+        assert (call["finish_reason"], call["launched"]) == ("queued", 1)
+
+
+async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
+            await response.read()
+        async with running.get("/v1/responses/resp_abc") as response:
+            assert ((await response.json())["status"], "x-holeshot-cost-usd" in response.headers) == ("queued", False)
+        for worker in both:
+            worker.is_done = True
+        async with running.get("/v1/responses/resp_abc") as response:
+            assert (await response.json())["status"] == "completed"
+            assert float(response.headers["x-holeshot-cost-usd"]) == pytest.approx(0.021)
+
+
+async def test_a_response_in_the_background_is_not_bounded_by_its_first_token(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        for worker in both:
+            worker.accepts.clear()
+        asking = asyncio.ensure_future(running.sdk.responses.create(model=MODEL, input="Hi", background=True))
+        await asyncio.wait([asyncio.ensure_future(each.asked.wait()) for each in both], return_when="FIRST_COMPLETED")
+        asked = [*both[0].bodies, *both[1].bodies]
+        async with running.post({"model": MODEL, "input": "Hi"}, path="/v1/responses") as response:
+            assert response.status == 504  # its time is over, which began later
+        assert not asking.done()
+        assert [body for worker in both for body in worker.bodies if body.get("background")] == asked
+        for worker in both:
+            worker.accepts.set()
+        assert (await asking).status == "queued"
+        assert [body for worker in both for body in worker.bodies if body.get("background")] == asked
+
+
+async def test_a_streamed_response_in_the_background_begins_with_its_id_and_may_then_be_silent(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        async with running.post({**IN_BACKGROUND, "stream": True}, path="/v1/responses") as response:
+            assert response.status == 200
+            begun = await response.content.readexactly(len(BEGINNING))
+            assert begun == BEGINNING
+            async with running.get("/v1/responses/resp_abc") as looked:
+                assert looked.status == 200
+            for worker in both:
+                worker.go.set()
+            assert await response.read() == REST
+        assert len([*both[0].bodies, *both[1].bodies]) == 1
+        call = await running.call()
+        assert (call["cost_usd"], call["ttft_ms"]) == (pytest.approx(0.021), None)
+
+
+async def test_a_response_in_the_background_that_may_have_been_started_is_not_started_again(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        for worker in both:
+            worker.breaks = True
+        async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
+            assert response.status == 502
+        assert len([*both[0].bodies, *both[1].bodies]) == 1
+
+
+async def test_a_limit_in_dollars_counts_what_a_response_in_the_background_may_cost(serve: Serve) -> None:
+    clients = {"ann": {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "usd_per_day": 0.15}}
+    headers, found = {"authorization": "Bearer ann"}, []
+    async with workers(serve, clients=clients) as (running, _):
+        for _ in range(3):
+            async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+                found.append(response.status)
+    assert found == [200, 200, 429]  # each may cost ten cents

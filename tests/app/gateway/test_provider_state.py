@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw
+from providers.simulator.script import Raw, Status
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_admission import clients, key_of
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, event, speaking
@@ -59,6 +59,11 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
         "input[0].output.file_id",
     ),
     ("responses", {"conversation": "conv_1"}, "conversation"),
+    (
+        "responses",
+        {"prompt_cache_options": {"comparison_response_id": "resp_1"}},
+        "prompt_cache_options.comparison_response_id",
+    ),
     ("responses", {"conversation": {"id": "conv_1"}}, "conversation.id"),
     ("responses", {"prompt": {"id": "pmpt_1"}}, "prompt.id"),
     ("responses", {"prompt": {"variables": {"parameters": FILE}}}, "prompt.variables.parameters.file_id"),
@@ -95,6 +100,10 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
         {"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}, {"skill_id": "skill_01"}]}},
         "container.skills[1].skill_id",
     ),
+    ("messages", {"thread": {"type": "continue", "previous_message_id": "msg_1"}}, "thread.previous_message_id"),
+    ("messages", {"diagnostics": {"previous_message_id": "msg_1"}}, "diagnostics.previous_message_id"),
+    ("messages", {"fallback_credit_token": "c" * 600}, "fallback_credit_token"),
+    ("messages", {"fallback_credit_token": {"token": "credit"}}, "fallback_credit_token.token"),
     ("gemini", {"cachedContent": "cachedContents/1"}, "cachedContent"),
     ("gemini", {"cached_content": "cachedContents/1"}, "cachedContent"),
     (
@@ -266,6 +275,157 @@ async def test_a_container_of_messages_is_its_own_clients(serve: Serve, stream: 
             body = body_of("messages", {"container": "c_mine"})
             async with running.post(body, path=PATHS["messages"], headers=key_of(owner)) as response:
                 assert response.status == status, await response.text()
+
+
+CREDIT = "sealed-" * 200
+REFUSED_BYTES = MESSAGE_BYTES.replace(
+    b'"stop_reason": "end_turn"',
+    b'"stop_reason": "refusal", "stop_details": {"type": "refusal", "fallback_credit_token": "%b"}' % CREDIT.encode(),
+)
+CREATE, NO_ID = {"thread": {"type": "create"}}, {"diagnostics": {"previous_message_id": None}}
+CREDITS = {"anthropic-beta": "other-2026-01-01,fallback-credit-2026-07-01"}
+# What the first request asks for, the headers it has, and what a later one names of its answer.
+Held = tuple[dict[str, Any], dict[str, str], dict[str, Any]]
+HELD: list[Held] = [
+    (CREATE, {}, {"thread": {"type": "continue", "previous_message_id": "msg_1"}}),
+    (NO_ID, {}, {"diagnostics": {"previous_message_id": "msg_1"}}),
+    ({}, CREDITS, {"fallback_credit_token": CREDIT}),
+    ({}, CREDITS, {"fallback_credit_token": {"token": CREDIT, "mode": "best_effort"}}),
+]
+HELD_IDS = ["thread", "diagnostics", "credit", "credit as an object"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("named", [{"plain": {}, "guest": {}}, {}], ids=["clients", "no clients"])
+@pytest.mark.parametrize("held", HELD, ids=HELD_IDS)
+async def test_a_message_is_gone_on_from_where_it_was_made(
+    serve: Serve,
+    held: Held,
+    named: dict[str, Any],
+    stream: bool,
+) -> None:
+    first, headers, then = held
+    config = {
+        "providers": {each: speaking("messages") for each in ("alpha", "beta")},
+        **(clients(**named) if named else {}),
+    }
+    script, plain = [Raw(REFUSED_BYTES)], key_of("plain") if named else {}
+    async with serve(alpha=script, beta=script, config=config) as running:
+        begun = body_of("messages", {**first, "stream": stream})
+        async with running.post(begun, path=PATHS["messages"], headers={**plain, **headers}) as response:
+            await response.read()
+            made_by = response.headers["x-holeshot-provider"]
+        body = body_of("messages", then)
+        for _ in range(3):
+            async with running.post(body, path=PATHS["messages"], headers=plain) as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-provider"] == made_by
+                assert response.headers["x-holeshot-launched"] == "1"
+        if named:
+            async with running.post(body, path=PATHS["messages"], headers=key_of("guest")) as response:
+                assert (response.status, (await response.json())["error"]["type"]) == (404, "not_found_error")
+
+
+@pytest.mark.parametrize("held", HELD, ids=HELD_IDS)
+async def test_a_message_is_gone_on_from_with_the_key_that_made_it(
+    serve: Serve,
+    held: Held,
+) -> None:
+    first, headers, then = held
+    keys = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789", "key-three-0123456789"]}
+    config = {"providers": {"alpha": speaking("messages", **keys)}}
+    async with serve(alpha=[Raw(REFUSED_BYTES)], config=config) as running:
+        async with running.post(body_of("messages", first), path=PATHS["messages"], headers=headers) as response:
+            await response.read()
+        for _ in range(4):
+            async with running.post(body_of("messages", then), path=PATHS["messages"]) as response:
+                assert response.status == 200, await response.text()
+        made_by, *others = [each.headers["authorization"] for each in running["alpha"].received]
+        assert others == [made_by] * 4
+
+
+@pytest.mark.parametrize("held", HELD, ids=HELD_IDS)
+async def test_a_key_that_must_wait_is_not_replaced_by_one_that_lacks_what_is_named(
+    serve: Serve,
+    held: Held,
+) -> None:
+    first, headers, then = held
+    keys = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789"]}
+    config = {"providers": {"alpha": speaking("messages", **keys)}}
+    async with serve(alpha=[Raw(REFUSED_BYTES)], config=config) as running:
+        async with running.post(body_of("messages", first), path=PATHS["messages"], headers=headers) as response:
+            await response.read()
+        running["alpha"].once([Status(429, {"error": {"message": "slower"}}, headers={"retry-after": "20"})])
+        for _ in range(2):
+            async with running.post(body_of("messages", then), path=PATHS["messages"]) as response:
+                assert (response.status, (await response.json())["error"]["type"]) == (429, "rate_limit_error")
+        made_by, other = [each.headers["authorization"] for each in running["alpha"].received]
+        assert other == made_by
+
+
+@pytest.mark.parametrize("then", [each[-1] for each in HELD], ids=HELD_IDS)
+async def test_what_no_message_gave_is_not_found_without_clients_either_unless_the_operator_says_any(
+    serve: Serve, then: dict[str, Any]
+) -> None:
+    config: dict[str, Any] = {"providers": {"alpha": speaking("messages")}}
+    settings: list[tuple[dict[str, Any], int]] = [({}, 404), ({"provider_state": "any"}, 200)]
+    for setting, status in settings:
+        async with (
+            serve(alpha=[Raw(MESSAGE_BYTES)], config=config | setting) as running,
+            running.post(body_of("messages", then), path=PATHS["messages"]) as response,
+        ):
+            assert response.status == status, await response.text()
+            assert running.requests == (status == 200)
+
+
+async def test_with_any_an_unknown_thread_is_continued_where_only_one_deployment_can_have_it(serve: Serve) -> None:
+    both = {each: speaking("messages") for each in ("alpha", "beta")}
+    body = body_of("messages", HELD[0][-1])
+    async with (
+        serve(alpha=None, beta=None, config={"providers": both, "provider_state": "any"}) as running,
+        running.post(body, path=PATHS["messages"]) as response,
+    ):
+        assert (response.status, running.requests) == (400, 0)
+        assert "'thread'" in (await response.json())["error"]["message"]
+
+
+async def test_a_message_that_was_translated_may_be_compared_with_anywhere(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("chat"), "beta": speaking("messages")}, **clients(plain={}, guest={})}
+    async with serve(alpha=None, beta=[Raw(MESSAGE_BYTES)], config=config) as running:
+        first = body_of("messages", {**NO_ID, "provider": {"only": ["alpha"]}})
+        async with running.post(first, path=PATHS["messages"], headers=key_of("plain")) as response:
+            made = (await response.json())["id"]
+        body = body_of("messages", {"diagnostics": {"previous_message_id": made}})
+        async with running.post(body, path=PATHS["messages"], headers=key_of("plain")) as response:
+            assert (response.status, response.headers["x-holeshot-launched"]) == (200, "2"), await response.text()
+        async with running.post(body, path=PATHS["messages"], headers=key_of("guest")) as response:
+            assert response.status == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "launched"),
+    [(CREATE, "1"), ({"container": {"skills": []}}, "1"), (NO_ID, "2"), ({"thread": None, "container": None}, "2")],
+)
+async def test_a_message_that_stores_something_is_asked_for_once(
+    serve: Serve, fields: dict[str, Any], launched: str
+) -> None:
+    config = {"providers": {each: speaking("messages") for each in ("alpha", "beta")}}
+    async with serve(alpha=[Raw(MESSAGE_BYTES)], beta=[Raw(MESSAGE_BYTES)], config=config) as running:
+        async with running.post(body_of("messages", fields), path=PATHS["messages"]) as response:
+            await response.read()
+        assert (response.status, response.headers["x-holeshot-launched"]) == (200, launched)
+
+
+async def test_a_stored_response_is_continued_with_the_key_that_made_it(serve: Serve) -> None:
+    keys = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789", "key-three-0123456789"]}
+    config = {"providers": {"alpha": speaking("responses", **keys)}}
+    further = body_of("responses", {"previous_response_id": "resp_abc"})
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        for body in (body_of("responses", {"store": True}), *(further,) * 4):
+            async with running.post(body, path=PATHS["responses"]) as response:
+                assert response.status == 200, await response.text()
+        made_by, *others = [each.headers["authorization"] for each in running["alpha"].received]
+        assert others == [made_by] * 4
 
 
 HARMLESS: list[tuple[str, dict[str, Any]]] = [

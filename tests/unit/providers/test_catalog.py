@@ -145,6 +145,7 @@ def test_who_refuses_fields_that_it_does_not_know_is_not_sent_the_newer_ones_of_
 ) -> None:
     dropped = catalog[vendor].quirks.drop
     assert {"prompt_cache_retention", "safety_identifier", "verbosity"} <= dropped
+    assert {"moderation", "prompt_cache_options"} <= dropped
     assert ("prompt_cache_key" in dropped) is (vendor not in {"cerebras", "mistral"})
 
 

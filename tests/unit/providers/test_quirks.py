@@ -54,11 +54,12 @@ def test_what_asks_for_nothing_is_left_out_and_not_missed(default: dict[str, Any
 
 
 def test_what_changes_no_answer_is_missed_but_keeps_nobody_out() -> None:
-    quirks = Quirks(drop=frozenset({"user", "seed", "prompt_cache_retention"}))
-    asked = fields(user="ann", seed=1, prompt_cache_retention="24h")
+    quirks = Quirks(drop=frozenset({"user", "seed", "prompt_cache_options", "prompt_cache_retention"}))
+    asked = fields(user="ann", seed=1, prompt_cache_options={"mode": "explicit"}, prompt_cache_retention="24h")
     assert [(loss.field, loss.hint) for loss in losses(asked, quirks)] == [
         ("user", True),
         ("seed", False),
+        ("prompt_cache_options", True),
         ("prompt_cache_retention", True),
     ]
 

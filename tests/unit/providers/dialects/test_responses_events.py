@@ -11,6 +11,7 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
+from providers.dialects import RESPONSES
 from providers.dialects.events import Chunk
 from providers.dialects.responses.events import ENDING, ResponseGathering, events_of_answer, read_event
 from providers.dialects.responses.fields import failure, numbered
@@ -49,6 +50,28 @@ def test_the_name_of_a_call_is_an_answer_and_a_message_that_begins_is_not() -> N
     assert what(read("response.output_item.added", item=call)) == (True, True, False, 7)
     assert what(read("response.output_item.added", item={"type": "message", "content": []})) == NOTHING
     assert what(read("response.output_item.done", item=call)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("item", "is_answer"),
+    [
+        ({"type": "computer_call", "call_id": "a", "actions": [{"type": "click", "x": 1, "y": 2}]}, True),
+        ({"type": "local_shell_call", "call_id": "a", "action": {"type": "exec", "command": ["ls"]}}, True),
+        ({"type": "shell_call", "call_id": "a", "environment": {"type": "local"}}, True),
+        ({"type": "shell_call", "call_id": "a", "environment": None}, True),
+        ({"type": "shell_call", "call_id": "a", "environment": {"type": "container_reference"}}, False),
+        ({"type": "apply_patch_call", "call_id": "a", "operation": {"type": "delete_file", "path": "a"}}, True),
+        ({"type": "tool_search_call", "call_id": "a", "execution": "client", "arguments": {}}, True),
+        ({"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {}}, False),
+        ({"type": "web_search_call", "status": "in_progress"}, False),
+    ],
+)
+def test_a_call_of_a_tool_that_the_client_runs_is_an_answer(item: dict[str, Any], is_answer: bool) -> None:
+    for event in ("response.output_item.added", "response.output_item.done"):
+        assert what(read(event, item=item)) == (is_answer, is_answer, False, 0)
+    last = read("response.completed", response={"status": "completed", "output": [item]})
+    assert RESPONSES.answers.with_answer is not None
+    assert what(RESPONSES.answers.with_answer(last))[:2] == (is_answer, is_answer)
 
 
 def test_sounds_and_images_are_answers() -> None:
