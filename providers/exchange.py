@@ -156,7 +156,12 @@ class Upstream(Protocol):
         """
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing."""
+        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing.
+
+        Raises:
+            Malformed: the request has to be translated, and is not valid in ``dialect``.
+
+        """
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

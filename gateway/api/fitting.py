@@ -120,7 +120,10 @@ class _Translations:
         if spoken.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         wording = self._for(deployment, spoken)
-        losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        try:
+            losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        except Malformed as malformed:
+            raise self._refused(malformed) from None
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
         if not losses:
@@ -169,8 +172,11 @@ class _Translations:
         try:
             return rendered(self._fields, self._dialect, spoken, habits)
         except Malformed as malformed:
-            self._fail(InvalidRequest(malformed.message, param=malformed.param))
-            raise _Unfit(f"cannot be asked: {malformed.message}") from None
+            raise self._refused(malformed) from None
+
+    def _refused(self, malformed: Malformed) -> _Unfit:
+        self._fail(InvalidRequest(malformed.message, param=malformed.param))
+        return _Unfit(f"cannot be asked: {malformed.message}")
 
     def _fail(self, fault: ApiError) -> None:
         self.fault = fault

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from providers.dialects.dialect import Dialect, Habits, Translation
-from providers.dialects.wording import Fields, Loss, Wording
+from providers.dialects.wording import Fields, Loss, Wording, check_calls
 
 
 def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
@@ -20,6 +20,8 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         return wording
     if source.pivoting is not None:
         wording = source.pivoting.to_chat(fields, thoughts=target.pivoting is None and habits.takes_thoughts)
+    else:
+        check_calls(fields)
     if not habits.thinks and "reasoning_effort" in wording.fields:
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, "this model has no reasoning, and would refuse it", hint=True)

@@ -25,7 +25,15 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    Wording,
+    arguments_object,
+    check_calls,
+    decoded,
+    raw_json,
+    results_first,
+)
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -313,6 +321,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     given = objects_at(asked.get("messages"), "messages")
     if not given:
         raise Malformed("'messages' must have at least one message", "messages")
+    check_calls(asked)
     conversation = Conversation(losses)
     conversation.read(given)
     if not conversation.turns:

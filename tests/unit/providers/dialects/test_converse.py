@@ -186,7 +186,6 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"messages": [user({"type": "file", "file": {"filename": "a.pdf"}}, text("x"))]},
          "messages[0].content[0].file.file_data"),
         ({"messages": [*HI, {"role": "assistant", "content": "so"}]}, "messages[1]"),
-        ({"messages": [*HI, {"role": "tool", "tool_call_id": "a", "content": "b"}]}, "tools"),
     ],
 )  # fmt: skip
 def test_what_converse_has_no_words_for_is_named(shape: Any, fields: dict[str, Any], field: str) -> None:
