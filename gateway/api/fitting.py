@@ -20,8 +20,10 @@ from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wor
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
-# Required of every deployment, even with drop_params.
-_ESSENTIAL = frozenset(field for dialect in DIALECTS.values() for field in dialect.requests.essential)
+# Required of every deployment, even with drop_params: of the prompt as a whole, as nothing would be left to answer.
+_ESSENTIAL = frozenset(
+    field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
+)
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
@@ -128,11 +130,13 @@ class _Translations:
             fitting.wordings[deployment.name] = wording.fields
         if not losses:
             return
-        for loss in losses:
+        lost = [loss for loss in losses if not loss.hint]
+        for loss in lost:
             if loss.field in _ESSENTIAL:
                 raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
-            if not (loss.hint or deployment.drop_params):
-                raise _Unfit(f"does not support {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+        if lost and not deployment.drop_params:
+            field, reason = lost[0].field, lost[0].reason
+            raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:

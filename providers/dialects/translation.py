@@ -20,6 +20,8 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         return wording
     if source.pivoting is not None:
         wording = source.pivoting.to_chat(fields, thoughts=target.pivoting is None and habits.takes_thoughts)
+        if _is_empty(wording, "messages"):
+            return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:
         check_calls(fields)
     if not habits.thinks and "reasoning_effort" in wording.fields:
@@ -30,7 +32,17 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
         wording = Wording(second.fields, (*wording.losses, *second.losses))
+        if wording.losses and _is_empty(wording, target.requests.prompt):
+            wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def _is_empty(wording: Wording, prompt: str) -> bool:
+    return bytes(wording.fields.get(prompt, b"")) == b"[]"
+
+
+def _nothing_left(source: Dialect, target: Dialect) -> Loss:
+    return Loss(source.requests.prompt, f"nothing of it can be said in {target.name}")
 
 
 def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:

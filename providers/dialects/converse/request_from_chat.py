@@ -79,8 +79,8 @@ class Conversation:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
-        self.has_results = False
         self._losses = losses
+        self._lost_calls: set[str] = set()  # ids of calls that are of no function
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
@@ -111,8 +111,7 @@ class Conversation:
                 case _:
                     self._losses.add(path, f"Converse has no role {role!r}")
         if self.turns and self.turns[0]["role"] == "assistant":
-            first = next(at for at, message in enumerate(messages) if bytes(message["role"]) == b'"assistant"')
-            self._losses.add(f"messages[{first}]", "Converse's conversations begin with the user")
+            self._leave_out_beginning(messages)
         if role == "assistant":
             reason = "Converse continues an assistant's last message, and does not answer it"
             self._losses.add(f"messages[{len(messages) - 1}]", reason)
@@ -138,16 +137,33 @@ class Conversation:
                 block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
         self._say("user", blocks)
 
+    def _leave_out_beginning(self, messages: Sequence[RawObject]) -> None:
+        """Leave out the assistant's first turn, with the results of its calls."""
+        for number, message in enumerate(messages):
+            if bytes(message["role"]) == b'"user"':
+                break
+            if bytes(message["role"]) in {b'"assistant"', b'"tool"'}:
+                self._losses.add(f"messages[{number}]", "Converse's conversations begin with the user")
+        while self.turns and self.turns[0]["role"] == "assistant":
+            del self.turns[0]
+            if self.turns:
+                self.turns[0]["content"] = [each for each in self.turns[0]["content"] if "toolResult" not in each]
+                if not self.turns[0]["content"]:
+                    del self.turns[0]
+
     def _add_result(self, message: RawObject, path: str) -> None:
         said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
         self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = allowed_id(text_at(message, "tool_call_id", path))
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, "Converse takes no result without its call")
+            return
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
-        self._say("user", [{"toolResult": {"toolUseId": call_id, "content": blocks or [{"text": "(no output)"}]}}])
+        content = blocks or [{"text": "(no output)"}]
+        self._say("user", [{"toolResult": {"toolUseId": allowed_id(call_id), "content": content}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
-        self.has_results = True
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
         said = {"role", "content", "tool_calls", "refusal"}
@@ -170,6 +186,7 @@ class Conversation:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
         if kind != "function":
             self._losses.add(at, "Converse has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
         written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
@@ -430,15 +447,13 @@ def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Obje
         if choice not in (None, _AUTO):
             losses.add("tool_choice", "Converse chooses among tools only")
         if not conversation.called:
-            if conversation.has_results:
-                losses.add("tools", "Converse needs the tools that were called before, and no call names them")
             return {}
         losses.add("tools", "Converse needs the tools that were called before, so they are offered again", hint=True)
         schema: Object = {"type": "object", "properties": {}}
         specs = [{"name": name, "inputSchema": {"json": schema}} for name in conversation.called.values()]
         return {"toolConfig": {"tools": [{"toolSpec": spec} for spec in specs]}}
     if choice is None and "tool_choice" in asked:  # none
-        if not (conversation.called or conversation.has_results):
+        if not conversation.called:
             return {}
         losses.add("tool_choice", "Converse cannot forbid tools that were called before", hint=True)
     return {"toolConfig": {"tools": tools, **({"toolChoice": choice} if choice not in (None, _AUTO) else {})}}

@@ -66,7 +66,8 @@ class Transcript:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, message.named("content"))
-        self.items.append({"type": "message", "role": role, "content": said})
+        if said != []:  # else all of it is lost
+            self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: Fields) -> None:
         for name in _THOUGHTS:

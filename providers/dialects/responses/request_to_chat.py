@@ -69,8 +69,10 @@ class Conversation:
             self._calls.answer(call_id, path)
 
     def say(self, role: str, content: Content) -> None:
-        """Add a message that is not the assistant's."""
+        """Add a message that is not the assistant's, unless all of it is lost."""
         self._close()
+        if not content:
+            return
         if role == "user" and self._shown:
             content = [*self._shown, *_as_parts(content)]
             self._shown = []
