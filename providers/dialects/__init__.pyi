@@ -21,6 +21,7 @@ from .dialect import RequestFormat as RequestFormat
 from .dialect import SystemPrompt as SystemPrompt
 from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
+from .dialect import requires_some as requires_some
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL

@@ -12,7 +12,7 @@ from providers.dialects.continuing import Continuing
 from providers.dialects.events import Chunk, Gathering, Pattern
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
-from providers.errors import UNREADABLE
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # How one model must be asked, where models that speak the same dialect differ.
 
@@ -140,6 +140,41 @@ def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
             # If two in different namespaces have one name, a call of it is ambiguous.
             found[each.name] = offered if found.get(each.name, offered) == offered else OfferedTool(each.name)
     return list(found.values())
+
+
+class _Requirements(msgspec.Struct):
+    required: list[str] | None = None
+
+
+_requirements = msgspec.json.Decoder(_Requirements)
+
+
+def requires_some(schema: bytes | None) -> bool:
+    """Whether a tool with this JSON Schema must be called with arguments."""
+    try:
+        return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
+    except UNREADABLE:
+        return False
+
+
+Offered = Callable[[msgspec.Raw], Iterable[OfferedTool]]
+
+
+def check_none(name: str, tools: msgspec.Raw | None, offered: Offered) -> None:
+    """Check a call of the tool ``name`` without arguments, as its client is to be sent an empty object.
+
+    Raises:
+        UpstreamError: one of the request's ``tools`` has this name, and requires arguments.
+
+    """
+    try:
+        required = tools is not None and any(
+            each.name == name and requires_some(each.schema) for each in offered(tools)
+        )
+    except UNREADABLE:
+        return
+    if required:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without the arguments that it requires")
 
 
 def schema_in(raw: msgspec.Raw) -> bytes | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -583,7 +584,7 @@ GEMINI = Dialect(
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
-        stream_from_chat=FromChat,
+        stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -207,7 +208,7 @@ MESSAGES = Dialect(
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
-        stream_from_chat=FromChat,
+        stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),
 )
