@@ -61,6 +61,11 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+def is_string(raw: msgspec.Raw | None) -> bool:
+    """Whether a raw value is a string, without decoding it."""
+    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
+
+
 # What is valid in one API, and refused in the next.
 
 BLANK = " \t\r\n"  # what JSON allows around a value
@@ -135,6 +140,11 @@ def check_calls(fields: Fields) -> None:
         calls.begin_turn()
         for place, call_id in enumerate(_ids_of_calls(message.get("tool_calls"))):
             calls.add(call_id, f"messages[{number}].tool_calls[{place}].id")
+
+
+def as_users(instructions: str) -> str:
+    """Return a system prompt as it stands in a user's message, where it may not follow that."""
+    return f"<system>\n{instructions}\n</system>"
 
 
 def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:

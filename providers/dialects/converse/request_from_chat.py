@@ -16,8 +16,8 @@ from providers.dialects.messages.fields import (
     Losses,
     Object,
     RawObject,
+    arguments_at,
     is_null,
-    is_string,
     lose_stream_options,
     object_at,
     objects_at,
@@ -28,9 +28,10 @@ from providers.dialects.messages.fields import (
 from providers.dialects.wording import (
     Malformed,
     Wording,
-    arguments_object,
+    as_users,
     check_calls,
     decoded,
+    is_string,
     raw_json,
     results_first,
 )
@@ -134,7 +135,7 @@ class Conversation:
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
             if "text" in block:
-                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+                block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         self._say("user", blocks)
 
     def _leave_out_beginning(self, messages: Sequence[RawObject]) -> None:
@@ -189,11 +190,7 @@ class Conversation:
             self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Converse takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Converse")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         name = raw_text_at(function, "name", f"{at}.function")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Losses, Object, called_name, is_string, objects_of, opened
+from providers.dialects.responses.fields import Fields, Losses, Object, called_name, objects_of, opened
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
@@ -13,6 +13,7 @@ from providers.dialects.wording import (
     Malformed,
     Wording,
     decoded,
+    is_string,
     raw_json,
     results_first,
     shown,
