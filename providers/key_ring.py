@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.availability import Availability, Readiness, Waits
-from providers.dialects import Dialect, Loss
+from providers.dialects import Dialect, Loss, bound_reasoning
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Answer, Exchange, Request, Upstream
@@ -87,10 +87,10 @@ class KeyRingExchange:
         except BaseException:
             self._end()
             raise
+        if self._read is not None:
+            self._read(block)
         if not block:
             self._end()
-        elif self._read is not None:
-            self._read(block)
         return block
 
     @property
@@ -135,9 +135,7 @@ _STEPS = 20  # headroom is compared in twentieths: with small differences a burs
 _MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
 _MOST_MAKERS = 100_000  # pieces of reasoning, of some 150 bytes each
-_LONGEST_REASONING_BYTES = 1024 * 1024
-_BOUND = b'"encrypted_content"'
-_QUOTES = 2  # around a text
+_LONGEST_LINE_BYTES = 1024 * 1024
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
@@ -147,21 +145,20 @@ _T = TypeVar("_T")
 class _Finding:
     """Finds reasoning in an answer's bytes, however they are cut, and passes its hashes on."""
 
-    __slots__ = ("_find", "_found", "_tail")
+    __slots__ = ("_found", "_tail")
 
-    def __init__(self, find: Callable[[bytes], Sequence[bytes]], found: Callable[[bytes], object]) -> None:
-        self._find = find
+    def __init__(self, found: Callable[[bytes], object]) -> None:
         self._found = found
         self._tail = b""
 
     def __call__(self, data: bytes) -> None:
-        data = self._tail + data
-        at = data.rfind(_BOUND)
-        for each in () if at < 0 else self._find(data):
+        """Look in the lines that are complete now; without ``data``, in the last one."""
+        data, is_end = self._tail + data, not data
+        lines = len(data) if is_end else data.rfind(b"\n") + 1
+        for each in bound_reasoning(data[:lines]):
             self._found(each)
-        is_cut = at >= 0 and data.count(b'"', at + len(_BOUND)) < _QUOTES  # it goes on in the next bytes
-        tail = data[at:] if is_cut else data[-len(_BOUND) :]
-        self._tail = tail if len(tail) < _LONGEST_REASONING_BYTES else b""
+        tail = data[lines:]
+        self._tail = tail if len(tail) < _LONGEST_LINE_BYTES else b""
 
 
 class _Key:
@@ -266,10 +263,9 @@ class KeyRing:
 
         """
         model = request.model  # the request itself has the prompt
-        bound: Sequence[bytes] = ()
-        find = request.dialect.requests.bound_reasoning
-        if find is not None and _BOUND in (raw := bytes(request.fields.get(request.dialect.requests.prompt, b""))):
-            bound = find(raw)
+        requests, bound = request.dialect.requests, list[bytes]()
+        if requests.without_bound_reasoning is not None:
+            bound = bound_reasoning(bytes(request.fields.get(requests.prompt, b"")))
         maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)
         exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker)
         for each in bound:
@@ -281,7 +277,7 @@ class KeyRing:
             self._headers(model, exchange.headers),
             failed=failed,
             over=lambda: self._over(key),
-            read=_Finding(find, partial(self._remember, key=key)) if find is not None else None,
+            read=_Finding(partial(self._remember, key=key)) if request.dialect.answers.binds else None,
         )
 
     async def send(self, path: str, request: Request) -> Answer:

@@ -54,5 +54,6 @@ from .wording import Loss as Loss
 from .wording import Malformed as Malformed
 from .wording import Wording as Wording
 from .wording import arguments_object as arguments_object
+from .wording import bound_reasoning as bound_reasoning
 from .wording import decoded as decoded
 from .wording import raw_json as raw_json

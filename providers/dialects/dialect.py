@@ -249,10 +249,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None
-    # Removes the reasoning that only the key that made it can read. None: there is none.
+    # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
-    # The hashes of that reasoning, in a request's fields or in a part of an answer. None: likewise.
-    bound_reasoning: Callable[[bytes], Sequence[bytes]] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 
@@ -275,6 +273,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str]  # finish reasons: a limit was reached
     refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused
+    binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks

@@ -223,6 +223,31 @@ def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
     return arguments if said is None or bytes(said) == written.encode() else raw_json(bytes(said).decode())
 
 
+# Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
+
+_BOUND_NAMES = re.compile(
+    rb'"(?:encrypted_content|signature|thought_?[sS]ignature)"\s*:\s*"([^"]+)"'
+    rb'|"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"'
+    rb'|"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"'
+)
+_BOUND_WORDS = (b'"encrypted_content"', b'ignature"', b'"redacted_thinking"')
+_ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
+BOUND_REASON = "only the key that made this reasoning can read it"
+
+
+def bound_reasoning(data: bytes) -> list[bytes]:
+    """Return the hashes of such reasoning in ``data``: a request's conversation, or a part of an answer, as JSON."""
+    if not any(word in data for word in _BOUND_WORDS):
+        return []
+    found = []
+    for each in _BOUND_NAMES.finditer(data):
+        text = each[each.lastindex or 1]
+        for escaped, plain in _ESCAPED if b"\\" in text else ():
+            text = text.replace(escaped, plain)
+        found.append(hashlib.sha256(text).digest()[:16])
+    return found
+
+
 # Names of tools in the length that every API accepts.
 
 _LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API

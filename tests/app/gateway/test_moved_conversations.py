@@ -1,73 +1,138 @@
 """A conversation goes on at another provider, key or deployment than that which gave the earlier turns."""
 
+import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from providers.dialects.gemini.fields import UNSIGNED
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import RESPONSE_BYTES, speaking
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
+from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
 
-UNREADABLE = Status(
-    400,
-    {
-        "error": {
-            "message": "The encrypted content enc... could not be verified.",
-            "type": "invalid_request_error",
-            "param": None,
-            "code": "invalid_encrypted_content",
-        }
-    },
-)
+
+class Made(NamedTuple):
+    """A conversation in one API with reasoning that only its maker can read, and how that API refuses it elsewhere."""
+
+    path: str
+    api: str
+    body: dict[str, Any]
+    mark: str  # in the reasoning
+    refusal: str
+    answer: bytes
+    dropped: str
+    without: Any  # the conversation that is sent without it
+
+
+def refused(message: str, code: str | None = None) -> Status:
+    return Status(400, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
+
+
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "made elsewhere"}
-CONVERSATION: list[dict[str, Any]] = [
-    {"role": "user", "content": "Hi"},
-    REASONING,
-    {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
-    {"role": "user", "content": "more"},
+RESPONSES = Made(
+    "/v1/responses",
+    "responses",
+    {"input": [user := {"role": "user", "content": "Hi"}, REASONING, {"id": "msg_1", **SAID}, user], "store": False},
+    "made elsewhere",
+    "The encrypted content enc... could not be verified.",
+    RESPONSE_BYTES,
+    "input[1]",
+    [user, SAID, user],
+)
+TEXT = {"type": "text", "text": "Hello"}
+THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "made elsewhere"}
+MESSAGES = Made(
+    "/v1/messages",
+    "messages",
+    {"max_tokens": 9, "messages": [user, {"role": "assistant", "content": [THOUGHT, TEXT]}, user]},
+    "made elsewhere",
+    "messages.1.content.0: Invalid `signature` in `thinking` block",
+    MESSAGE_BYTES,
+    "messages[1].content[0]",
+    [user, {"role": "assistant", "content": [TEXT]}, user],
+)
+REDACTED = MESSAGES._replace(
+    body={
+        "max_tokens": 9,
+        "messages": [
+            user,
+            {"role": "assistant", "content": [{"data": "made elsewhere", "type": "redacted_thinking"}, TEXT]},
+            user,
+        ],
+    },
+    refusal="messages.1.content.0: Invalid `data` in `redacted_thinking` block",
+)
+CALL = {"functionCall": {"name": "f", "args": {}}}
+RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]}
+ASKED = {"role": "user", "parts": [{"text": "Hi"}]}
+GEMINI = Made(
+    f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse",
+    "gemini",
+    {"contents": [ASKED, {"role": "model", "parts": [{**CALL, "thoughtSignature": "bWFkZQ=="}]}, RESULT]},
+    "bWFkZQ==",
+    "Corrupted thought signature.",
+    GEMINI_BYTES,
+    "contents[1].parts[0].thoughtSignature",
+    [ASKED, {"role": "model", "parts": [{**CALL, "thoughtSignature": UNSIGNED}]}, RESULT],
+)
+ALL = [
+    pytest.param(RESPONSES, id="encrypted"),
+    pytest.param(MESSAGES, id="signed"),
+    pytest.param(REDACTED, id="redacted"),
+    pytest.param(GEMINI, id="google"),
 ]
 
 
-def reads(*, own: bool) -> Callable[[Any], Sequence[Step]]:
+def reads(made: Made, *, own: bool) -> Callable[[Any], Sequence[Step]]:
     """Return a provider that answers, and refuses reasoning unless it is its ``own``."""
-    return lambda body: [UNREADABLE] if REASONING in body["input"] and not own else [Raw(RESPONSE_BYTES, token=True)]
+    refusal = refused(made.refusal, "invalid_encrypted_content" if made is RESPONSES else None)
+    return lambda body: [refusal] if made.mark in json.dumps(body) and not own else [Raw(made.answer, token=True)]
+
+
+def asked(made: Made, **fields: Any) -> dict[str, Any]:
+    return made.body if made is GEMINI else {"model": MODEL, **made.body, **fields}
 
 
 @pytest.mark.parametrize("mode", ["single", "auto", "race"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_reasoning_that_nobody_can_read_is_left_out_and_told(serve: Serve, mode: str, stream: bool) -> None:
+@pytest.mark.parametrize("made", ALL)
+async def test_reasoning_that_nobody_can_read_is_left_out_and_told(
+    serve: Serve, made: Made, mode: str, stream: bool
+) -> None:
     config = {
-        "providers": {name: speaking("responses") for name in ("alpha", "beta")},
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta")},
         "models": {MODEL: {"race": {"mode": mode}}},
     }
-    body = {"model": MODEL, "input": CONVERSATION, "store": False, "stream": stream}
+    path = made.path if stream else made.path.replace("streamGenerateContent?alt=sse", "generateContent")
     async with serve(alpha=None, beta=None, config=config) as running:
         for name in ("alpha", "beta"):
-            running[name].answers = reads(own=False)
-        async with running.post(body, path="/v1/responses") as response:
+            running[name].answers = reads(made, own=False)
+        async with running.post(asked(made, stream=stream), path=path) as response:
             answered = await response.read()
         rows = await running.rows("select outcome, error_kind from attempts order by number")
-    assert (response.status, b"Hello" in answered or not stream) == (200, True)
-    assert response.headers["x-holeshot-dropped"] == "input[1]"
+    assert (response.status, b"Hel" in answered or not stream) == (200, True)
+    assert response.headers["x-holeshot-dropped"] == made.dropped
     assert [row["error_kind"] for row in rows] == ["bad_request", "bad_request", None]
-    sent = [each.body["input"] for name in ("alpha", "beta") for each in running[name].received]
-    [without] = [each for each in sent if REASONING not in each]
-    assert without == [{k: v for k, v in item.items() if k != "id"} for item in CONVERSATION if item is not REASONING]
+    sent = [each.body for name in ("alpha", "beta") for each in running[name].received]
+    [without] = [each for each in sent if made.mark not in json.dumps(each)]
+    assert made.without in without.values()
 
 
 @pytest.mark.parametrize("mode", ["single", "auto", "race"])
-async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, mode: str) -> None:
+@pytest.mark.parametrize("made", ALL)
+async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, made: Made, mode: str) -> None:
     config = {
-        "providers": {name: speaking("responses") for name in ("alpha", "beta", "gamma")},
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta", "gamma")},
         "models": {MODEL: {"race": {"mode": mode}}},
     }
     async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
         running.prefer("alpha", "beta", "gamma")
         for name in ("alpha", "beta", "gamma"):
-            running[name].answers = reads(own=name == "gamma")
-        body = {"model": MODEL, "input": CONVERSATION, "store": False, "stream": True}
-        async with running.post(body, path="/v1/responses") as response:
+            running[name].answers = reads(made, own=name == "gamma")
+        async with running.post(asked(made, stream=True), path=made.path) as response:
             await response.read()
     assert (response.status, response.headers["x-holeshot-provider"]) == (200, "gamma")
     assert "x-holeshot-dropped" not in response.headers
