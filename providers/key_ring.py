@@ -7,17 +7,16 @@ once a minute. No request waits: the next key is used at once, and only when no 
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from math import inf
 from typing import TypeVar
 
 import msgspec
 
 from providers.availability import Availability, Readiness, Waits
-from providers.dialects import Dialect, Loss, bound_reasoning
+from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request, Upstream
+from providers.exchange import Answer, Exchange, Request, Upstream, WrappedExchange
 from providers.listings import Listing
 from providers.sendings import SendCount
 
@@ -45,7 +44,7 @@ def _name(key: str, own: str | None) -> str | None:
 # An exchange with one of several keys, which notifies the key ring of its end.
 
 
-class KeyRingExchange:
+class KeyRingExchange(WrappedExchange):
     """An ``Exchange`` around another, with the ring's headers."""
 
     def __init__(
@@ -55,21 +54,11 @@ class KeyRingExchange:
         *,
         failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once, at the end
-        read: Callable[[bytes], object] | None = None,  # called with all that is read
     ) -> None:
-        self.status = exchange.status
+        super().__init__(exchange)
         self.headers = headers
-        self.connect_ms = exchange.connect_ms
-        self.secrets: Sequence[str] = exchange.secrets
-        self._exchange = exchange
         self._failed = failed
         self._over: Callable[[], None] | None = over
-        self._read = read
-
-    @property
-    def ended(self) -> bool:
-        """Whether the provider has sent everything."""
-        return self._exchange.ended
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, ``b""`` at its end.
@@ -87,35 +76,14 @@ class KeyRingExchange:
         except BaseException:
             self._end()
             raise
-        if self._read is not None:
-            self._read(block)
         if not block:
             self._end()
         return block
-
-    @property
-    def finishing(self) -> bool:
-        """Whether the provider has sent the answer's end, and it is held back."""
-        return self._exchange.finishing
 
     def conclude(self) -> bytes:
         """Return the end that was held back."""
         self._end()
         return self._exchange.conclude()
-
-    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with data that arrives while ``read`` waits."""
-        if (read := self._read) is None:
-            self._exchange.offer_to(listener)
-            return
-
-        def listening(data: bytes) -> bool:
-            is_taken = listener(data)
-            if is_taken:
-                read(data)
-            return is_taken
-
-        self._exchange.offer_to(listening)
 
     def abort(self) -> None:
         """Drop the exchange at once; without effect after the end or an abort."""
@@ -134,31 +102,10 @@ TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
 _STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
 _MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
-_MOST_MAKERS = 100_000  # pieces of reasoning, of some 150 bytes each
-_LONGEST_LINE_BYTES = 1024 * 1024
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _T = TypeVar("_T")
-
-
-class _Finding:
-    """Finds reasoning in an answer's bytes, however they are cut, and passes its hashes on."""
-
-    __slots__ = ("_found", "_tail")
-
-    def __init__(self, found: Callable[[bytes], object]) -> None:
-        self._found = found
-        self._tail = b""
-
-    def __call__(self, data: bytes) -> None:
-        """Look in the lines that are complete now; without ``data``, in the last one."""
-        data, is_end = self._tail + data, not data
-        lines = len(data) if is_end else data.rfind(b"\n") + 1
-        for each in bound_reasoning(data[:lines]):
-            self._found(each)
-        tail = data[lines:]
-        self._tail = tail if len(tail) < _LONGEST_LINE_BYTES else b""
 
 
 class _Key:
@@ -240,7 +187,6 @@ class KeyRing:
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self._clock = clock
         self._turn = 0
-        self.makers: dict[bytes, str] = {}  # the names of the keys that made reasoning which only they can read
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
@@ -263,13 +209,9 @@ class KeyRing:
 
         """
         model = request.model  # the request itself has the prompt
-        requests, bound = request.dialect.requests, list[bytes]()
-        if requests.without_bound_reasoning is not None:
-            bound = bound_reasoning(bytes(request.fields.get(requests.prompt, b"")))
-        maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)
-        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker)
-        for each in bound:
-            self._remember(each, key)
+        exchange, key = await self._ask(
+            model, lambda upstream: upstream.stream(request), request.sendings, request.first_key
+        )
         key.answered(model, exchange.headers, self._clock())
         failed = request.sendings.failed = self._failed_with(key, model)
         return KeyRingExchange(
@@ -277,7 +219,6 @@ class KeyRing:
             self._headers(model, exchange.headers),
             failed=failed,
             over=lambda: self._over(key),
-            read=_Finding(partial(self._remember, key=key)) if request.dialect.answers.binds else None,
         )
 
     async def send(self, path: str, request: Request) -> Answer:
@@ -369,14 +310,6 @@ class KeyRing:
             self._turn += 1
             best.turn = self._turn
             yield best
-
-    def _remember(self, reasoning: bytes, key: _Key) -> None:
-        """Remember which key made this reasoning, by its hash."""
-        makers = self.makers
-        makers.pop(reasoning, None)  # the newest is last
-        makers[reasoning] = key.name
-        if len(makers) > _MOST_MAKERS:
-            del makers[next(iter(makers))]
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:

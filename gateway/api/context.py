@@ -91,7 +91,39 @@ MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
+MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
 _AT_ONCE = 50  # ids that Redis is told together
+
+
+class RedisNames:
+    """Names, and what is known of each, that all replicas have in Redis for ``ttl_s`` seconds."""
+
+    def __init__(self, store: "Nodes", prefix: str, ttl_s: Callable[[], float]) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._ttl_s = ttl_s
+
+    async def share(self, name: str, value: str) -> None:
+        """Tell the others; without effect while Redis is away."""
+        key = self._prefix + name
+        try:
+            await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
+        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+            # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response, or
+            # who made encrypted reasoning, or this one could not ask.
+            # Do: Make Redis reachable. Calls go on meanwhile.
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+
+    async def ask(self, name: str) -> str | None:
+        """Return what is known of a name; None: nothing, or Redis is away."""
+        key = self._prefix + name
+        try:
+            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
+        except Exception as error:  # noqa: BLE001 - likewise
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return None
+        value = found if isinstance(found, str) else ""
+        return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
 
 
 class StoredResponses:
@@ -110,7 +142,7 @@ class StoredResponses:
     def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Nodes | None" = None) -> None:
         self.ttl_s = ttl_s
         self._clock = clock
-        self._store = store
+        self._shared = None if store is None else RedisNames(store, _PREFIX, lambda: self.ttl_s)
         self._made: OrderedDict[tuple[str | None, str], tuple[str, float]] = OrderedDict()  # the newest last
 
     async def keep(self, client: str | None, answer: bytes, deployment: str) -> None:
@@ -125,15 +157,8 @@ class StoredResponses:
         self._made.move_to_end((client, name))
         while len(self._made) > MOST_KEPT:
             self._made.popitem(last=False)
-        if self._store is not None:
-            try:
-                key = _key(client, name)
-                await self._store.call(key, ("SET", key, deployment, "EX", max(1, int(self.ttl_s))))
-            except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
-                # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
-                # or this one could not ask.
-                # Do: Make Redis reachable. Calls go on meanwhile.
-                structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+        if self._shared is not None:
+            await self._shared.share(_key(client, name), deployment)
 
     async def keep_all(self, client: str | None, names: Iterable[str], deployment: str) -> None:
         """Store the ``names`` that an answer of ``deployment`` gave to ``client``."""
@@ -150,26 +175,17 @@ class StoredResponses:
             if self._clock() < until:
                 return deployment
             del self._made[client, response_id]
-        if self._store is None:
-            return None
-        try:
-            key = _key(client, response_id)
-            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
-        except Exception as error:  # noqa: BLE001 - likewise
-            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
-            return None
-        name = found if isinstance(found, str) else ""
-        return name if 0 < len(name) <= LONGEST_NAME and name.isprintable() else None  # Redis has other writers
+        return None if self._shared is None else await self._shared.ask(_key(client, response_id))
 
 
 def _key(client: str | None, response_id: str) -> str:
-    """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different.
+    """Return the name in Redis. The client's is encoded, so that keys of different pairs are different.
 
     Only a response's id is legible there, as the others could be used by those who read them.
     """
     if not response_id.startswith("resp"):
         response_id = sha256(response_id.encode(errors="replace")).hexdigest()
-    return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
+    return f"{quote(client or '', safe='')}:{response_id}"
 
 
 class LedgerUnavailable(ApiError):

@@ -1,6 +1,7 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -10,6 +11,7 @@ from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, pre
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
+from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
@@ -411,3 +413,41 @@ def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
         start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
         explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
     return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)
+
+
+_Launched = TypeVar("_Launched", Launch, Start)
+
+
+def led_by(maker: Maker, strangers: Container[tuple[Maker, str]], plan: Plan) -> Plan:
+    """Return a plan whose first launch is at the maker of the conversation's reasoning, or else at its provider.
+
+    Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
+    refuse the reasoning: they are not raced, and come last.
+    """
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    provider = maker.deployment.partition("/")[0]
+    able = [name for name in names if name not in plan.tripped and (maker, name) not in strangers]
+    leader = next((name for name in able if name == maker.deployment), None)
+    leader = leader or next((name for name in able if name.partition("/")[0] == provider), None)
+    if leader is None:
+        return plan
+    swapped = {names[0]: leader, leader: names[0]}
+
+    def exchanged(launches: Iterable[_Launched]) -> tuple[_Launched, ...]:
+        named = [(swapped.get(each.deployment, each.deployment), each) for each in launches]
+        return tuple(
+            msgspec.structs.replace(each, deployment=name) for name, each in named if (maker, name) not in strangers
+        )
+
+    launches = exchanged(plan.launches)
+    launched = {each.deployment for each in launches}
+    rest = [swapped.get(name, name) for name in plan.rest]
+    rest += [name for name in names if name not in launched and name not in rest]
+    rest.sort(key=lambda name: (maker, name) in strangers)
+    explanation = plan.explanation
+    if explanation is not None:
+        first, *later = exchanged(explanation.launches)
+        if leader != names[0]:
+            first = msgspec.structs.replace(first, why="only its maker can read the conversation's reasoning")
+        explanation = msgspec.structs.replace(explanation, launches=(first, *later), rest=tuple(rest))
+    return msgspec.structs.replace(plan, launches=launches, rest=tuple(rest), explanation=explanation)

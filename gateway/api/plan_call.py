@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel, led_by
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
@@ -18,6 +18,7 @@ from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import MOST_ANSWERS, OpenCall, Race, Sink, answer_kind, answers_asked, most_answer_tokens
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
+from providers.dialects import bound_reasoning
 
 
 class PlannedCall(msgspec.Struct, frozen=True):
@@ -126,6 +127,11 @@ async def plan_call(
         deadline_ms=deadline_ms,
         is_restricted=resolved.is_restricted,
     )
+    requests = asked.dialect.requests
+    if model.common.binds and requests.without_bound_reasoning is not None:
+        found_in = bound_reasoning(bytes(resolved.fields.get(requests.prompt, b"")))
+        if found_in and (maker := await context.services.makers.find(found_in)) is not None:
+            call = msgspec.structs.replace(call, maker=maker)
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
@@ -165,6 +171,8 @@ async def plan_call(
         payer=model.payer,
         client=origin.client.name,
     )
+    if call.maker is not None:
+        plan = led_by(call.maker, context.services.makers.strangers, plan)
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 

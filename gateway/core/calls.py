@@ -77,6 +77,17 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     is_of_body: bool = False
 
 
+class Maker(msgspec.Struct, frozen=True):
+    """Who made reasoning that only its maker can read."""
+
+    deployment: str
+    key_name: str | None = None  # None: its provider has only one
+
+    def key_at(self, provider: str) -> str | None:
+        """Return the name of its key, if it is one of this provider's."""
+        return self.key_name if self.deployment.partition("/")[0] == provider else None
+
+
 class Call(MaskedRecord, frozen=True, kw_only=True):
     """One client request: what is sent upstream, and what the ledger records of it."""
 
@@ -114,6 +125,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     profile: str | None = None  # the racing profile, named by the request, its client or its model
     is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
+    maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
     trace: TraceContext | None = None  # None: calls are not traced
 
     @property

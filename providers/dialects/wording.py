@@ -225,27 +225,28 @@ def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
 
-_BOUND_NAMES = re.compile(
-    rb'"(?:encrypted_content|signature|thought_?[sS]ignature)"\s*:\s*"([^"]+)"'
-    rb'|"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"'
-    rb'|"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"'
-)
-_BOUND_WORDS = (b'"encrypted_content"', b'ignature"', b'"redacted_thinking"')
+_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
+    (name, re.compile(rb"%b\s*:\s*\"([^\"]+)\"" % name))
+    for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
+] + [
+    (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),
+    (b'"redacted_thinking"', re.compile(rb'"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"')),
+]
 _ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
 BOUND_REASON = "only the key that made this reasoning can read it"
 
 
 def bound_reasoning(data: bytes) -> list[bytes]:
-    """Return the hashes of such reasoning in ``data``: a request's conversation, or a part of an answer, as JSON."""
-    if not any(word in data for word in _BOUND_WORDS):
-        return []
-    found = []
-    for each in _BOUND_NAMES.finditer(data):
-        text = each[each.lastindex or 1]
-        for escaped, plain in _ESCAPED if b"\\" in text else ():
-            text = text.replace(escaped, plain)
-        found.append(hashlib.sha256(text).digest()[:16])
-    return found
+    """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
+    found = [each for word, pattern in _BOUND if word in data for each in pattern.finditer(data)]
+    found.sort(key=re.Match.start)
+    return [hashlib.sha256(_plain(each[1])).digest()[:16] for each in found]
+
+
+def _plain(text: bytes) -> bytes:
+    for escaped, plain in _ESCAPED if b"\\" in text else ():
+        text = text.replace(escaped, plain)
+    return text
 
 
 # Names of tools in the length that every API accepts.

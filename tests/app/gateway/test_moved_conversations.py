@@ -9,8 +9,9 @@ import pytest
 from providers.dialects.gemini.fields import UNSIGNED
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
 from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.test_gemini import google
 
 
 class Made(NamedTuple):
@@ -26,7 +27,7 @@ class Made(NamedTuple):
     without: Any  # the conversation that is sent without it
 
 
-def refused(message: str, code: str | None = None) -> Status:
+def refusing(message: str, code: str | None = None) -> Status:
     return Status(400, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
 
 
@@ -88,7 +89,7 @@ ALL = [
 
 def reads(made: Made, *, own: bool) -> Callable[[Any], Sequence[Step]]:
     """Return a provider that answers, and refuses reasoning unless it is its ``own``."""
-    refusal = refused(made.refusal, "invalid_encrypted_content" if made is RESPONSES else None)
+    refusal = refusing(made.refusal, "invalid_encrypted_content" if made is RESPONSES else None)
     return lambda body: [refusal] if made.mark in json.dumps(body) and not own else [Raw(made.answer, token=True)]
 
 
@@ -136,6 +137,94 @@ async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, 
             await response.read()
     assert (response.status, response.headers["x-holeshot-provider"]) == (200, "gamma")
     assert "x-holeshot-dropped" not in response.headers
+
+
+ANSWERS = {  # one by each API with the reasoning of ``Made``
+    "responses": event("response.output_item.done", output_index=0, item=REASONING),
+    "messages": event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "made elsewhere"}),
+    "gemini": google({"text": "Hm", "thought": True, "thoughtSignature": "bWFkZQ=="}),
+}
+
+
+@pytest.mark.parametrize("mode", ["single", "auto"])
+@pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
+async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve, made: Made, mode: str) -> None:
+    config = {
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta")},
+        "models": {MODEL: {"race": {"mode": mode}}},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("beta", "alpha")
+        for name in ("alpha", "beta"):
+            running[name].answers = reads(made, own=name == "beta")
+        running["beta"].script = [Raw(ANSWERS[made.api] + made.answer, token=True)]
+        first = {"contents": made.body["contents"][:1]} if made is GEMINI else asked(made, stream=True)
+        if made is not GEMINI:
+            first = {**first, next(name for name in ("input", "messages") if name in made.body): [user]}
+        running["beta"].answers = None
+        async with running.post(first, path=made.path) as response:
+            await response.read()
+        running["beta"].answers = reads(made, own=True)
+        running.prefer("alpha", "beta")
+        for _ in range(3):
+            async with running.post(asked(made, stream=True), path=made.path) as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+        refused = [each for each in running["alpha"].received if made.mark in json.dumps(each.body)]
+        assert len(refused) <= (mode == "auto")  # a stranger is raced only until it is known as one
+
+
+@pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
+async def test_of_several_keys_the_one_that_could_read_the_reasoning_is_asked_from_then_on(
+    serve: Serve, made: Made
+) -> None:
+    keys = ["key-of-one-organisation", "key-of-another-organisation", "key-of-a-third-organisation"]
+    config = {"providers": {"alpha": speaking(made.api, api_key=None, api_keys=keys)}}
+    async with serve(alpha=None, config=config) as running:
+        refusal = reads(made, own=False)
+        answering, received = [Raw(made.answer, token=True)], running["alpha"].received
+        running["alpha"].answers = lambda body: answering if keys[2] in str(received[-1].headers) else refusal(body)
+        counts = []
+        for _ in range(3):
+            async with running.post(asked(made, stream=True), path=made.path) as response:
+                await response.read()
+            assert response.status == 200
+            counts.append(len(running["alpha"].received))
+    assert counts[1:] == [counts[0] + 1, counts[0] + 2]
+    assert counts[0] <= len(keys)
+
+
+async def test_where_asking_without_the_reasoning_fails_the_next_deployment_is_asked_so(serve: Serve) -> None:
+    def broken(body: Any) -> Sequence[Step]:
+        return reads(MESSAGES, own=False)(body) if MESSAGES.mark in json.dumps(body) else [Status(503, {})]
+
+    config = {"providers": {name: speaking("messages") for name in ("alpha", "beta")}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers, running["beta"].answers = broken, reads(MESSAGES, own=False)
+        async with running.post(asked(MESSAGES), path=MESSAGES.path) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+        running["beta"].answers = broken
+        async with running.post(asked(MESSAGES), path=MESSAGES.path) as response:
+            assert response.status >= 500
+
+
+async def test_a_model_between_tools_that_loses_its_thinking_does_not_think_on(serve: Serve) -> None:
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}
+    turns = [user, {"role": "assistant", "content": [THOUGHT, use]}, result]
+    body = {
+        "model": MODEL,
+        "max_tokens": 2000,
+        "messages": turns,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+        running["alpha"].answers = reads(MESSAGES, own=False)
+        async with running.post(body, path="/v1/messages") as response:
+            assert response.status == 200
+        assert response.headers["x-holeshot-dropped"] == "messages[1].content[0], thinking"
+        assert "thinking" not in running["alpha"].received[-1].body
 
 
 SYSTEMS = [
