@@ -1,6 +1,6 @@
 """Who made reasoning that only its maker can read: found however answers are cut, and told to other replicas."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +27,7 @@ class Blocks:
     status = 200
     headers: Mapping[str, str] = MappingProxyType({})
     connect_ms: float | None = None
-    secrets: tuple[str, ...] = ()
+    secrets: Sequence[str] = ()
     ended = finishing = False
 
     def __init__(self, *blocks: bytes) -> None:
