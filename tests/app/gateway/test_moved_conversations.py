@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from providers.dialects.gemini.fields import UNSIGNED
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
@@ -66,6 +65,7 @@ REDACTED = MESSAGES._replace(
     },
     refusal="messages.1.content.0: Invalid `data` in `redacted_thinking` block",
 )
+UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models
 CALL = {"functionCall": {"name": "f", "args": {}}}
 RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]}
 ASKED = {"role": "user", "parts": [{"text": "Hi"}]}
