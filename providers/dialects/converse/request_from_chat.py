@@ -64,6 +64,8 @@ _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
+_SYSTEM_IS_TEXT = "a system prompt of Converse is text"
+_ASSISTANT_IS_TEXT = "Converse takes pictures, sound and documents from the user only"
 _LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
 
 
@@ -127,7 +129,7 @@ class Conversation:
 
     def _add_system(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
+        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_SYSTEM_IS_TEXT)
         if not self.turns:
             self.system += blocks
             return
@@ -176,7 +178,7 @@ class Conversation:
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
         self._losses.rest(message, said, path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content")
+        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_ASSISTANT_IS_TEXT)
         if is_string(message.get("refusal")):
             blocks += self._text({"text": message["refusal"]}, f"{path}.refusal", "text")
         for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
@@ -198,9 +200,12 @@ class Conversation:
         return [{"toolUse": {"toolUseId": allowed_id(text_at(call, "id", at)), "name": name, "input": arguments}}]
 
     def _blocks(
-        self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False, in_result: bool = False
+        self, content: msgspec.Raw | None, path: str, *, texts_only: str = "", in_result: bool = False
     ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out, as Bedrock refuses it."""
+        """Return a message's content as blocks. A blank text is left out, as Bedrock refuses it.
+
+        ``texts_only``: why all else is a loss; empty where it is not.
+        """
         if content is None or is_null(content):
             return []
         if is_string(content):
@@ -212,7 +217,7 @@ class Conversation:
             if kind in {"text", "refusal"}:
                 blocks += self._text(part, at, kind, empty_is_said=in_result)
             elif texts_only:
-                self._losses.add(at, "a system prompt of Converse is text")
+                self._losses.add(at, texts_only)
             elif kind == "image_url":
                 blocks += self._image(part, at)
             elif kind == "file":
