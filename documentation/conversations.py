@@ -60,10 +60,10 @@ def page() -> str:
         ]
         lines += [f"### {title}", "", *table(("of", "fields", "join as"), rows), ""]
     items = import_module("providers.dialects.responses.events").ITEM
-    rows = [
+    pieces = [
         (code(f"{event}.delta"), code(f"{of}[].{field}" if of else field)) for event, (of, _, field) in items.items()
     ]
-    lines += [_RESPONSES, *table(("event", "field of its item"), rows), "", _MESSAGES]
+    lines += [_RESPONSES, *table(("event", "field of its item"), pieces), "", _MESSAGES]
     histories = [(vendor.title, vendor.quirks.history) for vendor in load_catalog().values()]
     columns = ("vendor", "ids of calls", "fields of the assistant", "of its calls", "reasoning", "order")
     return "\n".join(
@@ -89,7 +89,7 @@ def _rows(place: str, rules: Any, around: Mapping[str, Any] = {}) -> Iterator[tu
 
 
 def _says(history: Any) -> bool:
-    return history != type(history)()
+    return bool(history != type(history)())
 
 
 def _history(title: str, history: Any) -> tuple[str, ...]:
