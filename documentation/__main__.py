@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from documentation import commands, configuration, errors, events, headers, http_api, ledger_comments, policy
+from documentation import (
+    commands,
+    configuration,
+    conversations,
+    errors,
+    events,
+    headers,
+    http_api,
+    ledger_comments,
+    policy,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "docs/reference"
@@ -20,6 +30,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/errors.md": errors.page,
     f"{FOLDER}/events.md": events.page,
     f"{FOLDER}/policy.md": policy.page,
+    f"{FOLDER}/conversations.md": conversations.page,
     "migrations/comments.json": ledger_comments.text,
 }
 

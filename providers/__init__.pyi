@@ -37,6 +37,7 @@ from .errors import UNREADABLE as UNREADABLE
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
 from .exchange import Answer as Answer
+from .exchange import BoundReasoningExchange as BoundReasoningExchange
 from .exchange import Exchange as Exchange
 from .exchange import Request as Request
 from .exchange import Rest as Rest

@@ -72,13 +72,15 @@ class BedrockUpstream(HttpUpstream):
             self._signing.begin()
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return the parts of a request that cannot be expressed in Converse."""
+        """Return the parts of a request that cannot be expressed in Converse.
+
+        Raises:
+            Malformed: the request is not valid in chat.
+
+        """
         if dialect is not CHAT:
             return (Loss("model", f"{self._provider} supports chat completions only"),)
-        try:
-            return converse_from_chat(fields, model).losses
-        except Malformed as malformed:
-            return (Loss(malformed.param or "messages", malformed.message),)
+        return converse_from_chat(fields, model).losses
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.

@@ -368,8 +368,16 @@ def _refuses_key(error: Mapping[str, Any]) -> bool:
     )
 
 
-# OpenAI, and servers with its Responses API; Anthropic.
-_OF_REASONING = re.compile(r"encrypted.content .{0,200}could not be|Invalid `signature` in `thinking` block")
+# OpenAI, and servers with its Responses API; Anthropic (github.com/anthropics/claude-code/issues/10627, /56708, read on
+# 2026-11-26); Google (google-gemini/gemini-cli/issues/13467, decolua/9router/issues/301,
+# lbjlaq/Antigravity-Manager/pull/3342, BigPizzaV3/CodexPlusPlus/issues/367, likewise), where others made the signature.
+_OF_REASONING = re.compile(
+    r"encrypted.content .{0,200}could not be"
+    r"|invalid `(?:signature|data)` in `(?:redacted_)?thinking` block|thinking` blocks .{0,80}cannot be modified"
+    r"|(?:corrupted|invalid) thought.?signature|thought.?signature'? (?:is not valid|is invalid|\(TYPE_BYTES\))"
+    r"|missing a `?thought_signature",
+    re.IGNORECASE,
+)
 
 
 def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:

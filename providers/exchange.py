@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects import PIVOT, Dialect, Loss
+from providers.dialects import PIVOT, Dialect, Loss, bound_reasoning
 from providers.errors import UpstreamError
 from providers.listings import Listing
 from providers.multipart import Form
@@ -30,6 +30,7 @@ class Request(MaskedRecord, frozen=True):
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     connect_timeout_s: float = 5.0
+    first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     key_name: str | None = None  # of several keys only this one may be used; None: any
     form: Form | None = None  # instead of ``fields``, for APIs with files
@@ -157,7 +158,12 @@ class Upstream(Protocol):
         """
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
-        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing."""
+        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing.
+
+        Raises:
+            Malformed: the request has to be translated, and is not valid in ``dialect``.
+
+        """
 
     async def send(self, path: str, request: Request) -> Answer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
@@ -187,3 +193,86 @@ class Upstream(Protocol):
 
     async def aclose(self) -> None:
         """Close kept connections. Called when no request is running."""
+
+
+class WrappedExchange:
+    """An ``Exchange`` that is another one in all that a subclass does not change."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.status = exchange.status
+        self.headers: Mapping[str, str] = exchange.headers
+        self.connect_ms = exchange.connect_ms
+        self.secrets: Sequence[str] = exchange.secrets
+        self._exchange = exchange
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything."""
+        return self._exchange.ended
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        return await self._exchange.read()
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the provider has sent the answer's end, and it is held back."""
+        return self._exchange.finishing
+
+    def conclude(self) -> bytes:
+        """Return the end that was held back."""
+        return self._exchange.conclude()
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits."""
+        self._exchange.offer_to(listener)
+
+    def abort(self) -> None:
+        """Drop the exchange at once; without effect after the end or an abort."""
+        self._exchange.abort()
+
+
+_LONGEST_LINE_BYTES = 1024 * 1024
+
+
+class BoundReasoningExchange(WrappedExchange):
+    """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read."""
+
+    def __init__(self, exchange: Exchange, found: Callable[[bytes], object]) -> None:
+        super().__init__(exchange)
+        self._found = found
+        self._line = b""  # the beginning of the one that is not complete
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        data = await self._exchange.read()
+        self._look_in(data or b"\n")
+        return data
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits."""
+
+        def listening(data: bytes) -> bool:
+            is_taken = listener(data)
+            if is_taken:
+                self._look_in(data)
+            return is_taken
+
+        self._exchange.offer_to(listening)
+
+    def _look_in(self, data: bytes) -> None:
+        data = self._line + data
+        lines = data.rfind(b"\n") + 1
+        for each in bound_reasoning(data[:lines]):
+            self._found(each)
+        self._line = data[lines:] if len(data) - lines < _LONGEST_LINE_BYTES else b""

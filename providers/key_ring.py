@@ -7,7 +7,6 @@ once a minute. No request waits: the next key is used at once, and only when no 
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from math import inf
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from providers.availability import Availability, Readiness, Waits
 from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request, Upstream
+from providers.exchange import Answer, Exchange, Request, Upstream, WrappedExchange
 from providers.listings import Listing
 from providers.sendings import SendCount
 
@@ -45,7 +44,7 @@ def _name(key: str, own: str | None) -> str | None:
 # An exchange with one of several keys, which notifies the key ring of its end.
 
 
-class KeyRingExchange:
+class KeyRingExchange(WrappedExchange):
     """An ``Exchange`` around another, with the ring's headers."""
 
     def __init__(
@@ -55,21 +54,11 @@ class KeyRingExchange:
         *,
         failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once, at the end
-        read: Callable[[bytes], object] | None = None,  # called with all that is read
     ) -> None:
-        self.status = exchange.status
+        super().__init__(exchange)
         self.headers = headers
-        self.connect_ms = exchange.connect_ms
-        self.secrets: Sequence[str] = exchange.secrets
-        self._exchange = exchange
         self._failed = failed
         self._over: Callable[[], None] | None = over
-        self._read = read
-
-    @property
-    def ended(self) -> bool:
-        """Whether the provider has sent everything."""
-        return self._exchange.ended
 
     async def read(self) -> bytes:
         """Return the next bytes of the event stream, ``b""`` at its end.
@@ -89,33 +78,12 @@ class KeyRingExchange:
             raise
         if not block:
             self._end()
-        elif self._read is not None:
-            self._read(block)
         return block
-
-    @property
-    def finishing(self) -> bool:
-        """Whether the provider has sent the answer's end, and it is held back."""
-        return self._exchange.finishing
 
     def conclude(self) -> bytes:
         """Return the end that was held back."""
         self._end()
         return self._exchange.conclude()
-
-    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with data that arrives while ``read`` waits."""
-        if (read := self._read) is None:
-            self._exchange.offer_to(listener)
-            return
-
-        def listening(data: bytes) -> bool:
-            is_taken = listener(data)
-            if is_taken:
-                read(data)
-            return is_taken
-
-        self._exchange.offer_to(listening)
 
     def abort(self) -> None:
         """Drop the exchange at once; without effect after the end or an abort."""
@@ -134,34 +102,10 @@ TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
 _STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
 _MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
-_MOST_MAKERS = 100_000  # pieces of reasoning, of some 150 bytes each
-_LONGEST_REASONING_BYTES = 1024 * 1024
-_BOUND = b'"encrypted_content"'
-_QUOTES = 2  # around a text
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
 _T = TypeVar("_T")
-
-
-class _Finding:
-    """Finds reasoning in an answer's bytes, however they are cut, and passes its hashes on."""
-
-    __slots__ = ("_find", "_found", "_tail")
-
-    def __init__(self, find: Callable[[bytes], Sequence[bytes]], found: Callable[[bytes], object]) -> None:
-        self._find = find
-        self._found = found
-        self._tail = b""
-
-    def __call__(self, data: bytes) -> None:
-        data = self._tail + data
-        at = data.rfind(_BOUND)
-        for each in () if at < 0 else self._find(data):
-            self._found(each)
-        is_cut = at >= 0 and data.count(b'"', at + len(_BOUND)) < _QUOTES  # it goes on in the next bytes
-        tail = data[at:] if is_cut else data[-len(_BOUND) :]
-        self._tail = tail if len(tail) < _LONGEST_REASONING_BYTES else b""
 
 
 class _Key:
@@ -243,7 +187,6 @@ class KeyRing:
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self._clock = clock
         self._turn = 0
-        self.makers: dict[bytes, str] = {}  # the names of the keys that made reasoning which only they can read
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
@@ -266,15 +209,13 @@ class KeyRing:
 
         """
         model = request.model  # the request itself has the prompt
-        bound: Sequence[bytes] = ()
-        find = request.dialect.requests.bound_reasoning
-        if find is not None and _BOUND in (raw := bytes(request.fields.get(request.dialect.requests.prompt, b""))):
-            bound = find(raw)
-        maker = next((made for each in bound if (made := self.makers.get(each)) is not None), None)
-        keys = self._keys_for(request)
-        exchange, key = await self._ask(model, lambda upstream: upstream.stream(request), request.sendings, maker, keys)
-        for each in bound:
-            self._remember(each, key)
+        exchange, key = await self._ask(
+            model,
+            lambda upstream: upstream.stream(request),
+            request.sendings,
+            request.first_key,
+            self._keys_for(request),
+        )
         key.answered(model, exchange.headers, self._clock())
         failed = request.sendings.failed = self._failed_with(key, model)
         return KeyRingExchange(
@@ -282,7 +223,6 @@ class KeyRing:
             self._headers(model, exchange.headers),
             failed=failed,
             over=lambda: self._over(key),
-            read=_Finding(find, partial(self._remember, key=key)) if find is not None else None,
         )
 
     async def send(self, path: str, request: Request) -> Answer:
@@ -383,14 +323,6 @@ class KeyRing:
     def _keys_for(self, request: Request) -> Sequence[_Key]:
         """Return the only key that may be used; all if none is named, or it is gone."""
         return [key for key in self._keys if key.name == request.key_name] or self._keys
-
-    def _remember(self, reasoning: bytes, key: _Key) -> None:
-        """Remember which key made this reasoning, by its hash."""
-        makers = self.makers
-        makers.pop(reasoning, None)  # the newest is last
-        makers[reasoning] = key.name
-        if len(makers) > _MOST_MAKERS:
-            del makers[next(iter(makers))]
 
     @staticmethod
     def _rank(key: _Key, model: str, now_s: float) -> tuple[bool, int, int, int]:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -29,7 +30,7 @@ from gateway.racing import Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
-from providers import Steps
+from providers import UNREADABLE, Steps
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -93,8 +94,39 @@ MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
-_KEY = "\n"  # between the names of a deployment and of a key
+MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
 _AT_ONCE = 50  # ids that Redis is told together
+
+
+class RedisNames:
+    """Names, and what is known of each, that all replicas have in Redis for ``ttl_s`` seconds."""
+
+    def __init__(self, store: "Nodes", prefix: str, ttl_s: Callable[[], float]) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._ttl_s = ttl_s
+
+    async def share(self, name: str, value: str) -> None:
+        """Tell the others; without effect while Redis is away."""
+        key = self._prefix + name
+        try:
+            await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
+        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+            # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response, or
+            # who made encrypted reasoning, or this one could not ask.
+            # Do: Make Redis reachable. Calls go on meanwhile.
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+
+    async def ask(self, name: str) -> str | None:
+        """Return what is known of a name; None: nothing, or Redis is away."""
+        key = self._prefix + name
+        try:
+            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
+        except Exception as error:  # noqa: BLE001 - likewise
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return None
+        value = found if isinstance(found, str) else ""
+        return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
 
 
 class StoredResponses:
@@ -113,7 +145,7 @@ class StoredResponses:
     def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Nodes | None" = None) -> None:
         self.ttl_s = ttl_s
         self._clock = clock
-        self._store = store
+        self._shared = None if store is None else RedisNames(store, _PREFIX, lambda: self.ttl_s)
         self._made: OrderedDict[tuple[str | None, str], tuple[Maker, float]] = OrderedDict()  # the newest last
 
     async def keep(self, client: str | None, answer: bytes, deployment: str, key_name: str | None = None) -> None:
@@ -129,16 +161,10 @@ class StoredResponses:
         self._made.move_to_end((client, name))
         while len(self._made) > MOST_KEPT:
             self._made.popitem(last=False)
-        if self._store is not None:
-            try:
-                key = _key(client, name)
-                value = maker.deployment if maker.key_name is None else f"{maker.deployment}{_KEY}{maker.key_name}"
-                await self._store.call(key, ("SET", key, value, "EX", max(1, int(self.ttl_s))))
-            except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
-                # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response,
-                # or this one could not ask.
-                # Do: Make Redis reachable. Calls go on meanwhile.
-                structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+        if self._shared is not None:
+            keyed = maker.key_name is not None  # the version before knows deployments only
+            value = msgspec.json.encode(maker).decode() if keyed else maker.deployment
+            await self._shared.share(_key(client, name), value)
 
     async def keep_all(
         self, client: str | None, names: Iterable[str], deployment: str, key_name: str | None = None
@@ -163,18 +189,15 @@ class StoredResponses:
             if self._clock() < until:
                 return maker
             del self._made[client, name]
-        if self._store is None:
+        found = None if self._shared is None else await self._shared.ask(_key(client, name))
+        if found is None:
             return None
+        if not found.startswith("{"):
+            return Maker(found)
         try:
-            key = _key(client, name)
-            found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
-        except Exception as error:  # noqa: BLE001 - likewise
-            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return msgspec.json.decode(found, type=Maker)
+        except UNREADABLE:  # Redis has other writers
             return None
-        deployment, is_keyed, key_name = (found if isinstance(found, str) else "").partition(_KEY)
-        if not 0 < len(deployment) <= LONGEST_NAME or not (deployment + key_name).isprintable():
-            return None  # Redis has other writers
-        return Maker(deployment, key_name if is_keyed else None)
 
 
 def _short(name: str) -> str:
@@ -183,13 +206,13 @@ def _short(name: str) -> str:
 
 
 def _key(client: str | None, response_id: str) -> str:
-    """Return the key in Redis. The client's name is encoded, so that keys of different pairs are different.
+    """Return the name in Redis. The client's is encoded, so that keys of different pairs are different.
 
     Only a response's id is legible there, as the others could be used by those who read them.
     """
     if not response_id.startswith("resp"):
         response_id = sha256(response_id.encode(errors="replace")).hexdigest()
-    return f"{_PREFIX}{quote(client or '', safe='')}:{response_id}"
+    return f"{quote(client or '', safe='')}:{response_id}"
 
 
 class LedgerUnavailable(ApiError):

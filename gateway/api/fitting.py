@@ -1,6 +1,7 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -10,6 +11,7 @@ from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, pre
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
+from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
@@ -20,8 +22,10 @@ from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wor
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
-# Required of every deployment, even with drop_params.
-_ESSENTIAL = frozenset(field for dialect in DIALECTS.values() for field in dialect.requests.essential)
+# Required of every deployment, even with drop_params: of the prompt as a whole, as nothing would be left to answer.
+_ESSENTIAL = frozenset(
+    field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
+)
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
@@ -120,16 +124,21 @@ class _Translations:
         if spoken.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         wording = self._for(deployment, spoken)
-        losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        try:
+            losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+        except Malformed as malformed:
+            raise self._refused(malformed) from None
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
         if not losses:
             return
-        for loss in losses:
+        lost = [loss for loss in losses if not loss.hint]
+        for loss in lost:
             if loss.field in _ESSENTIAL:
                 raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
-            if not (loss.hint or deployment.drop_params):
-                raise _Unfit(f"does not support {loss.field!r}: {loss.reason} (drop_params: true leaves it out)")
+        if lost and not deployment.drop_params:
+            field, reason = lost[0].field, lost[0].reason
+            raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
@@ -169,8 +178,11 @@ class _Translations:
         try:
             return rendered(self._fields, self._dialect, spoken, habits)
         except Malformed as malformed:
-            self._fail(InvalidRequest(malformed.message, param=malformed.param))
-            raise _Unfit(f"cannot be asked: {malformed.message}") from None
+            raise self._refused(malformed) from None
+
+    def _refused(self, malformed: Malformed) -> _Unfit:
+        self._fail(InvalidRequest(malformed.message, param=malformed.param))
+        return _Unfit(f"cannot be asked: {malformed.message}")
 
     def _fail(self, fault: ApiError) -> None:
         self.fault = fault
@@ -405,3 +417,41 @@ def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
         start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
         explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
     return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)
+
+
+_Launched = TypeVar("_Launched", Launch, Start)
+
+
+def led_by(maker: Maker, strangers: Container[tuple[Maker, str]], plan: Plan) -> Plan:
+    """Return a plan whose first launch is at the maker of the conversation's reasoning, or else at its provider.
+
+    Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
+    refuse the reasoning: they are not raced, and come last.
+    """
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    provider = maker.deployment.partition("/")[0]
+    able = [name for name in names if name not in plan.tripped and (maker, name) not in strangers]
+    leader = next((name for name in able if name == maker.deployment), None)
+    leader = leader or next((name for name in able if name.partition("/")[0] == provider), None)
+    if leader is None:
+        return plan
+    swapped = {names[0]: leader, leader: names[0]}
+
+    def exchanged(launches: Iterable[_Launched]) -> tuple[_Launched, ...]:
+        named = [(swapped.get(each.deployment, each.deployment), each) for each in launches]
+        return tuple(
+            msgspec.structs.replace(each, deployment=name) for name, each in named if (maker, name) not in strangers
+        )
+
+    launches = exchanged(plan.launches)
+    launched = {each.deployment for each in launches}
+    rest = [swapped.get(name, name) for name in plan.rest]
+    rest += [name for name in names if name not in launched and name not in rest]
+    rest.sort(key=lambda name: (maker, name) in strangers)
+    explanation = plan.explanation
+    if explanation is not None:
+        first, *later = exchanged(explanation.launches)
+        if leader != names[0]:
+            first = msgspec.structs.replace(first, why="only its maker can read the conversation's reasoning")
+        explanation = msgspec.structs.replace(explanation, launches=(first, *later), rest=tuple(rest))
+    return msgspec.structs.replace(plan, launches=launches, rest=tuple(rest), explanation=explanation)

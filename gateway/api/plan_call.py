@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel
+from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel, led_by
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
@@ -18,6 +18,7 @@ from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import MOST_ANSWERS, Launching, OpenCall, answer_kind, answers_asked, most_answer_tokens
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
+from providers.dialects import RequestFormat, bound_reasoning
 
 
 class PlannedCall(msgspec.Struct, frozen=True):
@@ -128,6 +129,8 @@ async def plan_call(
         key_name=resolved.key_name,
         runs_on=asked.runs_on,
     )
+    if model.common.binds:
+        call = await _with_maker(context, call, asked.dialect.requests)
     prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
@@ -169,7 +172,18 @@ async def plan_call(
     )
     if asked.runs_on:
         plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
+    if call.maker is not None:
+        plan = led_by(call.maker, context.services.makers.strangers, plan)
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
+
+
+async def _with_maker(context: CallContext, call: Call, requests: RequestFormat) -> Call:
+    """Return the call with who made the reasoning in its history that only its maker can read, if that is known."""
+    if requests.without_bound_reasoning is None:
+        return call
+    found = bound_reasoning(bytes(call.fields.get(requests.prompt, b"")))
+    maker = await context.services.makers.find(found) if found else None
+    return call if maker is None else msgspec.structs.replace(call, maker=maker)
 
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:

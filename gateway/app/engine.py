@@ -20,7 +20,7 @@ from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
-from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox, Seats, Services
+from gateway.racing import Attempt, AttemptTasks, Makers, OpenCall, Outbox, Seats, Services, SharedNames
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
 
@@ -134,8 +134,11 @@ class Engine:
         self._runtime = runtime
         self._use(settings, self.fleet)
 
-    def services(self, recorder: Recorder) -> Services:
-        """Return the services that all calls share; ``recorder`` receives their events."""
+    def services(self, recorder: Recorder, makers: SharedNames | None = None) -> Services:
+        """Return the services that all calls share; ``recorder`` receives their events.
+
+        ``makers``: the makers of reasoning that all replicas know.
+        """
         runtime = self._runtime
         return Services(
             recorder=recorder,
@@ -145,6 +148,7 @@ class Engine:
             new_id=runtime.new_id,
             utc_now=runtime.utc_now,
             outbox=self.outbox,
+            makers=Makers(makers, self.tasks.start),
         )
 
     def start(self) -> None:

@@ -14,7 +14,7 @@ from gateway.admin.operations import Operations
 from gateway.admin.sign_in import SignIn
 from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
-from gateway.api.context import Context, StoredResponses
+from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.routes import application
@@ -170,7 +170,8 @@ class Gateway:
                     tracing=self.tracing,
                     stated=stated,
                     clock=runtime.clock,
-                )
+                ),
+                None if self._response_store is None else RedisNames(self._response_store, MAKERS_PREFIX, self._kept_s),
             ),
             intake=intake,
             bodies=bodies,
@@ -303,6 +304,9 @@ class Gateway:
             last_first.callback(self.context.work_thread.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
+
+    def _kept_s(self) -> float:
+        return self.context.responses.ttl_s
 
     def reload(self, settings: Settings) -> None:
         """Use a new configuration for new calls; running calls keep theirs."""

@@ -63,6 +63,17 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     is_of_body: bool = False
 
 
+class Maker(msgspec.Struct, frozen=True):
+    """Who made an answer, or reasoning that only its maker can read."""
+
+    deployment: str
+    key_name: str | None = None  # None: its provider has only one
+
+    def key_at(self, provider: str) -> str | None:
+        """Return the name of its key, if it is one of this provider's."""
+        return self.key_name if self.deployment.partition("/")[0] == provider else None
+
+
 class Call(MaskedRecord, frozen=True, kw_only=True):
     """One client request: what is sent upstream, and what the ledger records of it."""
 
@@ -102,6 +113,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
+    maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
     trace: TraceContext | None = None  # None: calls are not traced
 
     @property
@@ -118,13 +130,6 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "streamed", self.streamed
         yield "fields", sorted(self.fields)
         yield "headers", sorted(self.headers)
-
-
-class Maker(msgspec.Struct, frozen=True):
-    """Who made an answer."""
-
-    deployment: str
-    key_name: str | None = None  # of the provider's key; None: it has only one
 
 
 class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -220,6 +220,7 @@ class Common(msgspec.Struct, frozen=True):
     speaks: frozenset[Dialect]  # dialects that all speak natively, without losing any part of a request
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
+    binds: bool = False  # the answers of one of them may have reasoning that only it can read
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
@@ -232,6 +233,7 @@ class Common(msgspec.Struct, frozen=True):
             frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
+            any(dialect.answers.binds for one in each for dialect in one.speaks),
         )
 
 

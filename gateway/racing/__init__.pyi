@@ -29,8 +29,10 @@ from .records import attempt_record as attempt_record
 from .records import outcome_of as outcome_of
 from .rescue import Rescue as Rescue
 from .services import AttemptTasks as AttemptTasks
+from .services import Makers as Makers
 from .services import Outbox as Outbox
 from .services import Services as Services
+from .services import SharedNames as SharedNames
 from .sinks import ClientGone as ClientGone
 from .sinks import Forward as Forward
 from .sinks import GatheringSink as GatheringSink

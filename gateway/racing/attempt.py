@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
-from gateway.core.calls import Call
+from gateway.core.calls import Call, Maker
 from gateway.fleet.models import Deployment
 from gateway.racing.answer import AnswerStream
 from gateway.racing.call import OpenCall
@@ -36,6 +36,7 @@ from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchang
 from providers.dialects import translations
 
 if TYPE_CHECKING:
+    from gateway.racing.services import Makers
     from gateway.racing.slots import Seat
 
 # The states of an attempt and their transitions.
@@ -94,11 +95,11 @@ async def open_exchange(
     clocks: AttemptClocks,
     *,
     whole: bool = False,
+    makers: "Makers | None" = None,
 ) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
-    Thoughts that the client is not shown, and pieces of a call that it is sent whole, count for the ``clocks`` all the
-    same.
+    The ``clocks`` hear of thoughts that the client is not shown, and of a call's pieces; the ``makers`` of reasoning.
 
     Raises:
         UpstreamError: as for ``Upstream.stream``.
@@ -116,19 +117,22 @@ async def open_exchange(
         upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
+        first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
         once=call.stateful,
         key_name=call.key_name,
         sendings=sendings,
     )
     exchange = await deployment.upstream.stream(request)
+    if makers is not None and spoken.answers.binds:
+        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name))
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
 
     def unsaid(block: bytes) -> None:
         with suppress(UpstreamError):  # behind the answer's end anything may stand
-            for event in events(block):
-                if (chunk := read_event(event.data, secrets)).meaningful:
+            for chunk in (read_event(event.data, secrets) for event in events(block)):
+                if chunk.meaningful:
                     clocks.heard(came(chunk))
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
@@ -362,23 +366,22 @@ class Attempt:
 
     async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, AnswerStream]:
         """Send the request; return the exchange and the stream of the answer."""
-        clock, call, measurement = self.race.open_call.services.clock, self.race.call, self.measurement
+        services, call, measurement = self.race.open_call.services, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(
-            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole
+            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
         )
-        measurement.headers_at, measurement.connect_ms = clock(), exchange.connect_ms
+        measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer
 
     def _expect(self, clocks: AttemptClocks) -> AnswerStream:
         """Return the stream that reads the answer; create it on first use."""
-        answer = self._answer
-        if answer is None:
+        if self._answer is None:
             clock = self.race.open_call.services.clock
-            answer = self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
-        return answer
+            self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
+        return self._answer
 
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
@@ -491,7 +494,7 @@ class Attempt:
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
-        now = self.race.open_call.services.clock()
+        now = (services := self.race.open_call.services).clock()
         if self.sendings.failed is not None:
             self.sendings.failed(error)
         try:
@@ -499,8 +502,7 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        refused = self.race.open_call.services.whole.refused
-        is_refused = refused(self.race.call, self.deployment, error, now, whole=self.whole)
+        is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
         self.failed_at, was_in_race = now, self.state is not State.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
@@ -539,8 +541,7 @@ class Attempt:
 
     async def _won(self, answer: AnswerStream) -> None:
         self._settle(Outcome.WON)
-        if self.seat is not None:
-            self._leave_seat()
+        self._leave_seat()
         await self.race.complete(answer.take_last(self.race.call))
 
     def _leave_seat(self) -> None:

@@ -121,7 +121,7 @@ class OpenCall:
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
-        self.left_out = False  # whether it was asked once more without reasoning that no key could read
+        self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self.rivals: Rivals[Any] | None = None  # None: one race runs at a time
         self._winner: AttemptRecord | None = None

@@ -34,14 +34,17 @@ class ToolCalls(msgspec.Struct):
     _too_many: bool = False
     names: list[str] = []  # of the called tools, at most ``MOST_CALLS``
 
-    def add(self, pieces: Iterable[tuple[int | str, str]], names: Sequence[str] = ()) -> None:
+    def add(self, pieces: Iterable[tuple[int | str, str]], names: Sequence[str] = (), *, whole: bool = False) -> None:
         """Add pieces of arguments, each with its call's index or id, and the names that came with them.
 
-        Some servers give parallel calls one index. With a name, arguments after complete ones are then another call's.
+        ``whole`` ones count for a known call without pieces. Some servers give parallel calls one index. With a name,
+        arguments after complete ones are then another call's.
         """
         for given, piece in pieces:
             place = next(reversed(self._calls), 0) if given == SAME_CALL else self._latest.get(given, given)
             kept = self._calls.get(place)
+            if whole and (kept is None or kept.pieces):
+                continue
             is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
             if kept is not None and names and is_named and kept.pieces and kept.is_whole():
                 place = self._latest[given] = f"{given} {len(self._calls)}"
@@ -260,10 +263,10 @@ class Reported:
             self.fingerprint = chunk.fingerprint
         if chunk.finish_reason is not None:
             self.finish_reason = chunk.finish_reason
-        if chunk.tools or chunk.names:
+        if (chunk.tools and not chunk.whole) or chunk.names or (chunk.tools and self.tool_calls is not None):
             if self.tool_calls is None:
                 self.tool_calls = ToolCalls()
-            self.tool_calls.add(chunk.tools, chunk.names)
+            self.tool_calls.add(chunk.tools, chunk.names, whole=chunk.whole)
             self.tool_calls.named(chunk.names)
         if chunk.refused:
             self.refused = True

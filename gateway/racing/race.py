@@ -320,6 +320,8 @@ class Race:
         active = self._attempts.active
         self._hold.failed(attempt, self._attempts.others(attempt))
         self._failures.append((attempt.deployment.name, error))
+        if error.is_bound and self.call.maker is not None:
+            self.open_call.services.makers.refused(self.call.maker, attempt.deployment.name)
         self._attempts.failed += outcome_of(error) is not Outcome.TIMEOUT
         self._learn_from(error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self._attempts.call_backup(self.release):
@@ -505,9 +507,13 @@ class Race:
         return self._replacements.replace()
 
     def _ask_without_reasoning(self) -> bool:
-        """Ask once more without the reasoning that no key could read; return whether an attempt was launched."""
-        name = next((name for name, error in self._failures if error.is_bound), None)
-        if name is None or self.open_call.left_out:
+        """Ask once more without the reasoning that no key could read; return whether an attempt was launched.
+
+        Each deployment that refused it may be asked so, one after the other.
+        """
+        asked = self.open_call.left_out
+        name = next((name for name, error in self._failures if error.is_bound and name not in asked), None)
+        if name is None:
             return False
         deployment = next(each.deployment for each in self._attempts.all if each.deployment.name == name)
         without = deployment.spoken_to(self.call.dialect).requests.without_bound_reasoning
@@ -515,7 +521,7 @@ class Race:
         wording = None if without is None else without(before.wordings.get(name, before.fields))
         if wording is None or not wording.losses:
             return False
-        self.open_call.left_out = True
+        asked.add(name)
         left_out = (*before.dropped.get(name, ()), *(loss.field for loss in wording.losses))
         self.call = self._claim.call = msgspec.structs.replace(
             before,
@@ -533,7 +539,8 @@ class Race:
         if self._ask_without_reasoning():
             return
         self.open_call.services.outbox.drain()
-        self._ending = Unanswered(tuple(self._failures), self._schedule.full(), self._attempts.asked)
+        failures = [each for each in self._failures if not each[1].is_bound]  # they tell more than that of one key
+        self._ending = Unanswered(tuple(failures or self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()
 

@@ -3,19 +3,29 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.core.calls import Call, Recorder
+from gateway.core.calls import Call, Maker, Recorder
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
 from gateway.racing.timeouts import PausesByDeployment
-from providers import ErrorKind, UpstreamError, parameters_of
+from providers import (
+    UNREADABLE,
+    BoundReasoningExchange,
+    ErrorKind,
+    Exchange,
+    Request,
+    UpstreamError,
+    parameters_of,
+)
+from providers.dialects import bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.core.attempts import AttemptStart
@@ -220,6 +230,70 @@ def _parameters(call: Call, deployment: Deployment) -> _Parameters:
     return parameters_of(fields, deployment.spoken_to(call.dialect).requests.reading_order)
 
 
+# Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
+
+MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
+MOST_STRANGERS = 1_000
+
+
+class SharedNames(Protocol):
+    """What all replicas know, each for a while."""
+
+    async def share(self, name: str, value: str) -> None:
+        """Tell the others; without effect if they cannot be reached."""
+
+    async def ask(self, name: str) -> str | None:
+        """Return what any replica has told; None: nothing, or it cannot be known now."""
+
+
+class Makers:
+    """Who made reasoning that only its maker can read, by its hash. Without ``shared``, this process alone knows."""
+
+    def __init__(
+        self, shared: SharedNames | None = None, start: Callable[[Coroutine[Any, Any, None]], object] | None = None
+    ) -> None:
+        """``start`` runs the telling of the other replicas in the background."""
+        self.strangers: dict[tuple[Maker, str], None] = {}  # deployments that refused what a maker made
+        self._known: dict[bytes, Maker] = {}  # the newest last
+        self._shared = shared
+        self._start = start
+
+    def remember(self, reasoning: bytes, maker: Maker) -> None:
+        """Remember who made it, or could read it."""
+        known = self._known
+        is_new = known.pop(reasoning, None) != maker
+        known[reasoning] = maker
+        if len(known) > MOST_MAKERS:
+            del known[next(iter(known))]
+        if is_new and self._shared is not None and self._start is not None:
+            self._start(self._shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
+
+    def watched(self, exchange: Exchange, request: Request, maker: Maker) -> Exchange:
+        """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``."""
+        for each in bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b""))):
+            if (before := self._known.get(each)) is not None:
+                self.strangers.pop((before, maker.deployment), None)
+            self.remember(each, maker)
+        return BoundReasoningExchange(exchange, partial(self.remember, maker=maker))
+
+    def refused(self, maker: Maker, deployment: str) -> None:
+        """Remember that ``deployment`` cannot read what ``maker`` made."""
+        self.strangers[maker, deployment] = None
+        if len(self.strangers) > MOST_STRANGERS:
+            del self.strangers[next(iter(self.strangers))]
+
+    async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
+        """Return the maker of the newest, the last one, that is known; None: none is."""
+        known = next((made for each in reversed(reasoning) if (made := self._known.get(each)) is not None), None)
+        if known is not None or self._shared is None or not reasoning:
+            return known
+        told = await self._shared.ask(reasoning[-1].hex())
+        try:
+            return None if told is None else msgspec.json.decode(told, type=Maker)
+        except UNREADABLE:  # Redis has other writers
+            return None
+
+
 class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
@@ -234,3 +308,4 @@ class Services(msgspec.Struct, frozen=True):
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
+    makers: Makers = msgspec.field(default_factory=Makers)

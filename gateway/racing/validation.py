@@ -16,7 +16,7 @@ from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
 from providers import UNREADABLE, ErrorKind, UpstreamError
-from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object
+from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 
@@ -159,11 +159,6 @@ _LONGEST_NONE = 16  # characters of arguments that may mean none
 _MOST_CHECKED = 16  # with more tool calls, none is checked against its schema
 
 
-class _Requirements(msgspec.Struct):
-    required: list[str] | None = None
-
-
-_requirements = msgspec.json.Decoder(_Requirements)
 _anything = msgspec.json.Decoder()
 
 
@@ -263,18 +258,11 @@ def valid_calls(call: Call, calls: ToolCalls) -> bool | None:
     if asked is None:
         return valid
     empty = (asked.tools.get(name) for name, piece in zip(calls.names, arguments, strict=True) if _is_none(piece))
-    return not any(map(_requires_some, empty))
+    return not any(map(requires_some, empty))
 
 
 def _is_none(arguments: str) -> bool:
     return len(arguments) <= _LONGEST_NONE and arguments.strip(' "') in {"", "null"}
-
-
-def _requires_some(schema: bytes | None) -> bool:
-    try:
-        return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
-    except UNREADABLE:
-        return False
 
 
 def _flaw_of_arguments(schema: bytes, arguments: str, *, of: int) -> Flaw | bool | None:

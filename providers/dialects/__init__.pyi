@@ -21,6 +21,7 @@ from .dialect import RequestFormat as RequestFormat
 from .dialect import SystemPrompt as SystemPrompt
 from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
+from .dialect import requires_some as requires_some
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL
@@ -57,5 +58,6 @@ from .wording import Loss as Loss
 from .wording import Malformed as Malformed
 from .wording import Wording as Wording
 from .wording import arguments_object as arguments_object
+from .wording import bound_reasoning as bound_reasoning
 from .wording import decoded as decoded
 from .wording import raw_json as raw_json

@@ -12,7 +12,7 @@ from providers.dialects.continuing import Continuing
 from providers.dialects.events import Chunk, Gathering, Pattern
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
-from providers.errors import UNREADABLE
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # How one model must be asked, where models that speak the same dialect differ.
 
@@ -142,6 +142,41 @@ def openai_tools(raw: msgspec.Raw) -> list[OfferedTool]:
     return list(found.values())
 
 
+class _Requirements(msgspec.Struct):
+    required: list[str] | None = None
+
+
+_requirements = msgspec.json.Decoder(_Requirements)
+
+
+def requires_some(schema: bytes | None) -> bool:
+    """Whether a tool with this JSON Schema must be called with arguments."""
+    try:
+        return bool(schema) and bool(_requirements.decode(schema or b"{}").required)
+    except UNREADABLE:
+        return False
+
+
+Offered = Callable[[msgspec.Raw], Iterable[OfferedTool]]
+
+
+def check_none(name: str, tools: msgspec.Raw | None, offered: Offered) -> None:
+    """Check a call of the tool ``name`` without arguments, as its client is to be sent an empty object.
+
+    Raises:
+        UpstreamError: one of the request's ``tools`` has this name, and requires arguments.
+
+    """
+    try:
+        required = tools is not None and any(
+            each.name == name and requires_some(each.schema) for each in offered(tools)
+        )
+    except UNREADABLE:
+        return
+    if required:
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without the arguments that it requires")
+
+
 def schema_in(raw: msgspec.Raw) -> bytes | None:
     """Return a field's JSON Schema; None if it has none."""
     schema = bytes(raw)
@@ -214,10 +249,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None
-    # Removes the reasoning that only the key that made it can read. None: there is none.
+    # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
-    # The hashes of that reasoning, in a request's fields or in a part of an answer. None: likewise.
-    bound_reasoning: Callable[[bytes], Sequence[bytes]] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 
@@ -241,6 +274,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str]  # finish reasons: a limit was reached
     refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused
+    binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks

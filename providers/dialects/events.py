@@ -61,6 +61,7 @@ class Chunk(msgspec.Struct, frozen=True):
     fingerprint: str | None = None  # of what answers, the provider's own (system_fingerprint)
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
     sound: bool = False  # it has sound: such an answer may end without a finish reason
+    whole: bool = False  # its ``tools`` are whole arguments, of which events before may have had the pieces
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.wording import Fields, Loss, Wording, as_users, is_string, raw_json
+from providers.dialects.wording import BOUND_REASON, Fields, Loss, Wording, as_users, is_string, raw_json
 from providers.errors import UNREADABLE
 
 _ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
@@ -101,6 +101,7 @@ _ABSENT = frozenset({b"null", b'""', b"[]", b"{}"})
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
 # Stands between a tool's result and what cannot be in one, where the user may not follow.
 _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
@@ -131,6 +132,26 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (history.assistant_fields is not None and _ASSISTANT in raw)
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
     )
+
+
+def without_bound_reasoning(fields: Fields) -> Wording:
+    """Return a chat completion request without signed or encrypted reasoning, and without the reasoning beside it."""
+    try:
+        messages = _messages_decoder.decode(fields.get("messages", b""))
+        losses = list[Loss]()
+        for number, message in enumerate(messages):
+            calls = _calls_decoder.decode(message.get("tool_calls", _NULL)) or []
+            for path, holder in [("", message), *((f".tool_calls[{place}]", call) for place, call in enumerate(calls))]:
+                losses += [
+                    Loss(f"messages[{number}]{path}.{name}", BOUND_REASON, hint=True)
+                    for name in sorted(_SIGNED & holder.keys())
+                    if bytes(holder.pop(name)) not in _ABSENT
+                ]
+            if calls:
+                message["tool_calls"] = raw_json(calls)
+    except UNREADABLE:
+        return Wording(fields)
+    return Wording({**fields, "messages": raw_json(messages)}, tuple(losses)) if losses else Wording(fields)
 
 
 class _Conversation:

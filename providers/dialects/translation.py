@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from providers.dialects.dialect import Dialect, Habits, Translation
-from providers.dialects.wording import Fields, Loss, Wording
+from providers.dialects.wording import Fields, Loss, Wording, check_calls
 
 
 def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
@@ -20,6 +20,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         return wording
     if source.pivoting is not None:
         wording = source.pivoting.to_chat(fields, thoughts=target.pivoting is None and habits.takes_thoughts)
+        if _is_empty(wording, "messages"):
+            return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
+    else:
+        check_calls(fields)
     if not habits.thinks and "reasoning_effort" in wording.fields:
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, "this model has no reasoning, and would refuse it", hint=True)
@@ -28,7 +32,17 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
         wording = Wording(second.fields, (*wording.losses, *second.losses))
+        if wording.losses and _is_empty(wording, target.requests.prompt):
+            wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def _is_empty(wording: Wording, prompt: str) -> bool:
+    return bytes(wording.fields.get(prompt, b"")) == b"[]"
+
+
+def _nothing_left(source: Dialect, target: Dialect) -> Loss:
+    return Loss(source.requests.prompt, f"nothing of it can be said in {target.name}")
 
 
 def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:

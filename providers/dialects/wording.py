@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -68,7 +69,77 @@ def is_string(raw: msgspec.Raw | None) -> bool:
 # What is valid in one API, and refused in the next.
 
 BLANK = " \t\r\n"  # what JSON allows around a value
+_NO_MESSAGES = msgspec.Raw(b"[]")
 _Message = TypeVar("_Message", bound=Mapping[str, Any])
+
+
+class Calls:
+    """The tool calls of one history, in the order in which they are read.
+
+    It finds what no API takes: a result without its call, a second result of a call, one id for two calls of a turn.
+    An id may come again in a later turn: some models count their calls anew.
+    """
+
+    def __init__(self, *, elsewhere: bool = False) -> None:
+        """``elsewhere``: a part of the history is not in the request, so results may be of calls in that part."""
+        self.elsewhere = elsewhere
+        self._unanswered: Counter[str] = Counter()  # calls, by id
+        self._answered: set[str] = set()
+        self._in_turn: set[str] = set()
+
+    def begin_turn(self) -> None:
+        """Begin another turn of the model."""
+        self._in_turn.clear()
+
+    def add(self, call_id: str, path: str) -> None:
+        """Add a call.
+
+        Raises:
+            Malformed: the turn has another call with this id, which is in the field ``path``.
+
+        """
+        if call_id in self._in_turn:
+            raise Malformed(f"{path!r} is the id of another call in this turn too: each call needs its own", path)
+        self._in_turn.add(call_id)
+        self._unanswered[call_id] += 1
+
+    def answer(self, call_id: str, path: str) -> None:
+        """Add a result.
+
+        Raises:
+            Malformed: there is no call with this id, which is in the field ``path``, or it has a result.
+
+        """
+        if self._unanswered[call_id]:
+            self._unanswered[call_id] -= 1
+            self._answered.add(call_id)
+        elif call_id in self._answered:
+            raise Malformed(f"{path!r} is the id of a call that has a result before: each call has one", path)
+        elif not self.elsewhere:
+            raise Malformed(f"{path!r} is the id of no call before it: a result needs its call", path)
+
+
+def check_calls(fields: Fields) -> None:
+    """Check that each result in a chat's messages has one call before it; what is no list of objects is not checked.
+
+    Raises:
+        Malformed: one has none, a call has two, or two calls of a message have one id.
+
+    """
+    raw = fields.get("messages", _NO_MESSAGES)
+    if b'"tool_call' not in bytes(raw):
+        return
+    try:
+        messages = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:  # whoever reads the messages says so
+        return
+    calls = Calls()
+    for number, message in enumerate(messages):
+        if answered := _text(message.get("tool_call_id", "")):
+            calls.answer(answered, f"messages[{number}].tool_call_id")
+        calls.begin_turn()
+        for place, call_id in enumerate(_ids_of_calls(message.get("tool_calls"))):
+            calls.add(call_id, f"messages[{number}].tool_calls[{place}].id")
 
 
 def as_users(instructions: str) -> str:
@@ -150,6 +221,32 @@ def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
         return arguments
     said = arguments_object(written)
     return arguments if said is None or bytes(said) == written.encode() else raw_json(bytes(said).decode())
+
+
+# Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
+
+_BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
+    (name, re.compile(rb"%b\s*:\s*\"([^\"]+)\"" % name))
+    for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
+] + [
+    (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),
+    (b'"redacted_thinking"', re.compile(rb'"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"')),
+]
+_ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
+BOUND_REASON = "only the key that made this reasoning can read it"
+
+
+def bound_reasoning(data: bytes) -> list[bytes]:
+    """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
+    found = [each for word, pattern in _BOUND if word in data for each in pattern.finditer(data)]
+    found.sort(key=re.Match.start)
+    return [hashlib.sha256(_plain(each[1])).digest()[:16] for each in found]
+
+
+def _plain(text: bytes) -> bytes:
+    for escaped, plain in _ESCAPED if b"\\" in text else ():
+        text = text.replace(escaped, plain)
+    return text
 
 
 # Names of tools in the length that every API accepts.

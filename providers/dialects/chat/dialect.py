@@ -19,7 +19,7 @@ from providers.dialects.dialect import (
     json_format,
     openai_tools,
 )
-from providers.dialects.histories import chat_history
+from providers.dialects.histories import chat_history, without_bound_reasoning
 
 # How plain events of a chat stream are recognised: those that only add content.
 
@@ -74,6 +74,7 @@ CHAT = Dialect(
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
         with_history=chat_history,
+        without_bound_reasoning=without_bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,

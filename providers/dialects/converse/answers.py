@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
+from providers.dialects.events import Pieces
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 
@@ -46,8 +48,18 @@ class _Thought(msgspec.Struct, gc=False):
     text: str | None = None
 
 
+class _Source(msgspec.Struct, gc=False):
+    bytes: str = ""  # Base64
+
+
+class _ImagePiece(msgspec.Struct, gc=False):
+    source: _Source | None = None
+    error: Any = None
+
+
 class _Delta(msgspec.Struct, gc=False):
     text: msgspec.Raw = msgspec.Raw()  # passed on as it is
+    image: _ImagePiece | None = None
     toolUse: _ToolPiece | None = None  # noqa: N815 - Converse's name
     reasoningContent: _Thought | None = None  # noqa: N815 - likewise
 
@@ -64,8 +76,8 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
-    Reasoning becomes ``reasoning_content``, without its signature. What chat does not have (citations, images, tools
-    that run at Bedrock, none of which a chat client can ask for) is left out.
+    Reasoning becomes ``reasoning_content``, without its signature; a picture one of ``images``. What chat does not have
+    (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
     """
 
     def __init__(
@@ -78,6 +90,7 @@ class ConverseToChat:
         self._begun = False
         self._calls: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._empty: set[int] = set()  # blocks of calls without arguments so far
+        self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
         self._finished = False
         self._ended = False
         self._usage: dict[str, Any] | None = None
@@ -160,12 +173,21 @@ class ConverseToChat:
                 return b""
             self._empty.discard(event.contentBlockIndex)
             return self._arguments(number, delta.toolUse.input)
+        if delta.image is not None:
+            if delta.image.error:
+                raise UpstreamError(ErrorKind.STREAM_ERROR, "the answer's picture could not be made")
+            picture = self._pictures.setdefault(event.contentBlockIndex, ("png", []))
+            picture[1].append(delta.image.source.bytes if delta.image.source is not None else "")
+            return b""
         if delta.reasoningContent is not None and delta.reasoningContent.text:
             return self._chunk({"reasoning_content": delta.reasoningContent.text})
         return b""
 
     def _start(self, event: Mapping[str, Any]) -> bytes:
-        tool = (event.get("start") or {}).get("toolUse")
+        start = event.get("start") or {}
+        if (picture := start.get("image")) is not None:
+            self._pictures[event.get("contentBlockIndex", 0)] = (picture.get("format") or "png", [])
+        tool = start.get("toolUse")
         if not tool or tool.get("type") == "server_tool_use":
             return b""
         place = event.get("contentBlockIndex", 0)
@@ -177,7 +199,11 @@ class ConverseToChat:
         )
 
     def _stop(self, place: int) -> bytes:
-        """Return the arguments of a call that had none."""
+        """Return the arguments of a call that had none, or a picture."""
+        if place in self._pictures:
+            form, pieces = self._pictures.pop(place)
+            url = f"data:image/{form};base64,{Pieces(pieces, is_base64=True).joined()}"
+            return self._chunk({"images": [{"type": "image_url", "image_url": {"url": url}}]})
         if place not in self._empty:
             return b""
         self._empty.discard(place)
@@ -270,6 +296,10 @@ def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, di
             delta = {"reasoningContent": {"text": thought}}
         case {"citationsContent": {"content": list(pieces)}}:
             delta = {"text": "".join(piece.get("text") or "" for piece in pieces)}
+        case {"image": {"format": form, "source": source}}:
+            start, delta = {"image": {"format": form}}, {"image": {"source": source}}
+        case {"audio": _} | {"document": _} | {"video": _}:
+            raise no_place(f"a file ({', '.join(block)})", "chat completions")
     at = {"contentBlockIndex": place}
     return [
         *([("contentBlockStart", {"start": start, **at})] if start else []),

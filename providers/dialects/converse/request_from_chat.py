@@ -29,6 +29,7 @@ from providers.dialects.wording import (
     Malformed,
     Wording,
     as_users,
+    check_calls,
     decoded,
     is_string,
     raw_json,
@@ -63,6 +64,8 @@ _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
+_SYSTEM_IS_TEXT = "a system prompt of Converse is text"
+_ASSISTANT_IS_TEXT = "Converse takes pictures, sound and documents from the user only"
 _LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
 
 
@@ -79,8 +82,8 @@ class Conversation:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
-        self.has_results = False
         self._losses = losses
+        self._lost_calls: set[str] = set()  # ids of calls that are of no function
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
@@ -111,8 +114,7 @@ class Conversation:
                 case _:
                     self._losses.add(path, f"Converse has no role {role!r}")
         if self.turns and self.turns[0]["role"] == "assistant":
-            first = next(at for at, message in enumerate(messages) if bytes(message["role"]) == b'"assistant"')
-            self._losses.add(f"messages[{first}]", "Converse's conversations begin with the user")
+            self._leave_out_beginning(messages)
         if role == "assistant":
             reason = "Converse continues an assistant's last message, and does not answer it"
             self._losses.add(f"messages[{len(messages) - 1}]", reason)
@@ -127,7 +129,7 @@ class Conversation:
 
     def _add_system(self, message: RawObject, path: str) -> None:
         self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
+        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_SYSTEM_IS_TEXT)
         if not self.turns:
             self.system += blocks
             return
@@ -138,16 +140,33 @@ class Conversation:
                 block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         self._say("user", blocks)
 
+    def _leave_out_beginning(self, messages: Sequence[RawObject]) -> None:
+        """Leave out the assistant's first turn, with the results of its calls."""
+        for number, message in enumerate(messages):
+            if bytes(message["role"]) == b'"user"':
+                break
+            if bytes(message["role"]) in {b'"assistant"', b'"tool"'}:
+                self._losses.add(f"messages[{number}]", "Converse's conversations begin with the user")
+        while self.turns and self.turns[0]["role"] == "assistant":
+            del self.turns[0]
+            if self.turns:
+                self.turns[0]["content"] = [each for each in self.turns[0]["content"] if "toolResult" not in each]
+                if not self.turns[0]["content"]:
+                    del self.turns[0]
+
     def _add_result(self, message: RawObject, path: str) -> None:
         said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
         self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = allowed_id(text_at(message, "tool_call_id", path))
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, "Converse takes no result without its call")
+            return
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
-        self._say("user", [{"toolResult": {"toolUseId": call_id, "content": blocks or [{"text": "(no output)"}]}}])
+        content = blocks or [{"text": "(no output)"}]
+        self._say("user", [{"toolResult": {"toolUseId": allowed_id(call_id), "content": content}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
-        self.has_results = True
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
         said = {"role", "content", "tool_calls", "refusal"}
@@ -159,7 +178,7 @@ class Conversation:
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
         self._losses.rest(message, said, path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content")
+        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_ASSISTANT_IS_TEXT)
         if is_string(message.get("refusal")):
             blocks += self._text({"text": message["refusal"]}, f"{path}.refusal", "text")
         for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
@@ -170,6 +189,7 @@ class Conversation:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
         if kind != "function":
             self._losses.add(at, "Converse has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
         arguments = arguments_at(function, f"{at}.function", self._losses, "Converse")
@@ -180,9 +200,12 @@ class Conversation:
         return [{"toolUse": {"toolUseId": allowed_id(text_at(call, "id", at)), "name": name, "input": arguments}}]
 
     def _blocks(
-        self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False, in_result: bool = False
+        self, content: msgspec.Raw | None, path: str, *, texts_only: str = "", in_result: bool = False
     ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out, as Bedrock refuses it."""
+        """Return a message's content as blocks. A blank text is left out, as Bedrock refuses it.
+
+        ``texts_only``: why all else is a loss; empty where it is not.
+        """
         if content is None or is_null(content):
             return []
         if is_string(content):
@@ -194,7 +217,7 @@ class Conversation:
             if kind in {"text", "refusal"}:
                 blocks += self._text(part, at, kind, empty_is_said=in_result)
             elif texts_only:
-                self._losses.add(at, "a system prompt of Converse is text")
+                self._losses.add(at, texts_only)
             elif kind == "image_url":
                 blocks += self._image(part, at)
             elif kind == "file":
@@ -317,6 +340,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     given = objects_at(asked.get("messages"), "messages")
     if not given:
         raise Malformed("'messages' must have at least one message", "messages")
+    check_calls(asked)
     conversation = Conversation(losses)
     conversation.read(given)
     if not conversation.turns:
@@ -425,15 +449,13 @@ def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Obje
         if choice not in (None, _AUTO):
             losses.add("tool_choice", "Converse chooses among tools only")
         if not conversation.called:
-            if conversation.has_results:
-                losses.add("tools", "Converse needs the tools that were called before, and no call names them")
             return {}
         losses.add("tools", "Converse needs the tools that were called before, so they are offered again", hint=True)
         schema: Object = {"type": "object", "properties": {}}
         specs = [{"name": name, "inputSchema": {"json": schema}} for name in conversation.called.values()]
         return {"toolConfig": {"tools": [{"toolSpec": spec} for spec in specs]}}
     if choice is None and "tool_choice" in asked:  # none
-        if not (conversation.called or conversation.has_results):
+        if not conversation.called:
             return {}
         losses.add("tool_choice", "Converse cannot forbid tools that were called before", hint=True)
     return {"toolConfig": {"tools": tools, **({"toolChoice": choice} if choice not in (None, _AUTO) else {})}}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from providers.dialects.gemini.events import (
 )
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
+    UNSIGNED,
     body_of,
     is_said,
     json_schema_of,
@@ -37,6 +39,7 @@ from providers.dialects.gemini.fields import (
     takes_levels,
     takes_penalties,
     thinking_of,
+    without_signatures,
 )
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
@@ -68,7 +71,6 @@ from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
 
-UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models, which it did not sign
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Gemini has no such field"
@@ -566,9 +568,11 @@ GEMINI = Dialect(
         },
         tools={"tools": _offered_tools},
         body=body_of,
+        without_bound_reasoning=without_signatures,
     ),
     answers=AnswerFormat(
         read_event=read_event,
+        binds=True,
         texts=texts,
         choices=choices,
         events_of_answer=events_of_answer,
@@ -588,7 +592,7 @@ GEMINI = Dialect(
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
-        stream_from_chat=FromChat,
+        stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),
 )

@@ -14,12 +14,16 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages.fields import RawObject, is_null, object_at, objects_at
-from providers.dialects.wording import Fields, Malformed, decoded
+from providers.dialects.messages.fields import Object, RawObject, is_null, object_at, objects_at
+from providers.dialects.wording import BOUND_REASON, Fields, Loss, Malformed, Wording, decoded, raw_json
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
 _OF_THE_URL = frozenset({"model", "stream"})  # in no body: they are parts of the address
+
+UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models, which it did not sign
+_UNSIGNED_JSON = f'"{UNSIGNED}"'.encode()
+_SIGNATURES = ("thoughtSignature", "thought_signature")
 
 _SNAKE = re.compile(r"_([a-z0-9])")
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -235,3 +239,33 @@ def effort_of(config: RawObject, path: str) -> str | None:
     if budget < _BUDGETS_TOKENS["medium"]:
         return "low"
     return "medium" if budget < _BUDGETS_TOKENS["high"] else "high"
+
+
+def without_signatures(fields: Fields) -> Wording:
+    """Return a Gemini request without the signatures of thoughts. Calls, which need one, have Google's word instead.
+
+    Raises:
+        Malformed: the conversation is not valid in Gemini.
+
+    """
+    losses: list[Loss] = []
+    said: list[Object] = []
+    for number, turn in enumerate(objects_at(fields.get("contents"), "contents")):
+        path = f"contents[{number}].parts"
+        kept: list[RawObject] = []
+        calls: list[RawObject] = []
+        for place, part in enumerate(objects_at(turn.get("parts"), path)):
+            names = [name for name in _SIGNATURES if name in part and bytes(part[name]) != _UNSIGNED_JSON]
+            losses += [Loss(f"{path}[{place}].{name}", BOUND_REASON, hint=True) for name in names]
+            left = {name: value for name, value in part.items() if name not in names}
+            if "functionCall" in left or "function_call" in left:
+                calls.append(left)
+            elif names and not left.keys() - {"text", "thought"} and bytes(left.get("text", b'""')) == b'""':
+                continue  # it was there for its signature
+            kept.append(left)
+        if calls and not any(name in call for call in calls for name in _SIGNATURES):
+            calls[0]["thoughtSignature"] = msgspec.Raw(_UNSIGNED_JSON)
+            losses += [] if losses else [Loss(path, "Google refuses calls without a signature", hint=True)]
+        if kept:
+            said.append({**turn, "parts": kept})
+    return Wording({**fields, "contents": raw_json(said)}, tuple(losses)) if losses else Wording(fields)

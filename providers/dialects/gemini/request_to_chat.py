@@ -21,6 +21,7 @@ from providers.dialects.messages.fields import Losses, Object, RawObject, is_nul
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
+    Calls,
     Malformed,
     Wording,
     decoded,
@@ -54,7 +55,10 @@ def name_of_function(name: str) -> str:
 class _Conversation:
     """The messages so far. A function's answer without an id belongs to the first open call of its name."""
 
-    def __init__(self, losses: Losses, *, thoughts: bool) -> None:
+    def __init__(self, losses: Losses, *, thoughts: bool, elsewhere: bool) -> None:
+        """``thoughts``: earlier ones are kept; ``elsewhere``: turns before these are in Google's cache."""
+        self._ids = Calls(elsewhere=elsewhere)
+        self._given: set[str] = set()  # ids that the client has set
         self.said: list[Object] = []
         self._losses = losses
         self._thoughts = thoughts
@@ -100,6 +104,7 @@ class _Conversation:
         texts: list[str] = []
         thought: list[str] = []
         calls: list[Object] = []
+        self._ids.begin_turn()
         for number, part in enumerate(parts):
             at = f"{path}[{number}]"
             if is_said(part.get("thoughtSignature")):
@@ -127,8 +132,12 @@ class _Conversation:
         path = f"{at}.functionCall"
         call = spelt_at(part["functionCall"], path)
         name = text_at(call, "name", path)
-        call_id = decoded(call.get("id"), str, f"{path}.id") or f"call_{self._calls}"
+        call_id = decoded(call.get("id"), str, f"{path}.id")
+        if call_id:
+            self._given.add(call_id)
+        call_id = call_id or self._made_id()
         self._calls += 1
+        self._ids.add(call_id, f"{path}.id")
         self._open.append((name, call_id))
         arguments = call.get("args")
         written = "{}" if arguments is None or is_null(arguments) else bytes(arguments).decode()
@@ -138,17 +147,31 @@ class _Conversation:
         self._losses.rest(part, ("functionCall", "thoughtSignature", "thought"), at, _NO_FIELD)
         return {"id": call_id, "type": "function", "function": {"name": name_of_function(name), "arguments": written}}
 
+    def _made_id(self) -> str:
+        """Return an id for the next call, which has none."""
+        while (made := f"call_{self._calls}") in self._given:
+            self._calls += 1
+        return made
+
     def _result(self, part: RawObject, at: str, shown_by_tools: list[Object]) -> Object:
         path = f"{at}.functionResponse"
         response = spelt_at(part["functionResponse"], path)
         name = text_at(response, "name", path)
         call_id = decoded(response.get("id"), str, f"{path}.id")
-        found = next((each for each in self._open if call_id in {None, each[1]} and each[0] == name), None)
+        if call_id in self._given:
+            found = next((each for each in self._open if each[1] == call_id), None)
+        else:  # an id that no call has is of one whose id the client has left out
+            without = [each for each in self._open if each[0] == name and not (call_id and each[1] in self._given)]
+            found = without[0] if without else None
         if found is not None:
             self._open.remove(found)
-        call_id = call_id or (found[1] if found is not None else None)
-        if call_id is None:
-            raise Malformed(f"'{path}' answers {name!r}, which was not called before", path)
+            call_id = found[1]
+        if call_id:
+            self._ids.answer(call_id, f"{path}.id")
+        elif self._ids.elsewhere:
+            call_id = self._made_id()
+        else:
+            raise Malformed(f"'{path}' answers {name!r}, which was not called before, or has an answer", path)
         content = _text_of(spelt_at(response.get("response"), f"{path}.response"), f"{path}.response")
         for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
             inner = f"{path}.parts[{number}]"
@@ -278,7 +301,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     """
     losses = Losses()
     asked = {name: value for name, value in fields.items() if not is_null(value)}
-    conversation = _Conversation(losses, thoughts=thoughts)
+    conversation = _Conversation(losses, thoughts=thoughts, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):
         conversation.said.append({"role": "system", "content": _content(system)})
     contents = listed_at(asked.get("contents"), "contents")

@@ -9,6 +9,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import delta_of, no_place, pictures_in, sound_in, split_data, usage_in
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, index_of
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
@@ -46,8 +47,12 @@ class FromChat:
     becomes text.
     """
 
-    def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
+    ) -> None:
+        """``offered`` reads the tools of the request ``asked``."""
         self._secrets = secrets
+        self._tools, self._offered = asked.get("tools"), offered
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
         self._is_single = bytes(asked.get(IN_CONFIG + "candidateCount", b"1")) in {b"1", b"null"}
@@ -156,7 +161,10 @@ class FromChat:
         if arguments is None:
             message = "called a tool with arguments that are no JSON object"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
-        said = {"name": self._names.get(call.name, call.name), "args": arguments}
+        name = self._names.get(call.name, call.name)
+        if call.has_none():
+            check_none(name, self._tools, self._offered)
+        said = {"name": name, "args": arguments}
         return {"id": call.call_id, **said} if call.call_id else said
 
 

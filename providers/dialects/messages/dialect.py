@@ -1,7 +1,8 @@
 """Messages as one of the dialects."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,11 +23,18 @@ from providers.dialects.dialect import (
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
-from providers.dialects.messages.fields import RawObject, objects_at, text_at
+from providers.dialects.messages.fields import (
+    CANNOT_THINK_ON,
+    RawObject,
+    lacks_thoughts,
+    object_at,
+    objects_at,
+    text_at,
+)
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.dialects.wording import Fields, Loss, Wording, is_string, raw_json
+from providers.dialects.wording import BOUND_REASON, Fields, Loss, Wording, is_string, raw_json
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 
@@ -101,11 +109,12 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
         yield event.index or 0, event.delta.text
 
 
-# Thinking blocks that Anthropic did not sign: its API refuses a request with such a block. A client gets the
-# reasoning of another provider's model as thinking with an empty signature. It sends this back with its next request,
-# which may go to Anthropic.
+# Thinking blocks that the asked API did not sign: it refuses a request with such a block. A client gets the reasoning
+# of a model without signatures as thinking with an empty one. It sends this back with its next request, which may go
+# to Anthropic. What Anthropic signed may go to another provider that speaks Messages, and the other way round.
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
@@ -118,6 +127,30 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     conversation = bytes(fields.get("messages", b""))
     if not any(empty in conversation for empty in _EMPTY):
         return Wording(fields)
+    return _without_thoughts(
+        fields,
+        lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) == b'""',
+        "Messages refuses thinking blocks that it did not sign",
+    )
+
+
+def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Messages request without any thinking block; unchanged, if there are none.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages.
+
+    """
+    return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON)
+
+
+def _without_thoughts(
+    fields: Mapping[str, msgspec.Raw], is_left_out: Callable[[str, RawObject], bool], reason: str
+) -> Wording:
+    """Return a Messages request without the thinking blocks that are to be left out.
+
+    Where a turn with tool calls lacks its thinking then, and the next one answers them, the model must not think on.
+    """
     losses: list[Loss] = []
     said: list[dict[str, Any]] = []
     for number, turn in enumerate(objects_at(fields["messages"], "messages")):
@@ -128,15 +161,19 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
             continue
         kept: list[RawObject] = []
         for place, block in enumerate(objects_at(content, path)):
-            if text_at(block, "type", path) == "thinking" and bytes(block.get("signature", b"")) == b'""':
-                losses.append(
-                    Loss(f"{path}[{place}]", "Messages refuses thinking blocks that it did not sign", hint=True)
-                )
+            if is_left_out(text_at(block, "type", path), block):
+                losses.append(Loss(f"{path}[{place}]", reason, hint=True))
             else:
                 kept.append(block)
         if kept:
             said.append({**turn, "content": kept})
-    return Wording({**fields, "messages": raw_json(said)}, tuple(losses)) if losses else Wording(fields)
+    if not losses:
+        return Wording(fields)
+    left = {**fields, "messages": raw_json(said)}
+    if bytes(object_at(fields.get("thinking"), "thinking").get("type", b"")) == b'"enabled"' and lacks_thoughts(said):
+        del left["thinking"]
+        losses.append(Loss("thinking", CANNOT_THINK_ON, hint=True))
+    return Wording(left, tuple(losses))
 
 
 class _Tool(msgspec.Struct):
@@ -191,9 +228,11 @@ MESSAGES = Dialect(
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
         without_foreign_thoughts=without_unsigned_thoughts,
+        without_bound_reasoning=without_bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,
+        binds=True,
         texts=texts,
         events_of_answer=events_of_answer,
         gathering=MessageGathering,
@@ -208,7 +247,7 @@ MESSAGES = Dialect(
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
-        stream_from_chat=FromChat,
+        stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),
 )

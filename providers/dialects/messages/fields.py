@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
 
 CACHE_REASON = "cache markers have no counterpart there"
+CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 _HINTS: Mapping[str, str] = {  # fields of any object that change no answer
     "cache_control": CACHE_REASON,
@@ -227,10 +228,9 @@ def thinking_of_effort(
     if reason := _reason_not_to_think(effort, said, adaptive=adaptive, limit=limit if limited else None):
         losses.add("reasoning_effort", reason)
         return {}
-    if not adaptive and _is_between_tools(said["messages"]):
+    if not adaptive and lacks_thoughts(said["messages"]):
         # A hint: an agent's task must not fail in the middle. The API itself continues without thinking in this case.
-        reason = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
-        losses.add("reasoning_effort", reason, hint=True)
+        losses.add("reasoning_effort", CANNOT_THINK_ON, hint=True)
         return {}
     if adaptive:  # without ``display``, newer models do not send their thinking
         thinking = {"type": "adaptive", "display": "summarized"}
@@ -259,10 +259,18 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
     return None
 
 
-def _is_between_tools(turns: list[Object]) -> bool:
-    """Whether the last turn answers an assistant's tool calls."""
+def lacks_thoughts(turns: Sequence[Object]) -> bool:
+    """Whether the last turn answers tool calls of a turn that does not begin with its thinking."""
     content = turns[-1]["content"] if turns else None
-    return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
+    if not isinstance(content, list) or not any(_kind(block) == "tool_result" for block in content):
+        return False
+    called = turns[-2]["content"] if len(turns) > 1 else None
+    return not isinstance(called, list) or not called or _kind(called[0]) not in {"thinking", "redacted_thinking"}
+
+
+def _kind(block: Object) -> str:
+    kind = block.get("type")
+    return (decoded(kind, str, "type") or "") if isinstance(kind, msgspec.Raw) else str(kind)
 
 
 # JSON schemas for structured output in Messages: fewer keywords than in chat, and closed objects.

@@ -51,6 +51,7 @@ class Conversation:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
+        self._lost_calls: set[str] = set()  # ids of calls that are of no function
         self._answers_tools = False  # the last turn has tool results, and nothing else yet
 
     def read(self, messages: Sequence[RawObject]) -> None:
@@ -113,7 +114,11 @@ class Conversation:
     def _add_result(self, message: RawObject, path: str) -> None:
         said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
         self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = allowed_id(text_at(message, "tool_call_id", path))
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, "Messages takes no result without its call")
+            return
+        call_id = allowed_id(call_id)
         block: Object = {"type": "tool_result", "tool_use_id": call_id}
         content = message.get("content")
         if content is not None and not is_null(content):
@@ -153,6 +158,7 @@ class Conversation:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
         if kind != "function":
             self._losses.add(at, "Messages has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
         arguments = arguments_at(function, f"{at}.function", self._losses, "Messages")

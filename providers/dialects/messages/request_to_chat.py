@@ -20,6 +20,7 @@ from providers.dialects.messages.fields import (
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
+    Calls,
     Malformed,
     Wording,
     decoded,
@@ -52,15 +53,16 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
     turns = objects_at(asked.get("messages"), "messages")
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
+    calls = Calls(elsewhere="thread" in asked)
     role = ""
     for number, turn in enumerate(turns):
         path = f"messages[{number}]"
         role = text_at(turn, "role", path)
         losses.rest(turn, ("role", "content"), path, _NO_FIELD)
         if role == "user":
-            said += _history_to_chat_user(turn, path, losses)
+            said += _history_to_chat_user(turn, path, losses, calls)
         elif role == "assistant":
-            said += _assistant(turn, path, losses, thoughts=thoughts)
+            said += _assistant(turn, path, losses, calls, thoughts=thoughts)
         elif role == "system":
             said.append({"role": "system", "content": _texts(turn.get("content"), f"{path}.content", losses)})
         else:
@@ -70,7 +72,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
     return [message for _, message in results_first(said)]
 
 
-def _history_to_chat_user(turn: RawObject, path: str, losses: Losses) -> list[Object]:
+def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Calls) -> list[Object]:
     """Return a message for each tool result, then the user's message."""
     content = turn.get("content")
     if content is None or is_null(content):
@@ -82,6 +84,7 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses) -> list[Ob
     parts: list[Object] = []
     for at, kind, block in _blocks(content, f"{path}.content"):
         if kind == "tool_result":
+            calls.answer(text_at(block, "tool_use_id", at), f"{at}.tool_use_id")
             said.append(_tool_message(block, at, losses, shown_by_tools))
         else:
             parts += _parts(block, kind, at, losses)
@@ -91,28 +94,31 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses) -> list[Ob
     return said
 
 
-def _assistant(turn: RawObject, path: str, losses: Losses, *, thoughts: bool) -> list[Object]:
+def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool) -> list[Object]:
     """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
     if content is not None and is_string(content):
         return [{"role": "assistant", "content": content}]
     texts: list[msgspec.Raw] = []
-    calls: list[Object] = []
+    called: list[Object] = []
     thought: list[str] = []
+    calls.begin_turn()
     for at, kind, block in _blocks(content, f"{path}.content"):
         if kind == "text":
             texts.append(raw_text_at(block, "text", at))
             _lose_citations(block, at, losses)
             losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
         elif kind == "tool_use":
-            calls.append(_call(block, at, losses))
+            calls.add(text_at(block, "id", at), f"{at}.id")
+            called.append(_call(block, at, losses))
         elif thoughts and kind == "thinking":
             thought.append(text_at(block, "thinking", at))
         elif kind in {"thinking", "redacted_thinking"}:
             losses.add(at, _OWN_THOUGHTS, hint=True)
         else:
             losses.add(at, _NO_BLOCK)
-    if not texts and not calls:
+            calls.elsewhere = True  # it may be a call, or stand for what was left out
+    if not texts and not called:
         if thought:
             losses.add(f"{path}.content", _OWN_THOUGHTS, hint=True)
         return []
@@ -120,7 +126,7 @@ def _assistant(turn: RawObject, path: str, losses: Losses, *, thoughts: bool) ->
     message: Object = {"role": "assistant", "content": text}
     if any(thought):
         message["reasoning_content"] = "".join(thought)
-    return [message | {"tool_calls": calls} if calls else message]
+    return [message | {"tool_calls": called} if called else message]
 
 
 def _call(block: RawObject, at: str, losses: Losses) -> Object:

@@ -16,6 +16,7 @@ from providers.dialects.chat.deltas import (
     written_arguments,
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
@@ -65,6 +66,10 @@ class Call:
         self.unsaid.clear()
         return unsaid
 
+    def has_none(self) -> bool:
+        """Whether there are no arguments: they are blank, ``null``, or one of both encoded as text."""
+        return "".join(self._arguments).strip(BLANK + '"') in {"", "null"}
+
     def is_whole(self) -> bool:
         """Whether the arguments are complete. A call without any may still get some."""
         written = "".join(self._arguments)
@@ -103,6 +108,10 @@ class Calls:
         """
         if any(not call.name for call in self._calls):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
+
+    def without_arguments(self) -> list[Call]:
+        """Return the calls that have none."""
+        return [call for call in self._calls if call.has_none()]
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -150,8 +159,12 @@ class FromChat:
     with end_turn.
     """
 
-    def __init__(self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
+    ) -> None:
+        """``offered`` reads the tools of the request ``asked``."""
         self._secrets = secrets
+        self._tools, self._offered = asked.get("tools"), offered
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
@@ -308,6 +321,9 @@ class FromChat:
         elif reason in {"end_turn", "tool_use"}:  # some servers say stop for tool calls, or tool_calls without any
             met_one = isinstance(met, str) and met in self._stops
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
+        if reason == "tool_use":  # else its arguments may have been cut off
+            for call in self._calls.without_arguments():
+                check_none(self._names.get(call.name, call.name), self._tools, self._offered)
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _close_all(self, said: list[bytes]) -> None:

@@ -28,7 +28,6 @@ from providers.dialects.responses.events import (
 )
 from providers.dialects.responses.fields import failure, numbered
 from providers.dialects.responses.request_from_chat import (
-    bound_reasoning,
     from_chat,
     responses_history,
     without_bound_reasoning,
@@ -98,11 +97,11 @@ RESPONSES = Dialect(
         without_foreign_thoughts=without_translated_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
-        bound_reasoning=bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,
         read_begun=read_begun,
+        binds=True,
         with_answer=with_answer,
         texts=texts,
         events_of_answer=events_of_answer,

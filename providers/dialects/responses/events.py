@@ -84,6 +84,7 @@ _BUILT_IN = frozenset(
 )  # which it may run as well
 _HOSTED = "container_reference"  # a shell's environment at the provider
 _SEARCHED = ("tool_search_call", "client")  # it may be the client's or the provider's
+_CALL = b'"function_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
 _LAST = frozenset({"response.completed", "response.incomplete"})
@@ -98,6 +99,7 @@ class _Event(msgspec.Struct, gc=False):
     error: Any = None
     output_index: int | None = None
     partial_image_b64: str | None = None
+    arguments: str | None = None
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -112,6 +114,8 @@ class _Item(msgspec.Struct, gc=False):
         """Whether it calls a tool without a name that the client runs: it may be all of the answer."""
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
         return (self.type in _BUILT_IN and place != _HOSTED) or (self.type, self.execution) == _SEARCHED
+
+    arguments: str | None = None
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -193,6 +197,8 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 model=told.model,
                 id=told.id,
                 finish_reason=reason,
+                tools=_whole_calls(event.response) if _CALL in data else (),
+                whole=True,
             )
         case "error" | "response.failed" | "response.cancelled":
             return Chunk(data, error=_error(data, event, secrets), usage=_usage(event.response))
@@ -206,13 +212,23 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             return Chunk(data, meaningful=said, answer=said, text_chars=len(name), tools=tools, names=names)
         case "response.output_item.done":
             item = lenient(event.item, _Item)
+            if item.type == "function_call" and item.arguments:
+                return Chunk(data, tools=((event.output_index or 0, item.arguments),), whole=True)
             is_seen = item.is_built_in or (item.type == "image_generation_call" and bool(item.result))
+        case "response.function_call_arguments.done" if event.arguments:
+            return Chunk(data, tools=((event.output_index or 0, event.arguments),), whole=True)
         case _:
             is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
     error = _error(data, event, secrets) if event.error else None
     is_empty = not event.delta and (event.type in _ANSWERS or event.type in _REASONING)
     is_idle = is_empty or event.type in _STATES or not (event.type or "").startswith(_OWN)
     return Chunk(data, meaningful=is_seen, answer=is_seen, error=error, idle=is_idle)
+
+
+def _whole_calls(response: msgspec.Raw) -> list[tuple[int, str]]:
+    """Return the arguments of the function calls in a whole response, by their items' numbers."""
+    items = [lenient(item, _Item) for item in lenient(response, _Output).output or ()]
+    return [(index, item.arguments) for index, item in enumerate(items) if item.type in _CALLS and item.arguments]
 
 
 def _usage(response: msgspec.Raw) -> Usage | None:
@@ -325,7 +341,8 @@ def with_answer(last: Chunk) -> Chunk:
         answer=is_answer,
         reasoning=not is_answer and any(chunk.reasoning for chunk in said),
         text_chars=sum(chunk.text_chars for chunk in said),
-        tools=tuple(piece for chunk in said for piece in chunk.tools),
+        tools=tuple(piece for chunk in said if not chunk.whole for piece in chunk.tools),
+        whole=False,
         names=tuple(name for chunk in said for name in chunk.names),
         refused=any(chunk.refused for chunk in said),
     )

@@ -1,7 +1,5 @@
 """Translates a chat completion request into a Responses request."""
 
-import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +8,7 @@ import msgspec
 from providers.dialects.histories import CallIds, FittedIds, History
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
-from providers.dialects.wording import Loss, Malformed, Wording, is_string, raw_json, written_object
+from providers.dialects.wording import BOUND_REASON, Loss, Malformed, Wording, is_string, raw_json, written_object
 from providers.errors import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.
@@ -22,8 +20,6 @@ _OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the mode
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
-
-_ENCRYPTED = re.compile(rb'"encrypted_content":\s*"([^"]+)"')
 
 LONGEST_ID = CallIds(64)  # OpenAI's limit
 
@@ -66,7 +62,8 @@ class Transcript:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, message.named("content"))
-        self.items.append({"type": "message", "role": role, "content": said})
+        if said != []:  # else all of it is lost
+            self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: Fields) -> None:
         for name in _THOUGHTS:
@@ -150,11 +147,6 @@ class Transcript:
         return said
 
 
-def bound_reasoning(data: bytes) -> list[bytes]:
-    """Return the hashes of the encrypted reasoning in ``data``: a request's input, or a part of an answer."""
-    return [hashlib.sha256(each[1]).digest()[:16] for each in _ENCRYPTED.finditer(data)]
-
-
 def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """Return a Responses request without its encrypted reasoning, and without the ids that refer to it."""
     try:
@@ -165,7 +157,7 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
     losses: list[Loss] = []
     for number, item in enumerate(items):
         if bytes(item.get("type", b"")) == b'"reasoning"' and bytes(item.get("encrypted_content", b"null")) != b"null":
-            losses.append(Loss(f"input[{number}]", "only the key that made this reasoning can read it", hint=True))
+            losses.append(Loss(f"input[{number}]", BOUND_REASON, hint=True))
         else:
             kept.append({name: value for name, value in item.items() if name != "id"})
     return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)

@@ -9,6 +9,7 @@ from providers.dialects.responses.fields import Fields, Losses, Object, called_n
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
+    Calls,
     Malformed,
     Wording,
     decoded,
@@ -41,7 +42,10 @@ class Conversation:
     the message with the calls.
     """
 
-    def __init__(self, losses: Losses, *, thoughts: bool = False) -> None:
+    def __init__(self, losses: Losses, *, thoughts: bool = False, elsewhere: bool = False) -> None:
+        """``thoughts``: earlier reasoning is kept; ``elsewhere``: items before these are at a provider."""
+        self._calls = Calls(elsewhere=elsewhere)
+        self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and where
         self._said: list[dict[str, Any]] = []
         self._losses = losses
         self._takes_thoughts = thoughts
@@ -55,9 +59,21 @@ class Conversation:
         self._show()
         return [message for _, message in results_first(self._said)]
 
+    def check_results(self) -> None:
+        """Check that each result has its own call. All items must have been added: the API states no order of them.
+
+        Raises:
+            Malformed: a result has no call, or a call has two results.
+
+        """
+        for call_id, path in self._answered:
+            self._calls.answer(call_id, path)
+
     def say(self, role: str, content: Content) -> None:
-        """Add a message that is not the assistant's."""
+        """Add a message that is not the assistant's, unless all of it is lost."""
         self._close()
+        if not content:
+            return
         if role == "user" and self._shown:
             content = [*self._shown, *_as_parts(content)]
             self._shown = []
@@ -81,10 +97,10 @@ class Conversation:
             case "function_call":
                 arguments = written_object(item.need("arguments"))
                 function = {"name": called_name(item), "arguments": arguments}
-                self._call({"id": item.need("call_id"), "type": "function", "function": function})
+                self._call({"id": item.need("call_id"), "type": "function", "function": function}, item)
             case "custom_tool_call":
                 custom = {"name": called_name(item), "input": item.need("input")}
-                self._call({"id": item.need("call_id"), "type": "custom", "custom": custom})
+                self._call({"id": item.need("call_id"), "type": "custom", "custom": custom}, item)
             case "function_call_output" | "custom_tool_call_output":
                 self._result(item)
             case "reasoning":
@@ -92,9 +108,11 @@ class Conversation:
                 return
             case "item_reference" | None:
                 self._losses.add(item.path, "it refers to an item that another provider stores")
+                self._calls.elsewhere = True
                 return
             case _:
                 self._losses.add(item.path, f"chat completions have no {kind} items")
+                self._calls.elsewhere = True  # it may be a call, or stand for what was left out
                 return
         item.lose("caller", self._losses, _NO_SUCH_FIELD, b'{"type":"direct"}')
         item.lose_rest(self._losses, _NO_SUCH_FIELD)
@@ -119,7 +137,9 @@ class Conversation:
         if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
             begun |= {"content": None, "refusal": content[0]["refusal"]}
 
-    def _call(self, call: Part) -> None:
+    def _call(self, call: Part, item: Fields) -> None:
+        path = item.named("call_id")
+        self._calls.add(decoded(call["id"], str, path), path)
         message = self._begin(None) if self._open is None else self._open
         message.setdefault("tool_calls", []).append(call)
 
@@ -135,6 +155,7 @@ class Conversation:
 
     def _close(self) -> None:
         self._open = None
+        self._calls.begin_turn()
         if self._thought:  # the answer broke off after it
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
             self._thought = []
@@ -156,6 +177,8 @@ class Conversation:
     def _result(self, item: Fields) -> None:
         call_id, output = item.need("call_id"), item.need("output")
         item.pass_over("name", "namespace")  # the call has them too
+        at = item.named("call_id")
+        self._answered.append((decoded(call_id, str, at), at))
         self._close()
         path = item.named("output")
         content = output if is_string(output) else self._parts(output, path, of_call=call_id)
@@ -430,8 +453,9 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     """
     asked, losses = Fields(fields), Losses()
     said: dict[str, Any] = asked.several(*SHARED)
-    conversation = Conversation(losses, thoughts=thoughts)
-    said["messages"] = _messages(asked, conversation, optional=any(name in fields for name in _STATE))
+    stored = any(name in fields for name in _STATE)
+    conversation = Conversation(losses, thoughts=thoughts, elsewhere=stored)
+    said["messages"] = _messages(asked, conversation, optional=stored)
     said |= _tools(asked, losses)
     if (limit := asked.raw("max_output_tokens")) is not None:
         said["max_completion_tokens"] = limit
@@ -459,6 +483,7 @@ def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> l
     else:
         for item in objects_of(given, "input"):
             conversation.add(item)
+    conversation.check_results()
     return conversation.messages
 
 

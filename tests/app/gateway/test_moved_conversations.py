@@ -1,76 +1,230 @@
 """A conversation goes on at another provider, key or deployment than that which gave the earlier turns."""
 
+import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import RESPONSE_BYTES, speaking
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
+from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.test_gemini import google
 
-UNREADABLE = Status(
-    400,
-    {
-        "error": {
-            "message": "The encrypted content enc... could not be verified.",
-            "type": "invalid_request_error",
-            "param": None,
-            "code": "invalid_encrypted_content",
-        }
-    },
-)
+
+class Made(NamedTuple):
+    """A conversation in one API with reasoning that only its maker can read, and how that API refuses it elsewhere."""
+
+    path: str
+    api: str
+    body: dict[str, Any]
+    mark: str  # in the reasoning
+    refusal: str
+    answer: bytes
+    dropped: str
+    without: Any  # the conversation that is sent without it
+
+
+def refusing(message: str, code: str | None = None) -> Status:
+    return Status(400, {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}})
+
+
+SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "made elsewhere"}
-CONVERSATION: list[dict[str, Any]] = [
-    {"role": "user", "content": "Hi"},
-    REASONING,
-    {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
-    {"role": "user", "content": "more"},
+RESPONSES = Made(
+    "/v1/responses",
+    "responses",
+    {"input": [user := {"role": "user", "content": "Hi"}, REASONING, {"id": "msg_1", **SAID}, user], "store": False},
+    "made elsewhere",
+    "The encrypted content enc... could not be verified.",
+    RESPONSE_BYTES,
+    "input[1]",
+    [user, SAID, user],
+)
+TEXT = {"type": "text", "text": "Hello"}
+THOUGHT = {"type": "thinking", "thinking": "Hm", "signature": "made elsewhere"}
+MESSAGES = Made(
+    "/v1/messages",
+    "messages",
+    {"max_tokens": 9, "messages": [user, {"role": "assistant", "content": [THOUGHT, TEXT]}, user]},
+    "made elsewhere",
+    "messages.1.content.0: Invalid `signature` in `thinking` block",
+    MESSAGE_BYTES,
+    "messages[1].content[0]",
+    [user, {"role": "assistant", "content": [TEXT]}, user],
+)
+REDACTED = MESSAGES._replace(
+    body={
+        "max_tokens": 9,
+        "messages": [
+            user,
+            {"role": "assistant", "content": [{"data": "made elsewhere", "type": "redacted_thinking"}, TEXT]},
+            user,
+        ],
+    },
+    refusal="messages.1.content.0: Invalid `data` in `redacted_thinking` block",
+)
+UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models
+CALL = {"functionCall": {"name": "f", "args": {}}}
+RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]}
+ASKED = {"role": "user", "parts": [{"text": "Hi"}]}
+GEMINI = Made(
+    f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse",
+    "gemini",
+    {"contents": [ASKED, {"role": "model", "parts": [{**CALL, "thoughtSignature": "bWFkZQ=="}]}, RESULT]},
+    "bWFkZQ==",
+    "Corrupted thought signature.",
+    GEMINI_BYTES,
+    "contents[1].parts[0].thoughtSignature",
+    [ASKED, {"role": "model", "parts": [{**CALL, "thoughtSignature": UNSIGNED}]}, RESULT],
+)
+ALL = [
+    pytest.param(RESPONSES, id="encrypted"),
+    pytest.param(MESSAGES, id="signed"),
+    pytest.param(REDACTED, id="redacted"),
+    pytest.param(GEMINI, id="google"),
 ]
 
 
-def reads(*, own: bool) -> Callable[[Any], Sequence[Step]]:
+def reads(made: Made, *, own: bool) -> Callable[[Any], Sequence[Step]]:
     """Return a provider that answers, and refuses reasoning unless it is its ``own``."""
-    return lambda body: [UNREADABLE] if REASONING in body["input"] and not own else [Raw(RESPONSE_BYTES, token=True)]
+    refusal = refusing(made.refusal, "invalid_encrypted_content" if made is RESPONSES else None)
+    return lambda body: [refusal] if made.mark in json.dumps(body) and not own else [Raw(made.answer, token=True)]
+
+
+def asked(made: Made, **fields: Any) -> dict[str, Any]:
+    return made.body if made is GEMINI else {"model": MODEL, **made.body, **fields}
 
 
 @pytest.mark.parametrize("mode", ["single", "auto", "race"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_reasoning_that_nobody_can_read_is_left_out_and_told(serve: Serve, mode: str, stream: bool) -> None:
+@pytest.mark.parametrize("made", ALL)
+async def test_reasoning_that_nobody_can_read_is_left_out_and_told(
+    serve: Serve, made: Made, mode: str, stream: bool
+) -> None:
     config = {
-        "providers": {name: speaking("responses") for name in ("alpha", "beta")},
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta")},
         "models": {MODEL: {"race": {"mode": mode}}},
     }
-    body = {"model": MODEL, "input": CONVERSATION, "store": False, "stream": stream}
+    path = made.path if stream else made.path.replace("streamGenerateContent?alt=sse", "generateContent")
     async with serve(alpha=None, beta=None, config=config) as running:
         for name in ("alpha", "beta"):
-            running[name].answers = reads(own=False)
-        async with running.post(body, path="/v1/responses") as response:
+            running[name].answers = reads(made, own=False)
+        async with running.post(asked(made, stream=stream), path=path) as response:
             answered = await response.read()
         rows = await running.rows("select outcome, error_kind from attempts order by number")
-    assert (response.status, b"Hello" in answered or not stream) == (200, True)
-    assert response.headers["x-holeshot-dropped"] == "input[1]"
+    assert (response.status, b"Hel" in answered or not stream) == (200, True)
+    assert response.headers["x-holeshot-dropped"] == made.dropped
     assert [row["error_kind"] for row in rows] == ["bad_request", "bad_request", None]
-    sent = [each.body["input"] for name in ("alpha", "beta") for each in running[name].received]
-    [without] = [each for each in sent if REASONING not in each]
-    assert without == [{k: v for k, v in item.items() if k != "id"} for item in CONVERSATION if item is not REASONING]
+    sent = [each.body for name in ("alpha", "beta") for each in running[name].received]
+    [without] = [each for each in sent if made.mark not in json.dumps(each)]
+    assert made.without in without.values()
 
 
 @pytest.mark.parametrize("mode", ["single", "auto", "race"])
-async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, mode: str) -> None:
+@pytest.mark.parametrize("made", ALL)
+async def test_the_deployment_that_can_read_the_reasoning_answers(serve: Serve, made: Made, mode: str) -> None:
     config = {
-        "providers": {name: speaking("responses") for name in ("alpha", "beta", "gamma")},
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta", "gamma")},
         "models": {MODEL: {"race": {"mode": mode}}},
     }
     async with serve(alpha=None, beta=None, gamma=None, config=config) as running:
         running.prefer("alpha", "beta", "gamma")
         for name in ("alpha", "beta", "gamma"):
-            running[name].answers = reads(own=name == "gamma")
-        body = {"model": MODEL, "input": CONVERSATION, "store": False, "stream": True}
-        async with running.post(body, path="/v1/responses") as response:
+            running[name].answers = reads(made, own=name == "gamma")
+        async with running.post(asked(made, stream=True), path=made.path) as response:
             await response.read()
     assert (response.status, response.headers["x-holeshot-provider"]) == (200, "gamma")
     assert "x-holeshot-dropped" not in response.headers
+
+
+ANSWERS = {  # one by each API with the reasoning of ``Made``
+    "responses": event("response.output_item.done", output_index=0, item=REASONING),
+    "messages": event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "made elsewhere"}),
+    "gemini": google({"text": "Hm", "thought": True, "thoughtSignature": "bWFkZQ=="}),
+}
+
+
+@pytest.mark.parametrize("mode", ["single", "auto"])
+@pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
+async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve, made: Made, mode: str) -> None:
+    config = {
+        "providers": {name: speaking(made.api) for name in ("alpha", "beta")},
+        "models": {MODEL: {"race": {"mode": mode}}},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("beta", "alpha")
+        for name in ("alpha", "beta"):
+            running[name].answers = reads(made, own=name == "beta")
+        running["beta"].script = [Raw(ANSWERS[made.api] + made.answer, token=True)]
+        first = {"contents": made.body["contents"][:1]} if made is GEMINI else asked(made, stream=True)
+        if made is not GEMINI:
+            first = {**first, next(name for name in ("input", "messages") if name in made.body): [user]}
+        running["beta"].answers = None
+        async with running.post(first, path=made.path) as response:
+            await response.read()
+        running["beta"].answers = reads(made, own=True)
+        running.prefer("alpha", "beta")
+        for _ in range(3):
+            async with running.post(asked(made, stream=True), path=made.path) as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+        refused = [each for each in running["alpha"].received if made.mark in json.dumps(each.body)]
+        assert len(refused) <= (mode == "auto")  # a stranger is raced only until it is known as one
+
+
+@pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
+async def test_of_several_keys_the_one_that_could_read_the_reasoning_is_asked_from_then_on(
+    serve: Serve, made: Made
+) -> None:
+    keys = ["key-of-one-organisation", "key-of-another-organisation", "key-of-a-third-organisation"]
+    config = {"providers": {"alpha": speaking(made.api, api_key=None, api_keys=keys)}}
+    async with serve(alpha=None, config=config) as running:
+        refusal = reads(made, own=False)
+        answering, received = [Raw(made.answer, token=True)], running["alpha"].received
+        running["alpha"].answers = lambda body: answering if keys[2] in str(received[-1].headers) else refusal(body)
+        counts = []
+        for _ in range(3):
+            async with running.post(asked(made, stream=True), path=made.path) as response:
+                await response.read()
+            assert response.status == 200
+            counts.append(len(running["alpha"].received))
+    assert counts[1:] == [counts[0] + 1, counts[0] + 2]
+    assert counts[0] <= len(keys)
+
+
+async def test_where_asking_without_the_reasoning_fails_the_next_deployment_is_asked_so(serve: Serve) -> None:
+    def broken(body: Any) -> Sequence[Step]:
+        return reads(MESSAGES, own=False)(body) if MESSAGES.mark in json.dumps(body) else [Status(503, {})]
+
+    config = {"providers": {name: speaking("messages") for name in ("alpha", "beta")}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers, running["beta"].answers = broken, reads(MESSAGES, own=False)
+        async with running.post(asked(MESSAGES), path=MESSAGES.path) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+        running["beta"].answers = broken
+        async with running.post(asked(MESSAGES), path=MESSAGES.path) as response:
+            assert response.status >= 500
+
+
+async def test_a_model_between_tools_that_loses_its_thinking_does_not_think_on(serve: Serve) -> None:
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}
+    turns = [user, {"role": "assistant", "content": [THOUGHT, use]}, result]
+    body = {
+        "model": MODEL,
+        "max_tokens": 2000,
+        "messages": turns,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+        running["alpha"].answers = reads(MESSAGES, own=False)
+        async with running.post(body, path="/v1/messages") as response:
+            assert response.status == 200
+        assert response.headers["x-holeshot-dropped"] == "messages[1].content[0], thinking"
+        assert "thinking" not in running["alpha"].received[-1].body
 
 
 SYSTEMS = [

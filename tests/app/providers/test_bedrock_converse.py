@@ -27,7 +27,7 @@ from providers import (
     load_catalog,
     open_upstream,
 )
-from providers.dialects import CHAT, MESSAGES, Chunk, read_event
+from providers.dialects import CHAT, MESSAGES, Chunk, Malformed, read_event
 from providers.http import TlsContexts
 from providers.simulator.wire import Tally, Visit, serve
 from tests.app.providers.families import BEDROCK, COMPLETION_TOKENS, PROMPT_TOKENS
@@ -227,7 +227,8 @@ async def test_what_converse_cannot_be_told_is_a_loss_and_never_left_out_in_sile
         assert raised.value.kind is ErrorKind.BAD_REQUEST
         await read_all(await upstream.stream(msgspec.structs.replace(request, drop_params=True)))
         assert "n" not in json.loads(server.body)
-        assert upstream.losses(CHAT, "m", {}) != ()
+        with pytest.raises(Malformed):
+            upstream.losses(CHAT, "m", {})
         assert upstream.losses(MESSAGES, "m", {}) != ()
 
 

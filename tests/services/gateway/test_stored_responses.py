@@ -1,18 +1,31 @@
-"""Who keeps a stored response: known to every replica through a real Redis, for as long as it may be, to its client."""
+"""Who keeps a stored response, or made reasoning that only it can read: known to every replica through a real Redis.
 
+A response is known to its client, and for as long as it may be.
+"""
+
+import asyncio
+import copy
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from gateway.api.context import StoredResponses
 from gateway.topology.nodes import Nodes, connect
+from providers.simulator.script import Raw, Status
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, event
 from tests.services.servers import free_port
 
 CREATED = (
     b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","object":"response"}}\n\n'
 )
 TTL_S = 60.0
+PATIENCE_S = 10.0
+KEYS = ("key-of-one-organisation", "key-of-another-organisation")
 
 
 @pytest.fixture
@@ -66,3 +79,49 @@ async def test_other_ids_are_known_to_every_replica_and_only_their_hashes_are_in
     assert {await other.find("ann", name) for name in names} == {"openai/gpt"}
     assert await other.find("bob", "msg_1") is None
     assert not any("msg_" in str(key) for key in await redis.keys())
+
+
+@asynccontextmanager
+async def two_replicas(folder: Path, redis_url: str) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
+    config: dict[str, Any] = {
+        "redis_url": redis_url,
+        "providers": {
+            "alpha": {"apis": ["messages"]},
+            "beta": {"apis": ["messages"], "api_key": None, "api_keys": list(KEYS)},
+        },
+        "models": {MODEL: {"race": {"mode": "single"}}},
+    }
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(
+                serving(folder / name, {"alpha": None, "beta": None}, **copy.deepcopy(config))
+            )
+            for name in ("one", "other")
+        ]
+        yield one, other
+
+
+async def test_another_replica_sends_a_conversation_to_the_key_that_made_its_reasoning(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    made = event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "bWFkZQ=="})
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "bWFkZQ=="}
+    user = {"role": "user", "content": "Hi"}
+    turns = [user, {"role": "assistant", "content": [thought, {"type": "text", "text": "Hello"}]}, user]
+    body = {"model": MODEL, "max_tokens": 9, "stream": True}
+    async with two_replicas(tmp_path, redis_url) as (one, other):
+        one.prefer("beta", "alpha")
+        other.prefer("alpha", "beta")
+        one["beta"].script = [Raw(made + MESSAGE_BYTES, token=True)]
+        one["beta"].once([Status(429, headers={"retry-after": "30"})])  # so its second key makes it
+        async with one.post({**body, "messages": [user]}, path="/v1/messages") as response:
+            await response.read()
+        async with asyncio.timeout(PATIENCE_S):
+            while not await redis.keys("holeshot:maker:*"):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        other["beta"].script = [Raw(MESSAGE_BYTES, token=True)]
+        async with other.post({**body, "messages": turns}, path="/v1/messages") as response:
+            await response.read()
+        used = one["beta"].received[-1].headers["authorization"]
+        assert (other["alpha"].received, len(other["beta"].received)) == ([], 1)
+        assert other["beta"].received[0].headers["authorization"] == used

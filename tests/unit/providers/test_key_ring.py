@@ -8,7 +8,6 @@ import pytest
 
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
-from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.wording import Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
@@ -424,39 +423,25 @@ def test_a_ring_can_and_needs_what_its_keys_do(monkeypatch: pytest.MonkeyPatch, 
 
 
 BOUND = UpstreamError(ErrorKind.BAD_REQUEST, "not verified", status=400, is_bound=True)
-REASONING = b'{"type":"reasoning","encrypted_content":"made by the third key"}'
-WITH_REASONING = Request("m", {"input": msgspec.Raw(b"[%b]" % REASONING)}, dialect=RESPONSES)
 
 
-async def test_reasoning_that_a_key_cannot_read_is_sent_with_the_next_and_then_with_its_own(
-    three_keys: ThreeKeys,
-) -> None:
+async def test_reasoning_that_a_key_cannot_read_is_sent_with_the_next(three_keys: ThreeKeys) -> None:
     three_keys.keys[0].error = three_keys.keys[1].error = BOUND
-    await three_keys.ask(WITH_REASONING)
+    await three_keys.ask()
     assert three_keys.asked == [1, 1, 1]
-    await three_keys.ask(WITH_REASONING)
-    assert three_keys.asked == [1, 1, 2]
     assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
+
+
+async def test_the_key_that_a_request_names_is_asked_first(three_keys: ThreeKeys) -> None:
+    for _ in range(2):
+        await three_keys.ask(Request("m", {}, first_key="#3"))
+    assert three_keys.asked == [0, 0, 2]
 
 
 async def test_reasoning_that_no_key_can_read_is_the_providers_error(three_keys: ThreeKeys) -> None:
     for key in three_keys.keys:
         key.error = BOUND
     with pytest.raises(UpstreamError, match="not verified") as caught:
-        await three_keys.ask(WITH_REASONING)
+        await three_keys.ask()
     assert caught.value.is_bound
     assert three_keys.asked == [1, 1, 1]
-
-
-@pytest.mark.parametrize("cut", range(len(REASONING)))
-async def test_the_key_that_made_reasoning_is_asked_for_it_however_its_answer_was_cut(cut: int) -> None:
-    ring = ThreeKeys()
-    ring.keys[0].error = ring.keys[1].error = UpstreamError(ErrorKind.RATE_LIMITED, "slow down", status=429)
-    exchange = await ring.ring.stream(Request("m", {}, dialect=RESPONSES))
-    ring.keys[2].exchanges[0].blocks = [REASONING[:cut], REASONING[cut:]] if cut else [REASONING]
-    while await exchange.read():
-        pass
-    ring.keys[0].error = ring.keys[1].error = None
-    ring.now_s += 60
-    await ring.ask(WITH_REASONING)
-    assert ring.asked == [1, 1, 2]

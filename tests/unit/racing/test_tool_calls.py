@@ -202,3 +202,32 @@ def test_a_fingerprint_is_the_first_that_an_answer_states(dialect: Dialect) -> N
     for said in (b'"model": "m"', b'"system_fingerprint": "fp_1"', b'"system_fingerprint": "fp_2"'):
         reported.note(dialect.answers.read_event(b'{"choices": [], %s}' % said, ()))
     assert (reported.model_version, reported.fingerprint) == ("m", "fp_1")
+
+
+ADDED = {"type": "response.output_item.added", "item": {"type": "function_call", "name": "f", "arguments": ""}}
+WHOLE = {"type": "function_call", "name": "f", "arguments": '{"a":1}'}
+ENDS: list[dict[str, Any]] = [
+    {"type": "response.function_call_arguments.done", "arguments": '{"a":1}'},
+    {"type": "response.output_item.done", "item": WHOLE},
+    {"type": "response.completed", "response": {"status": "completed", "output": [WHOLE]}},
+]
+
+
+@pytest.mark.parametrize("pieces", [[], ['{"a"', ":1}"]], ids=["none", "some"])
+@pytest.mark.parametrize("ends", [*([each] for each in ENDS), ENDS], ids=["arguments", "item", "response", "all"])
+def test_responses_arguments_may_come_only_in_an_event_that_has_them_whole(
+    pieces: list[str], ends: list[dict[str, Any]]
+) -> None:
+    measurement = Measurement(0.0)
+    deltas = [{"type": "response.function_call_arguments.delta", "delta": piece} for piece in pieces]
+    for at, event in enumerate([ADDED, *deltas, *ends]):
+        measurement.event(read_responses(encoded(event)), at + 1.0)
+    calls = measurement.reported.tool_calls
+    assert calls is not None
+    assert (calls.names, calls.arguments()) == (["f"], ['{"a":1}'])
+
+
+def test_a_whole_item_that_never_began_is_no_call_of_the_client() -> None:
+    measurement = Measurement(0.0)
+    measurement.event(read_responses(encoded(ENDS[1])), 1.0)
+    assert measurement.reported.tool_calls is None

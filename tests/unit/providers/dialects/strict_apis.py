@@ -110,13 +110,13 @@ def _responses(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - 
                     yield f"input[{number}]: {kinds} in a message of the {item['role']}"
                 if content == []:
                     yield f"input[{number}]: no content"
-            case "function_call":
+            case "function_call" | "custom_tool_call" as kind:
                 if len(item["call_id"]) > 64 or item["call_id"] in called:
                     yield f"input[{number}]: call_id"
                 called.add(item["call_id"])
-                if not _is_object(item["arguments"]):
+                if kind == "function_call" and not _is_object(item["arguments"]):
                     yield f"input[{number}]: arguments are no object"
-            case "function_call_output":
+            case "function_call_output" | "custom_tool_call_output":
                 if item["call_id"] not in called:
                     yield f"input[{number}]: No tool call found"
                 answered.add(item["call_id"])

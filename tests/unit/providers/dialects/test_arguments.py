@@ -5,6 +5,7 @@ import pytest
 
 from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered
 from providers.dialects.wording import with_properties, written_object
+from providers.errors import UpstreamError
 
 NONE = ["", "  ", "null", " null\n", '"null"', '""', "{}", '"{}"']
 
@@ -62,3 +63,37 @@ def test_a_history_with_no_arguments_is_taken_by_every_api(api: str, written: st
 )
 def test_an_objects_schema_gets_the_properties_that_it_lacks(schema: bytes, sent: bytes) -> None:
     assert bytes(with_properties(msgspec.Raw(schema))) == sent
+
+
+CHUNKS = (
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function",'
+    b'"function":{"name":"f","arguments":%b}}]},"finish_reason":null}]}\n\n'
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"%b"}]}\n\ndata: [DONE]\n\n'
+)
+TOOLS = {
+    "messages": '[{"name": "f", "input_schema": %s}]',
+    "gemini": '[{"functionDeclarations": [{"name": "f", "parametersJsonSchema": %s}]}]',
+}
+NEEDS = '{"type": "object", "properties": {"city": {}}, "required": ["city"]}'
+
+
+def streamed(api: str, schema: str, arguments: str, reason: str = "tool_calls") -> bytes:
+    """Return what a client of ``api`` gets of a call in chat."""
+    asked = {"tools": msgspec.Raw((TOOLS[api] % schema).encode())}
+    pivoting = DIALECTS[api].pivoting
+    assert pivoting is not None
+    return pivoting.stream_from_chat(asked, ()).feed(CHUNKS % (msgspec.json.encode(arguments), reason.encode()))
+
+
+@pytest.mark.parametrize("api", TOOLS)
+@pytest.mark.parametrize("arguments", ["", " ", "null"])
+def test_a_call_without_the_arguments_that_its_tool_requires_is_an_error(api: str, arguments: str) -> None:
+    with pytest.raises(UpstreamError, match="without the arguments"):
+        streamed(api, NEEDS, arguments)
+    assert b'"f"' in streamed(api, '{"type": "object", "required": []}', arguments)
+    assert b"Oslo" in streamed(api, NEEDS, '{"city": "Oslo"}')
+
+
+@pytest.mark.parametrize("api", TOOLS)
+def test_arguments_that_a_limit_may_have_cut_off_are_no_error(api: str) -> None:
+    assert streamed(api, NEEDS, "", "length")

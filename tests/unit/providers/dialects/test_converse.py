@@ -186,7 +186,6 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"messages": [user({"type": "file", "file": {"filename": "a.pdf"}}, text("x"))]},
          "messages[0].content[0].file.file_data"),
         ({"messages": [*HI, {"role": "assistant", "content": "so"}]}, "messages[1]"),
-        ({"messages": [*HI, {"role": "tool", "tool_call_id": "a", "content": "b"}]}, "tools"),
     ],
 )  # fmt: skip
 def test_what_converse_has_no_words_for_is_named(shape: Any, fields: dict[str, Any], field: str) -> None:
@@ -356,3 +355,42 @@ def test_a_whole_answer_is_presented_as_a_stream() -> None:
     assert said[-1]["usage"]["prompt_tokens"] == 10
     with pytest.raises(UpstreamError, match="not Converse's"):
         events_of_converse(b'{"choices":[]}', translator())
+
+
+@pytest.mark.parametrize("pieces", [["iVBORw0KGgo="], ["iVBO", "Rw0KGgo="], ["iVBORw==", "DQoaCg=="]])
+def test_a_picture_of_an_answer_reaches_chat_whole(pieces: list[str]) -> None:
+    start = message("contentBlockStart", start={"image": {"format": "png"}}, contentBlockIndex=0)
+    parts = [
+        message("contentBlockDelta", delta={"image": {"source": {"bytes": piece}}}, contentBlockIndex=0)
+        for piece in pieces
+    ]
+    stop = message("contentBlockStop", contentBlockIndex=0)
+    one = translator()
+    said = chunks(one.feed([start, *parts, stop, message("messageStop", stopReason="end_turn")]) + one.end())
+    [images] = [delta["images"] for each in said for delta in [each["choices"][0]["delta"]] if "images" in delta]
+    assert images == [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]
+
+
+def test_a_whole_answer_keeps_its_picture_and_is_refused_for_what_chat_has_no_place_for() -> None:
+    def answered(block: dict[str, Any]) -> bytes:
+        output = {"message": {"role": "assistant", "content": [block]}}
+        return json.dumps({"output": output, "stopReason": "end_turn"}).encode()
+
+    picture = answered({"image": {"format": "webp", "source": {"bytes": "UklGRg=="}}})
+    assert b"data:image/webp;base64,UklGRg==" in events_of_converse(picture, translator())
+    with pytest.raises(UpstreamError, match="video"):
+        events_of_converse(answered({"video": {"format": "mp4", "source": {"bytes": "AAAA"}}}), translator())
+
+
+def test_a_picture_that_could_not_be_made_is_an_error() -> None:
+    failed = message("contentBlockDelta", delta={"image": {"error": {"message": "no"}}}, contentBlockIndex=0)
+    with pytest.raises(UpstreamError, match="picture"):
+        translator().feed([failed])
+
+
+def test_a_picture_in_what_the_assistant_said_is_a_loss(shape: Any) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    turns = [*HI, {"role": "assistant", "content": [text("Here."), picture]}, *HI]
+    body, lost = worded(shape, {"messages": turns})
+    assert lost == ["messages[1].content[1]"]
+    assert body["messages"][1]["content"] == [{"text": "Here."}]

@@ -8,9 +8,9 @@ import pytest
 
 from providers.dialects.dialect import Habits, JsonFormat
 from providers.dialects.events import WHOLE_CALL, Chunk
-from providers.dialects.gemini.dialect import GEMINI, UNSIGNED, habits_of
+from providers.dialects.gemini.dialect import GEMINI, habits_of
 from providers.dialects.gemini.events import GeminiGathering, error_body, events_of_answer, failure, read_event, texts
-from providers.dialects.gemini.fields import body_of, flattened, json_schema_of
+from providers.dialects.gemini.fields import UNSIGNED, body_of, flattened, json_schema_of
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.wording import Malformed, Wording

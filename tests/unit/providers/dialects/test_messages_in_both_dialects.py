@@ -207,7 +207,7 @@ def exchanges(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Return a user's message, and perhaps an answer that calls tools, and their results."""
     parts = draw(st.lists(PART, min_size=2, max_size=3))
     asked: list[dict[str, Any]] = [{"role": "user", "content": draw(TEXT | st.just(parts))}]
-    calls = draw(st.lists(st.builds(call, NAME, NAME, ARGUMENTS), max_size=3))
+    calls = draw(st.lists(st.builds(call, NAME, NAME, ARGUMENTS), max_size=3, unique_by=lambda one: one["id"]))
     text = draw(TEXT)
     asked.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
     asked += [{"role": "tool", "tool_call_id": one["id"], "content": draw(st.text())} for one in calls]

@@ -9,6 +9,8 @@ from providers.dialects.messages.dialect import without_unsigned_thoughts
 from providers.dialects.wording import Malformed
 from tests.unit.providers.dialects.messages_wordings import ASK, MARK, PDF, PNG, chat_of, lost, messages_of, raw, said
 
+CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+
 
 @pytest.mark.parametrize(
     ("fields", "effort"),
@@ -73,8 +75,8 @@ def test_what_chat_cannot_say_of_a_request_is_a_loss(fields: dict[str, Any], fie
     ],
 )
 def test_what_chat_cannot_say_of_a_block_is_a_loss(block: dict[str, Any], field: str, hint: bool) -> None:
-    wording = chat_of(messages=[{"role": "user", "content": [block]}])
-    assert lost(wording) == {f"messages[0].content[0]{field}": hint}
+    wording = chat_of(messages=[CALLED, {"role": "user", "content": [block]}])
+    assert lost(wording) == {f"messages[1].content[0]{field}": hint}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_what_is_the_default_of_messages_is_no_loss(fields: dict[str, Any]) -> N
 def test_a_tools_failure_is_told_by_its_text() -> None:
     def told(text: Any) -> Any:
         result = {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": text}
-        return said(chat_of(messages=[{"role": "user", "content": [result]}]))["messages"][0]["content"]
+        return said(chat_of(messages=[CALLED, {"role": "user", "content": [result]}]))["messages"][1]["content"]
 
     assert told("no such file") == "Error: no such file"
     assert told([{"type": "text", "text": "ERROR 5"}]) == "ERROR 5"

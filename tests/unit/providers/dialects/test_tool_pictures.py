@@ -31,6 +31,11 @@ def result(call_id: str, *content: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": list(content)}
 
 
+def calls(*call_ids: str) -> dict[str, Any]:
+    called_ = [{"type": "tool_use", "id": call_id, "name": "look", "input": {}} for call_id in call_ids]
+    return {"role": "assistant", "content": called_}
+
+
 def text(said_: str) -> dict[str, Any]:
     return {"type": "text", "text": said_}
 
@@ -40,28 +45,28 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 def test_pictures_of_parallel_results_follow_all_of_them_with_what_the_user_says() -> None:
     turn = {"role": "user", "content": [result("a", text("One:"), IMAGE), result("b", IMAGE), text("Which?")]}
-    wording = messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]}))
-    assert said(wording) == [
+    wording = messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [calls("a", "b"), turn]}))
+    assert said(wording)[1:] == [
         {"role": "tool", "tool_call_id": "a", "content": [text("One:"), LATER]},
         {"role": "tool", "tool_call_id": "b", "content": LATER["text"]},
         {"role": "user", "content": [*shown("a"), *shown("b"), text("Which?")]},
     ]
     assert [loss.field for loss in wording.losses] == [
-        "messages[0].content[0].content[1]",
-        "messages[0].content[1].content[0]",
+        "messages[1].content[0].content[1]",
+        "messages[1].content[1].content[0]",
     ]
 
 
 def test_a_document_of_a_result_follows_likewise() -> None:
     document = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aGk="}}
     turn = {"role": "user", "content": [result("a", document)]}
-    _, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
+    *_, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [calls("a"), turn]})))
     assert [part["type"] for part in user["content"]] == ["text", "file"]
 
 
 def test_a_failure_that_shows_a_picture_is_told_as_one() -> None:
     turn = {"role": "user", "content": [{**result("a", IMAGE), "is_error": True}]}
-    tool, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [turn]})))
+    _, tool, user = said(messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [calls("a"), turn]})))
     assert tool["content"] == f"Error: {LATER['text']}"
     assert user["content"] == shown("a")
 

@@ -1,0 +1,139 @@
+"""Who made reasoning that only its maker can read: found however answers are cut, and told to other replicas."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from gateway.core.calls import Maker
+from gateway.racing.services import MOST_MAKERS, Makers
+from providers.dialects.wording import bound_reasoning
+from providers.exchange import BoundReasoningExchange
+
+TEXTS = {
+    "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',
+    "messages": b'data: {"type":"content_block_delta","delta":{"type":"signature_delta","signature":"%b"}}\n\n',
+    "redacted": b'data: {"content_block":{"type":"redacted_thinking","data":"%b"}}\n\n',
+    "google": b'data: {"candidates":[{"content":{"parts":[{"thoughtSignature": "%b"}]}}]}\r\n\r\n',
+}
+KEPT = b'{"data": "bWFkZQ==", "type": "redacted_thinking"}', b'{"thought_signature":"bWFkZQ=="}'
+[HASH] = bound_reasoning(b'"signature":"bWFkZQ=="')
+
+
+class Blocks:
+    """An exchange with these blocks, of which the last is pushed if its reader listens."""
+
+    status = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+    connect_ms: float | None = None
+    secrets: Sequence[str] = ()
+    ended = finishing = False
+
+    def __init__(self, *blocks: bytes) -> None:
+        self.blocks = list(blocks)
+        self.listener: Callable[[bytes], bool] | None = None
+
+    async def read(self) -> bytes:
+        if self.listener is not None and len(self.blocks) > 1 and self.listener(self.blocks[0]):
+            del self.blocks[0]
+        return self.blocks.pop(0) if self.blocks else b""
+
+    def conclude(self) -> bytes:
+        return b""
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        self.listener = listener
+
+    def abort(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+async def test_reasoning_is_found_however_its_answer_is_cut(text: bytes, pushed: bool) -> None:
+    whole = text % b"bWFkZQ=="
+    for cut in range(1, len(whole)):
+        found = list[bytes]()
+        exchange = BoundReasoningExchange(Blocks(whole[:cut], whole[cut:]), found.append)
+        if pushed:
+            exchange.offer_to(lambda _: True)
+        while await exchange.read():
+            pass
+        assert found == [HASH], whole[:cut]
+
+
+async def test_an_answer_without_a_last_line_break_is_looked_in_too() -> None:
+    found = list[bytes]()
+    exchange = BoundReasoningExchange(Blocks(b'{"signature":"bWFkZQ=="}'), found.append)
+    while await exchange.read():
+        pass
+    assert found == [HASH]
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_it_is_the_same_as_clients_send_it_back(kept: bytes) -> None:
+    assert bound_reasoning(kept) == [HASH]
+    assert bound_reasoning(kept.replace(b"=", b"\\u003d")) == [HASH]
+
+
+def test_the_newest_is_last_and_nothing_else_is_found() -> None:
+    names = [b'{"signature":"%b"}' % name for name in (b"a", b"b")]
+    redacted = b'{"type":"redacted_thinking","data":"c"}'
+    in_order = [bound_reasoning(each)[0] for each in (names[0], redacted, names[1])]
+    assert bound_reasoning(b",".join([names[0], redacted, names[1]])) == in_order
+    for other in (
+        b'{"data":"c","type":"base64"}',
+        b'{"text":"\\"signature\\":\\"x\\""}',
+        b'{"signature":{"type":"x"}}',
+    ):
+        assert bound_reasoning(other) == []
+
+
+class Shared:
+    """What replicas share, and who was asked."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self.asked = 0
+
+    async def share(self, name: str, value: str) -> None:
+        self.told[name] = value
+
+    async def ask(self, name: str) -> str | None:
+        self.asked += 1
+        return self.told.get(name)
+
+
+class Tasks:
+    """Tasks that run when they are told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Coroutine[Any, Any, None]] = []
+
+    async def run(self) -> None:
+        while self.waiting:
+            await self.waiting.pop(0)
+
+
+async def test_another_replica_knows_who_made_it() -> None:
+    shared, tasks = Shared(), Tasks()
+    one, other = (Makers(shared, tasks.waiting.append) for _ in range(2))
+    for _ in range(3):  # told once
+        one.remember(b"r", Maker("a/m", "…last"))
+    assert len(tasks.waiting) == 1
+    await tasks.run()
+    assert await other.find([b"older", b"r"]) == Maker("a/m", "…last")
+    assert await one.find([b"r", b"unknown"]) == Maker("a/m", "…last")
+    assert shared.asked == 1  # the one that knows does not ask
+    shared.told["00"] = "what another program wrote"
+    assert await other.find([b"\0"]) is None
+
+
+async def test_without_others_only_this_process_knows_and_the_oldest_is_forgotten() -> None:
+    makers = Makers()
+    for number in range(MOST_MAKERS + 1):
+        makers.remember(number.to_bytes(4), Maker("a/m"))
+    assert await makers.find([(0).to_bytes(4)]) is None
+    assert await makers.find([(1).to_bytes(4)]) == Maker("a/m")
+    assert await makers.find([]) is None
