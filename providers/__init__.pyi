@@ -26,9 +26,6 @@ from .datasheets import Capabilities as Capabilities
 from .datasheets import Datasheet as Datasheet
 from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
-from .datasheets import Price as Price
-from .datasheets import cache_saved_usd as cache_saved_usd
-from .datasheets import cost_usd as cost_usd
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
@@ -58,6 +55,16 @@ from .multipart import finished as finished
 from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
+from .prices import FAST as FAST
+from .prices import STANDARD as STANDARD
+from .prices import Cost as Cost
+from .prices import Price as Price
+from .prices import cache_saved_usd as cache_saved_usd
+from .prices import cost as cost
+from .prices import cost_usd as cost_usd
+from .prices import least_and_most as least_and_most
+from .prices import possible as possible
+from .prices import tier_of as tier_of
 from .redaction import MASK as MASK
 from .redaction import MaskedRecord as MaskedRecord
 from .redaction import redact as redact

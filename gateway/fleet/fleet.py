@@ -181,6 +181,7 @@ class Resolver:
             upstream=self._upstreams[provider],
             clocks=_clocks(self._settings.timeouts),
             price=datasheet.price,
+            listed=datasheet.listed,
             bills_after_disconnect=bills_on(settings, vendor),
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,

@@ -59,6 +59,7 @@ class Deployment(MaskedRecord, frozen=True):
     quantization: str | None = None
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
+    listed: Price | None = None  # the prices that are known, where that of input or output is not
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""

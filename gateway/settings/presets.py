@@ -197,7 +197,8 @@ class Datasheets:
         """
         listed = self._look_up(_key(vendor, item))
         price = _configured_price(item)
-        return Datasheet(listed.price if price is None else price, _configured_capabilities(item, listed.capabilities))
+        capabilities = _configured_capabilities(item, listed.capabilities)
+        return Datasheet(price, capabilities) if price else Datasheet(listed.price, capabilities, listed.listed)
 
     def _look_up(self, key: ModelKey | None) -> Datasheet:
         if key is None:
@@ -222,6 +223,7 @@ def _configured_price(item: DeploymentSettings) -> Price | None:
         cached_input_usd=_per_token(own.cached_input),
         cache_write_usd=_per_token(own.cache_write),
         reasoning_usd=_per_token(own.reasoning),
+        as_text=True,
     )
 
 

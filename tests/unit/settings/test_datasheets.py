@@ -51,7 +51,7 @@ def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
 
 def test_a_configured_price_is_whole_and_takes_no_discount_from_the_list(table: DatasheetTable) -> None:
     configured = sheet(table, price_per_mtok={"input": 3, "output": 6})
-    assert configured.price == Price(3e-6, 6e-6)
+    assert configured.price == Price(3e-6, 6e-6, as_text=True)
     assert configured.capabilities.tools is True
 
 
