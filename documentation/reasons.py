@@ -345,7 +345,43 @@ REASONS: Mapping[str, Reasons] = {
         "output": "Tokens of answers.",
         "cached_input": "Tokens of prompts that were read from its prompt cache. Not set: as `input`.",
         "cache_write": "Tokens of prompts that were written to its prompt cache. Not set: as `input`.",
+        "cache_write_1h": "Tokens that were written to its prompt cache for an hour. Not set: as `cache_write`.",
         "reasoning": "Tokens of thinking. Not set: as `output`.",
+        "audio_input": "Tokens of sound in prompts. Not set: as `input`.",
+        "audio_output": "Tokens of sound in answers. Not set: as `output`.",
+        "image_input": "Tokens of pictures in prompts. Not set: as `input`.",
+        "image_output": "Tokens of pictures in answers. Not set: as `output`.",
+        "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as then are such calls' costs.",
+        "above_tokens": "By number of tokens: the prices of calls whose prompt has more, for the whole call.",
+        "tiers": (
+            "By `service_tier`, as `priority` or `flex`: the prices of calls that it served. Without any, all tiers"
+            " cost the same; with some, the cost of another one is unknown."
+        ),
+    },
+    "PriceChange": {
+        "input": "Tokens of prompts.",
+        "output": "Tokens of answers.",
+        "cached_input": "Tokens of prompts that were read from its prompt cache.",
+        "cache_write": "Tokens of prompts that were written to its prompt cache.",
+        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
+        "reasoning": "Tokens of thinking.",
+        "audio_input": "Tokens of sound in prompts.",
+        "audio_output": "Tokens of sound in answers.",
+        "image_input": "Tokens of pictures in prompts.",
+        "image_output": "Tokens of pictures in answers.",
+    },
+    "TierPrice": {
+        "input": "Tokens of prompts.",
+        "output": "Tokens of answers.",
+        "cached_input": "Tokens of prompts that were read from its prompt cache.",
+        "cache_write": "Tokens of prompts that were written to its prompt cache.",
+        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
+        "reasoning": "Tokens of thinking.",
+        "audio_input": "Tokens of sound in prompts.",
+        "audio_output": "Tokens of sound in answers.",
+        "image_input": "Tokens of pictures in prompts.",
+        "image_output": "Tokens of pictures in answers.",
+        "above_tokens": "As in standard service.",
     },
     "RaceSettings": {
         "profile": (

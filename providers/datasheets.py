@@ -1,5 +1,10 @@
 """Prices and capabilities of vendors' models, from an extract of litellm's table.
 
+A price is written ``{unit}[_above_1hr][_above_200k_tokens][_priority]``: with the life of a cache, the size of the
+prompt and the tier. `read` makes a `Price` of a row; `leaves` tells of every number in it, so that none is overlooked.
+One above N tokens is that of the whole prompt and its answer, at every vendor of the table: Google, Anthropic, OpenAI
+and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
+
 The extract, ``models.json``, has the version of the table and its own date (requirements/extract_datasheets.py, run by
 `make lock`).
 
@@ -8,13 +13,221 @@ tools. Only an explicit false is a no. A row's list of input kinds (``image``, `
 not listed and has no flag of its own is a no as well.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from providers.prices import Price, read
+from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, Card, Price
+
+# litellm's names of prices, in ours. The longest name that a field begins with is its unit.
+
+_UNITS: Mapping[str, str] = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "input_cost_per_token_cache_hit": "cached_input",  # the older name, used for DeepSeek
+    "cache_creation_input_token_cost": "cache_write",
+    "output_cost_per_reasoning_token": "reasoning",
+    "input_cost_per_audio_token": "audio_input",
+    "input_cost_per_image_token": "image_input",
+    "input_cost_per_video_token": "video_input",
+    "cache_read_input_audio_token_cost": "cached_audio_input",
+    "cache_read_input_image_token_cost": "cached_image_input",
+    "cache_creation_input_audio_token_cost": "audio_cache_write",
+    "explicit_cache_read_input_token_cost": "explicit_cached_input",
+    "output_cost_per_audio_token": "audio_output",
+    "output_cost_per_image_token": "image_output",
+    "output_cost_per_video_token": "video_output",
+    "citation_cost_per_token": "citation",
+    "input_cost_per_character": "character",
+    "output_cost_per_character": "character_output",
+    "input_cost_per_second": "second",
+    "input_cost_per_audio_per_second": "audio_second",
+    "input_cost_per_video_per_second": "video_second",
+    "output_cost_per_second": "second_output",
+    "output_cost_per_video_per_second": "video_second_output",
+    "cost_per_second": "reserved_second",
+    "input_cost_per_image": "picture",
+    "input_cost_per_pixel": "pixel",
+    "output_cost_per_image": "picture_output",
+    "output_cost_per_pixel": "pixel_output",
+    "input_cost_per_query": "query",
+    "input_cost_per_request": "request",
+    "input_cost_per_text_message": "message",
+    "code_interpreter_cost_per_session": "session",
+    "google_maps_grounding_cost_per_query": "maps_query",
+    "ocr_cost_per_page": "page",
+    "ocr_cost_per_credit": "credit",
+    "annotation_cost_per_page": "annotated_page",
+    "search_context_cost_per_query.search_context_size_low": "web_search_low",
+    "search_context_cost_per_query.search_context_size_medium": "web_search",  # the size of those who name none
+    "search_context_cost_per_query.search_context_size_high": "web_search_high",
+    "guardrail_cost_per_unit.automatedReasoningPolicyUnits": "reasoning_policy",
+    "guardrail_cost_per_unit.contentPolicyImageUnits": "content_policy_image",
+    "guardrail_cost_per_unit.contentPolicyUnits": "content_policy",
+    "guardrail_cost_per_unit.contextualGroundingPolicyUnits": "grounding_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyFreeUnits": "free_information_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyUnits": "information_policy",
+    "guardrail_cost_per_unit.topicPolicyUnits": "topic_policy",
+    "guardrail_cost_per_unit.wordPolicyUnits": "word_policy",
+}
+_NAMES = sorted(_UNITS, key=len, reverse=True)
+_SUFFIXES = re.compile(
+    r"(?:_above_(?P<life>1|12)hr)?"
+    r"(?:_above_(?P<thousands>\d+)(?P<k>k?)_tokens)?"
+    r"(?:_above_(?P<interval>\d+s)_interval)?"
+    r"(?:_(?P<resolution>\d[\d.]*[a-zA-Z]?))?"
+    r"(?:_(?P<tier>[a-z]+))?"
+)
+_TIERED = re.compile(r"tiered_pricing\[(\d+)\]\.")  # the prices of one range of prompts
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A price in a row: of which unit, in which tier, for prompts of more than how many tokens."""
+
+    unit: str
+    tier: str
+    above_tokens: int
+    usd: float
+
+
+def leaves(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield every number of a row with its path, as ``tiered_pricing[0].input_cost_per_token``."""
+    yield from _numbers("", row)
+
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _numbers(f"{path}.{name}" if path else name, each)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _numbers(f"{path}[{place}]", each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
+    """Return what a number at ``path`` of a row is the price of; None if it is no price that is known here."""
+    above_tokens = -1
+    if (tiered := _TIERED.match(path)) is not None:
+        extent = row["tiered_pricing"][int(tiered[1])].get("range")
+        if not extent:
+            return None
+        above_tokens = int(extent[0]) or -1
+        path = path[tiered.end() :]
+    off_peak = path.startswith("off_peak_pricing.")
+    path = path.removeprefix("off_peak_pricing.")
+    if path == "provider_specific_entry.fast":
+        return Leaf("*", FAST, -1, usd)  # times each other price
+    for name in _NAMES:
+        if path.startswith(name) and (said := _SUFFIXES.fullmatch(path, len(name))) is not None:
+            unit = _UNITS[name] + (f"_{said['life']}h" if said["life"] else "")
+            if detail := said["interval"] or said["resolution"]:
+                unit = f"{unit}_{detail.lower()}"
+            if said["thousands"]:
+                above_tokens = int(said["thousands"]) * (1000 if said["k"] else 1)
+            tier = said["tier"] or ""
+            return Leaf(unit, OFF_PEAK if off_peak else TIER_WORDS.get(tier, tier), above_tokens, usd)
+    return None
+
+
+_SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
+_FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
+_ONE_PRICE_OF_INPUT = ("gemini", "vertex_ai")  # "text / image / video / audio" is one line of Google's price list
+
+Prices = dict[str, float]  # by unit
+
+
+def read(row: Mapping[str, Any]) -> Price | None:
+    """Return the prices of a row of the table; None if it has none, or a price is no number.
+
+    A price that a tier or a size does not list is that of the tier for shorter prompts, then that of standard service
+    for such prompts: searches cost the same in each tier. If a tier has no price for long prompts although standard
+    service has, it is unknown.
+    """
+    listed: dict[tuple[str, int], Prices] = {}
+    vendor = str(row.get("litellm_provider", ""))
+    times: list[tuple[str, float]] = []
+    for path, usd in leaves(row):
+        if (leaf := parse(path, usd, row)) is None:
+            continue
+        above = leaf.above_tokens - (vendor in _FROM_N and leaf.above_tokens > 0)
+        if leaf.unit == "*":
+            times.append((leaf.tier, usd))
+        else:
+            listed.setdefault((leaf.tier, above), {}).setdefault(leaf.unit, usd)
+    if not listed:
+        return None
+    base = listed.setdefault((STANDARD, -1), {})
+    _complete(base, str(row.get("mode") or ""))
+    whole = {key: each for key, each in listed.items() if key[0] == STANDARD or "input" in each}
+    as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
+    return price_of(whole, times, as_text=as_text)
+
+
+def price_of(
+    listed: Mapping[tuple[str, int], Prices], times: Sequence[tuple[str, float]] = (), *, as_text: bool
+) -> Price:
+    """Return the prices that are ``listed`` by tier and size of the prompt; those at (STANDARD, -1) have to be.
+
+    ``times``: tiers that cost a multiple of standard service, for tokens. ``as_text``: as in `Price`.
+    """
+    base = listed[STANDARD, -1]
+    cards = {(STANDARD, -1): base}
+    sizes = sorted({above for tier, above in listed if tier == STANDARD and above >= 0})
+    for above in sizes:
+        cards[STANDARD, above] = _last(cards, STANDARD) | listed[STANDARD, above]
+    for tier in dict.fromkeys(tier for tier, _ in listed if tier != STANDARD):
+        own = {above: given for (of, above), given in listed.items() if of == tier}
+        for above in sorted({-1, *sizes, *own}):
+            standard = cards.get((STANDARD, above), base)
+            cards[tier, above] = standard | _last(cards, tier) | own[above] if above in own else {}
+    for tier, factor in times:
+        cards |= {
+            (tier, above): {unit: usd * factor if unit in OF_TOKENS else usd for unit, usd in each.items()}
+            for (of, above), each in list(cards.items())
+            if of == STANDARD
+        }
+    price = _price(base, as_text=as_text)
+    if len(cards) == 1:
+        return price
+    made = tuple(
+        Card(tier, above, _price(each, as_text=as_text) if each else None) for (tier, above), each in cards.items()
+    )
+    return msgspec.structs.replace(price, cards=made)
+
+
+def _last(cards: Mapping[tuple[str, int], Prices], tier: str) -> Prices:
+    """Return the prices of ``tier`` that were listed last, for shorter prompts."""
+    return next((each for (of, _), each in reversed([*cards.items()]) if of == tier), {})
+
+
+def _complete(base: Prices, mode: str) -> None:
+    """Add what a row means without saying so."""
+    if not base.get("cache_write"):
+        base.pop("cache_write", None)  # 0: the price of input applies
+    if "output" not in base and "image_output" in base:
+        base["output"] = base["image_output"]  # all it answers are pictures
+    if "output" not in base and "input" in base and mode in _SILENT:
+        base["output"] = 0.0  # embeddings have no output
+
+
+def _price(listed: Prices, *, as_text: bool) -> Price:
+    return Price(
+        input_usd=listed.get("input", 0.0),
+        output_usd=listed.get("output", 0.0),
+        cached_input_usd=listed.get("cached_input"),
+        cache_write_usd=listed.get("cache_write"),
+        reasoning_usd=listed.get("reasoning"),
+        units=tuple((unit, usd) for unit, usd in listed.items() if unit not in OWN),
+        unknown=tuple(unit for unit in ("input", "output") if unit not in listed),
+        as_text=as_text,
+    )
+
 
 # What a model at a provider can do. Unknown is None, and excludes no deployment.
 

@@ -1,4 +1,9 @@
-"""Reads the token counts of a call, in the different forms of the vendors."""
+"""What a call used, in the different forms of the vendors' reports, and what that costs.
+
+A price is of a *unit*: a token of text, sound or pictures, in the prompt, the answer or the prompt cache; a search, a
+second, a character. It may change with the *size* of the prompt and with the *tier* that serves the call (priority,
+flex). `Price` has those of standard service and short prompts, `Price.at` gives those of another tier or size.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +11,234 @@ from typing import Any
 import msgspec
 
 from providers.errors import UNREADABLE
-from providers.prices import tier_of
+
+STANDARD = ""  # the tier of calls that ask for none
+FAST = "fast"  # Anthropic's ``speed``
+OFF_PEAK = "off_peak"  # not asked for: some hours of the day
+
+_STANDARD_WORDS = frozenset(  # standard service in the words of requests and answers
+    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only", "unspecified"}
+)
+TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
+
+
+class Price(msgspec.Struct, frozen=True):
+    """US dollars per token, and of other units."""
+
+    input_usd: float
+    output_usd: float
+    cached_input_usd: float | None = None  # read from the prompt cache; None: unknown, input_usd is used
+    cache_write_usd: float | None = None  # written to the prompt cache; None: input_usd
+    reasoning_usd: float | None = None  # None: output_usd
+    units: tuple[tuple[str, float], ...] = ()  # each of the other units
+    cards: "tuple[Card, ...]" = ()  # of all tiers and sizes, the shorter prompts of a tier first; (): it has only one
+    unknown: tuple[str, ...] = ()  # of "input" and "output": those without a known price, 0 here
+    dearest: tuple[tuple[str, float], ...] = ()  # of each unit, the highest price at this vendor
+    as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
+
+    def usd(self, unit: str) -> float | None:
+        """Return the price of one ``unit``; None if it is unknown."""
+        return next((usd for name, usd in self.units if name == unit), None)
+
+    def at(self, tier: str, prompt_tokens: float) -> "Price | None":
+        """Return the price in ``tier`` for a prompt of so many tokens; None if it is unknown.
+
+        A price without any tiers holds in all of them.
+        """
+        price = None if self.cards else self
+        tiers = {tier} if self.tiers else {STANDARD}
+        for card in self.cards:
+            if card.tier in tiers and prompt_tokens > card.above_tokens:
+                price = card.price
+        return price
+
+    @property
+    def dearest_card(self) -> "Price":
+        """The price in the dearest tier and for the longest prompts."""
+        known = [card.price for card in self.cards if card.price is not None]
+        return max(known, key=lambda price: price.input_usd + price.output_usd, default=self)
+
+    @property
+    def tiers(self) -> frozenset[str]:
+        """The tiers other than the standard one whose price is known."""
+        return frozenset(card.tier for card in self.cards) - {STANDARD}
+
+
+class Card(msgspec.Struct, frozen=True):
+    """The price in one tier for prompts of more than so many tokens."""
+
+    tier: str
+    above_tokens: int  # -1: any prompt
+    price: Price | None  # without cards; None: unknown
+
+
+def tier_of(word: object) -> str | None:
+    """Return the tier that a request or an answer names by ``word``; None if it names none."""
+    if not isinstance(word, str) or not word:
+        return None
+    word = word.lower().removeprefix("service_tier_")
+    return STANDARD if word in _STANDARD_WORDS else TIER_WORDS.get(word, word)[:MOST_CHARS]
+
+
+MOST_CHARS = 32  # of a tier
+
+# The units of tokens besides those of `Price`'s own fields, each with the one that it is counted among. Counts of
+# prompts and answers include them.
+
+_PROMPT: Mapping[str, str] = {
+    "audio_input": "input",
+    "image_input": "input",
+    "video_input": "input",
+    "cached_audio_input": "cached_input",
+    "cached_image_input": "cached_input",
+    "cached_video_input": "cached_input",
+    "cache_write_1h": "cache_write",
+    "cache_write_12h": "cache_write",
+    "audio_cache_write": "cache_write",
+}
+OWN = frozenset({"input", "output", "cached_input", "cache_write", "reasoning"})  # the fields of `Price`
+# Pictures and films in a prompt are billed as text where a price list does not have them apart.
+_SEEN = frozenset({"image_input", "video_input", "cached_image_input", "cached_video_input"})
+_ANSWER: Mapping[str, str] = {"audio_output": "output", "image_output": "output", "video_output": "output"}
+
+
+OF_TOKENS = OWN.union(_PROMPT, _ANSWER)
+
+
+def is_of_tokens(unit: str) -> bool:
+    """Whether ``unit`` is a kind of token."""
+    return unit in OF_TOKENS
+
+
+def least_and_most(price: Price) -> tuple[float, float, float, float]:
+    """Return the lowest and the highest price of a token of the prompt, then of one of the answer, of whatever kind."""
+    prompt, answer = [price.input_usd], [price.output_usd]
+    prompt += [usd for usd in (price.cached_input_usd, price.cache_write_usd) if usd is not None]
+    answer += [price.reasoning_usd] if price.reasoning_usd is not None else []
+    for unit, usd in price.units:
+        if unit in _PROMPT:
+            prompt.append(usd)
+        elif unit in _ANSWER:
+            answer.append(usd)
+    return min(prompt), max(prompt), min(answer), max(answer)
+
+
+def possible(
+    price: Price, served: str | None, asked: str | None, low_tokens: float, high_tokens: float
+) -> tuple[Price | None, ...]:
+    """Return the prices that may apply to a call; None among them: one that is unknown.
+
+    ``served`` is the tier that the answer names; without one, that is the ``asked`` tier or, if the vendor had no room
+    there, the standard one. The prompt has between ``low_tokens`` and ``high_tokens``.
+    """
+    tiers = [STANDARD, asked or STANDARD] if served is None else [served]
+    if STANDARD in tiers and OFF_PEAK in price.tiers:
+        tiers.append(OFF_PEAK)
+    return tuple(dict.fromkeys(price.at(tier, tokens) for tier in tiers for tokens in (low_tokens, high_tokens)))
+
+
+# The cost of a call.
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """The cost of a call, as far as prices are known. US dollars."""
+
+    known_usd: float
+    unknown: Mapping[str, int] = {}  # the counts of units without a known price
+
+
+def cost(
+    price: Price,
+    prompt_tokens: float,
+    completion_tokens: float,
+    *,
+    cached_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+    units: Mapping[str, int] | None = None,
+) -> Cost:
+    """Return the cost; ``units`` has the counts of other units. Tokens among them are parts of the other counts.
+
+    ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
+    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to that.
+    """
+    usd = prompt_tokens * price.input_usd + completion_tokens * price.output_usd
+    cached = 0.0
+    if cached_tokens and price.cached_input_usd is not None:
+        cached = min(cached_tokens, prompt_tokens)
+        usd += cached * (price.cached_input_usd - price.input_usd)
+    if cache_write_tokens and price.cache_write_usd is not None:
+        written = min(cache_write_tokens, prompt_tokens - cached)
+        usd += written * (price.cache_write_usd - price.input_usd)
+    if reasoning_tokens and price.reasoning_usd is not None:
+        usd += min(reasoning_tokens, completion_tokens) * (price.reasoning_usd - price.output_usd)
+    if not (units or price.unknown):
+        return Cost(usd)
+    left = {"input": prompt_tokens, "output": completion_tokens}
+    left |= {"cached_input": cached_tokens or 0, "cache_write": cache_write_tokens or 0}
+    general = {
+        "input": price.input_usd,
+        "output": price.output_usd,
+        "cached_input": price.input_usd if price.cached_input_usd is None else price.cached_input_usd,
+        "cache_write": price.input_usd if price.cache_write_usd is None else price.cache_write_usd,
+    }
+    unknown: dict[str, int] = {}
+    for unit, given in (units or {}).items():
+        whole, own_usd = _PROMPT.get(unit) or _ANSWER.get(unit), price.usd(unit)
+        if own_usd is None and (unit in _SEEN or (whole is not None and price.as_text)):
+            continue
+        count = given if whole is None else min(given, int(left[whole]))
+        if whole is not None:
+            left[whole] -= count
+            usd -= count * general[whole]
+        if own_usd is not None:
+            usd += count * own_usd
+        elif count:
+            unknown[unit] = count
+    unknown |= {unit: int(left[unit]) for unit in price.unknown if left[unit]}
+    return Cost(usd, unknown)
+
+
+def cost_usd(
+    price: Price | None,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    *,
+    cached_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+    units: Mapping[str, int] | None = None,
+) -> float | None:
+    """Return the cost in US dollars; None if the price of one part, or the number of tokens, is unknown.
+
+    Parts are as in `cost`.
+    """
+    if price is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    found = cost(
+        price,
+        prompt_tokens,
+        completion_tokens,
+        cached_tokens=cached_tokens,
+        cache_write_tokens=cache_write_tokens,
+        reasoning_tokens=reasoning_tokens,
+        units=units,
+    )
+    return None if found.unknown else found.known_usd
+
+
+def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
+    """Return how much reading ``cached_tokens`` from the prompt cache saved, in US dollars; None if unknown.
+
+    The cost of writing them to the cache is not subtracted: another call paid it.
+    """
+    if price is None or price.cached_input_usd is None or cached_tokens is None:
+        return None
+    cached = cached_tokens if prompt_tokens is None else min(cached_tokens, prompt_tokens)
+    return cached * (price.input_usd - price.cached_input_usd)
+
+
+# The counts that providers report.
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -18,7 +250,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int | None = None  # read from the prompt cache
     cache_write_tokens: int | None = None  # written to the prompt cache
     tier: str | None = None  # that served the call, by the answer; "": standard service
-    units: Mapping[str, int] | None = None  # more of what is billed, by the names of `providers.prices`, none of them 0
+    units: Mapping[str, int] | None = None  # more of what is billed, by `Price.units`, none of them 0
 
 
 # Of the details of prompts and answers, the tokens that may have a price of their own.
@@ -167,6 +399,9 @@ def _usage(said: dict[str, Any], tier: object) -> Usage | None:
             said[name] = said[newer]
     if "prompt_tokens" not in said and "completion_tokens" not in said and "total_tokens" in said:
         said["prompt_tokens"] = said["total_tokens"]
+    if said.get("type") == "duration" and (seconds := said.get("seconds")):  # of a transcription
+        heard = _count(seconds)
+        return None if heard is None else Usage(units={"second": heard})
     usage = usage_of(said, tier)
     return None if usage.prompt_tokens is None and usage.completion_tokens is None else usage
 

@@ -1,7 +1,7 @@
 """Write providers/models.json: the prices and abilities in litellm's table that the gateway uses.
 
-It fails on a number that is neither a price that `providers.prices` knows nor one of `NO_PRICE`: a new kind of price
-would else be overlooked, and calls booked too cheaply.
+It fails on a number that is neither a price that `providers.datasheets` knows nor one of `NO_PRICE`: a new kind of
+price would else be overlooked, and calls booked too cheaply.
 """
 
 import json
@@ -14,8 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from providers.datasheets import fields
-from providers.prices import leaves, parse, read
+from providers.datasheets import fields, leaves, parse, read
 
 TABLE = "model_prices_and_context_window_backup.json"
 TARGET = Path(__file__).resolve().parents[1] / "providers" / "models.json"

@@ -135,12 +135,10 @@ def plan_relay(
         payer=model.payer,
         client=origin.client.name,
     )
-    if api.by_character is not None and model.prices:
+    if api.by_character is not None:
         characters = asked.characters(api.by_character)
         costs = {
-            name: characters * max(price.input_usd, price.output_usd)
-            for name in able
-            if (price := model.prices.get(name)) is not None
+            name: characters * usd for name in able if (usd := _usd_per_character(model.deployments[name])) is not None
         }
         plan = msgspec.structs.replace(plan, cost_usd=costs)
     if chosen is not None and chosen.order:
@@ -154,9 +152,17 @@ def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy, *, mu
     """Return why a deployment cannot be used; None if it can."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
-    if must_be_priced and deployment.price is None:
+    if must_be_priced and _usd_per_character(deployment) is None:
         return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
     return policy_violation(deployment, policy)
+
+
+def _usd_per_character(deployment: Deployment) -> float | None:
+    """Return what a character costs that is spoken: as listed, else the higher of the two prices; None: unknown."""
+    price = deployment.price or deployment.listed
+    if price is None or (usd := price.usd("character")) is not None:
+        return None if price is None else usd
+    return None if price.unknown else max(price.input_usd, price.output_usd)
 
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.

@@ -204,6 +204,21 @@ def _most_tokens(
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 
 
+def tier_wanted(deployment: Deployment, asked: str | None) -> str | None:
+    """Return the tier that a deployment is asked for: its own, else the one that its client ``asked`` for."""
+    own = deployment.extra_body.get("service_tier")
+    return asked if own is None else tier_of(msgspec.json.decode(own))
+
+
+def most_per_token(price: Price, tier: str | None, prompt_tokens: int) -> tuple[float, float]:
+    """Return the highest prices of a token of the prompt and of the answer, for about so many ``prompt_tokens``."""
+    if not price.cards:
+        _, most_in, _, most_out = _extremes(price)
+        return most_in, most_out
+    each = [_extremes(one or price.dearest_card) for one in possible(price, None, tier, prompt_tokens, prompt_tokens)]
+    return max(most_in for _, most_in, _, _ in each), max(most_out for _, _, _, most_out in each)
+
+
 def answer_tokens(winner: AttemptRecord) -> int:
     """Return how long the winner's answer is, as a measure of a loser's: as reported, unless far more than came.
 
@@ -348,31 +363,52 @@ def _priced(
         if applied is not None:
             changes["price"] = per_million(applied)
         if sent_tokens is not None:
-            runs_on = cut and deployment.bills_after_disconnect is True
-            stops = cut and deployment.bills_after_disconnect is False
-            answered = winner if runs_on and winner is not None and winner.completion_tokens else record
-            found = cost(
-                applied or price.dearest_card,
-                sent_tokens,
-                answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
-                cached_tokens=record.cached_tokens,
-                cache_write_tokens=record.cache_write_tokens,
-                reasoning_tokens=answered.reasoning_tokens,
-                units=record.units,
-            )
-            usd = found.known_usd
-            if runs_on and bound.high_usd is not None:
-                usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
-            if applied is not None and not found.unknown:
-                changes["cost_usd"] = usd
-                is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
-                changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops and is_least
-                if record.cached_tokens is not None:
-                    changes["cache_saved_usd"] = cache_saved_usd(applied, sent_tokens, record.cached_tokens)
-            else:
-                above = dict(price.dearest)
-                changes["limit_usd"] = usd + sum(above.get(unit, 0.0) * count for unit, count in found.unknown.items())
+            changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
+    elif price is not None and record.units:  # nothing with tokens
+        found = cost(price, 0, 0, units=record.units)
+        usd = None if found.unknown else found.known_usd
+        changes |= {"cost_low_usd": found.known_usd, "cost_usd": usd, "cost_high_usd": usd}
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _estimate(  # noqa: PLR0917 - the parts of one sum
+    record: AttemptRecord,
+    deployment: Deployment,
+    price: Price,
+    applied: Price | None,
+    bound: Bounds,
+    sent_tokens: int,
+    winner: AttemptRecord | None,
+    *,
+    cut: bool,
+) -> dict[str, Any]:
+    """Return the fields of the likeliest cost, at the price that is ``applied``; without it, what a limit counts."""
+    runs_on = cut and deployment.bills_after_disconnect is True
+    stops = cut and deployment.bills_after_disconnect is False
+    answered = winner if runs_on and winner is not None and winner.completion_tokens else record
+    found = cost(
+        applied or price.dearest_card,
+        sent_tokens,
+        answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
+        cached_tokens=record.cached_tokens,
+        cache_write_tokens=record.cache_write_tokens,
+        reasoning_tokens=answered.reasoning_tokens,
+        units=record.units,
+    )
+    usd = found.known_usd
+    if applied is None or found.unknown:
+        above = dict(price.dearest)
+        return {"limit_usd": usd + sum(above.get(unit, 0.0) * count for unit, count in found.unknown.items())}
+    if runs_on and bound.high_usd is not None:
+        usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
+    is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
+    changes: dict[str, Any] = {
+        "cost_usd": usd,
+        "cost_is_lower_bound": record.outcome is not Outcome.WON and not stops and is_least,
+    }
+    if record.cached_tokens is not None:
+        changes["cache_saved_usd"] = cache_saved_usd(applied, sent_tokens, record.cached_tokens)
+    return changes
 
 
 def _by_tier(  # noqa: PLR0917
@@ -387,7 +423,7 @@ def _by_tier(  # noqa: PLR0917
 
     The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
     """
-    tier = asked.tier if (own := deployment.extra_body.get(_TIER)) is None else tier_of(msgspec.json.decode(own))
+    tier = tier_wanted(deployment, asked.tier)
     served = record.tier if record.tier is not None else tier or STANDARD
     low_usd, high_usd = inf, 0.0
     is_known = True
@@ -402,9 +438,6 @@ def _by_tier(  # noqa: PLR0917
         else:
             high_usd = max(high_usd, bound.high_usd)
     return price.at(served, sent.tokens), Bounds(low_usd, high_usd if is_known else None)
-
-
-_TIER = "service_tier"
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:

@@ -238,6 +238,9 @@ class Tokens(msgspec.Struct, frozen=True):
     units: Mapping[str, int] | None = None  # what else is billed, as reported
 
 
+_UNREPORTED = Usage()
+
+
 class Reported:
     """The data in an answer's events besides text: usage, model, finish reason, tool calls."""
 
@@ -429,32 +432,16 @@ class Measurement:
             )
         if not self.meaningful:
             return None
-        estimate, reported = estimated_tokens(self.chars) or self.meaningful, None
-        if usage is not None:
-            usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
-        prompt = tier = units = None
-        if usage is not None:
-            prompt, tier, units = usage.prompt_tokens, usage.tier, usage.units
-        return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED, reported, tier, units)
+        return self._estimated(usage or _UNREPORTED, None)
 
-    def _estimated(self, usage: Usage, reported: int) -> Tokens:
+    def _estimated(self, usage: Usage, reported: int | None) -> Tokens:
         """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
         usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
-        completion = usage.completion_tokens
+        prompt, completion, reasoning, cached, written, tier, units = msgspec.structs.astuple(usage)
         if completion is None:
             completion = estimated_tokens(self.chars) or self.meaningful
-        reported = reported if beyond is None else beyond
-        return Tokens(
-            usage.prompt_tokens,
-            completion,
-            usage.reasoning_tokens,
-            usage.cached_tokens,
-            usage.cache_write_tokens,
-            TokensSource.ESTIMATED,
-            reported,
-            usage.tier,
-            usage.units,
-        )
+        reported, source = reported if beyond is None else beyond, TokensSource.ESTIMATED
+        return Tokens(prompt, completion, reasoning, cached, written, source, reported, tier, units)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.

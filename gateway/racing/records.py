@@ -315,7 +315,7 @@ def billed(
             bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
         )
         if is_unknown or not is_priced:
-            deployment = msgspec.structs.replace(deployment, price=None)
+            deployment = msgspec.structs.replace(deployment, price=None, listed=None)
         having[attempt.deployment] = deployment
     return having
 

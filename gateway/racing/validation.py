@@ -105,7 +105,7 @@ class Requested(msgspec.Struct, frozen=True):
     temperature: float | None = None
     tools: int | None = None  # number of tools offered
     answers: int = 1  # number of answers; the limit holds for each
-    tier: str | None = None  # of service, in the words of `providers.prices`
+    tier: str | None = None  # of service, in the words of `Price.at`
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:

@@ -24,8 +24,7 @@ from providers.dialects.events import (
 )
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.prices import tier_of
-from providers.usage import Usage
+from providers.usage import Usage, tier_of
 
 # Google's errors: the words that belong to HTTP's statuses and to our kinds.
 

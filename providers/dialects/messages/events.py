@@ -11,8 +11,7 @@ import msgspec
 from providers.dialects.events import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
-from providers.prices import FAST, tier_of
-from providers.usage import Usage
+from providers.usage import FAST, Usage, tier_of
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 

@@ -10,7 +10,7 @@ import pytest
 
 from providers.catalog import load_catalog
 from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable
-from providers.prices import Price
+from providers.usage import Price
 
 ROWS: dict[str, dict[str, Any]] = {
     "sample_spec": {

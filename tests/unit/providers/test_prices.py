@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from providers.prices import STANDARD, Leaf, Price, cache_saved_usd, cost, cost_usd, parse, read, tier_of
+from providers.datasheets import DatasheetTable, Leaf, parse, read
+from providers.usage import STANDARD, Price, cache_saved_usd, cost, cost_usd, tier_of
+from requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
 APART = Price(2e-6, 8e-6, cached_input_usd=5e-7, cache_write_usd=2.5e-6, reasoning_usd=1e-5)
@@ -217,3 +219,18 @@ def test_pictures_in_a_prompt_cost_what_text_does_unless_listed_apart() -> None:
 )  # fmt: skip
 def test_a_tier_is_known_by_each_vendor_s_word(word: object, tier: str | None) -> None:
     assert tier_of(word) == tier
+
+
+def test_a_number_that_nobody_has_looked_at_is_told_before_the_table_is_taken() -> None:
+    rows = {
+        "m": {"input_cost_per_token": 1e-6, "max_input_tokens": 8, "input_cost_per_smell": 2.0, "quirk": [{"x": 1}]}
+    }
+    assert list(unread(rows)) == ["m: input_cost_per_smell: 2.0", "m: quirk[0].x: 1"]
+
+
+def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> None:
+    sheet = DatasheetTable.shipped().look_up([("openai", "gpt-5.4")])["openai", "gpt-5.4"]
+    assert sheet.price is not None
+    dearest = dict(sheet.price.dearest)
+    assert dearest["audio_output"] >= 64e-6
+    assert sheet.price.tiers >= {"priority", "flex"}
