@@ -351,7 +351,7 @@ REASONS: Mapping[str, Reasons] = {
         "audio_output": "Tokens of sound in answers. Not set: as `output`.",
         "image_input": "Tokens of pictures in prompts. Not set: as `input`.",
         "image_output": "Tokens of pictures in answers. Not set: as `output`.",
-        "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as then are such calls' costs.",
+        "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as is then the call's cost.",
         "above_tokens": "By number of tokens: the prices of calls whose prompt has more, for the whole call.",
         "tiers": (
             "By `service_tier`, as `priority` or `flex`: the prices of calls that it served. Without any, all tiers"

@@ -222,10 +222,8 @@ def test_a_tier_is_known_by_each_vendor_s_word(word: object, tier: str | None) -
 
 
 def test_a_number_that_nobody_has_looked_at_is_told_before_the_table_is_taken() -> None:
-    rows = {
-        "m": {"input_cost_per_token": 1e-6, "max_input_tokens": 8, "input_cost_per_smell": 2.0, "quirk": [{"x": 1}]}
-    }
-    assert list(unread(rows)) == ["m: input_cost_per_smell: 2.0", "m: quirk[0].x: 1"]
+    row = {"input_cost_per_token": 1e-6, "max_input_tokens": 8, "input_cost_per_smell": 2.0, "quirk": [{"x": 1}]}
+    assert list(unread({"m": row})) == ["m: input_cost_per_smell: 2.0", "m: quirk[0].x: 1"]
 
 
 def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> None:

@@ -69,7 +69,7 @@ def test_a_configured_price_may_change_with_the_tier_and_the_size_of_the_prompt(
 
     def at(tier: str, prompt_tokens: int) -> tuple[float, float] | None:
         found = price.at(tier, prompt_tokens)
-        return found and (round(found.input_usd * 1e6, 6), round(found.output_usd * 1e6, 6))
+        return None if found is None else (round(found.input_usd * 1e6, 6), round(found.output_usd * 1e6, 6))
 
     assert [at("", 1), at("", 200_001), at("priority", 1), at("priority", 200_001), at("flex", 1)] == [
         (1, 10), (2, 10), (3, 30), (6, 30), None,

@@ -532,7 +532,6 @@ def test_a_misspelt_price_of_a_tier_is_refused_with_its_line_and_the_nearest_wor
             priority:
               imput: 3
 """
-    assert problems(text) == [
-        "gateway.yaml:10: models.m.deployments[0].price_per_mtok.tiers.priority.imput: unknown key;"
-        " did you mean 'input'?"
-    ]
+    (problem,) = problems(text)
+    assert problem.startswith("gateway.yaml:10: models.m.deployments[0].price_per_mtok.tiers.priority.imput: unknown")
+    assert problem.endswith("did you mean 'input'?")
