@@ -52,6 +52,11 @@ class Price(msgspec.Struct, frozen=True):
                 price = card.price
         return price
 
+    def usually(self, tier: str) -> "Price":
+        """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
+        price = self.at(tier, 0)
+        return self if price is None else msgspec.structs.replace(price, cards=self.cards, dearest=self.dearest)
+
     @property
     def dearest_card(self) -> "Price":
         """The price in the dearest tier and for the longest prompts."""

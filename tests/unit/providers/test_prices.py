@@ -120,6 +120,15 @@ def test_a_model_without_tiers_costs_the_same_whoever_serves_it() -> None:
     assert of(plain, "flex") == Price(1e-6, 2e-6)
 
 
+def test_a_deployment_that_asks_for_a_tier_is_planned_at_its_price_and_billed_at_that_which_served() -> None:
+    price = read(ROW)
+    assert price is not None
+    flex = price.usually("flex")
+    assert (flex.input_usd, flex.output_usd) == (1e-6, 4e-6)
+    assert flex.at("", 10) == price.at("", 10)
+    assert price.usually("scale") == price
+
+
 def test_prices_by_ranges_of_prompts_are_read_as_sizes() -> None:
     ranges = [
         {"range": [0, 32000.0], "input_cost_per_token": 1e-6, "output_cost_per_token": 5e-6},
