@@ -1,11 +1,13 @@
 """What a call costs at given prices, what a prompt cache saved, and how litellm's table writes prices."""
 
+import json
 from typing import Any
 
 import pytest
 
 from providers.datasheets import DatasheetTable, Leaf, parse, read
-from providers.usage import STANDARD, Price, cache_saved_usd, cost, cost_usd, tier_of
+from providers.dialects import DIALECTS
+from providers.usage import STANDARD, Price, Usage, cache_saved_usd, completed, cost, cost_usd, reported, tier_of
 from requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
@@ -241,3 +243,67 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
     dearest = dict(sheet.price.dearest)
     assert dearest["audio_output"] >= 64e-6
     assert sheet.price.tiers >= {"priority", "flex"}
+
+
+# What answers report, in each dialect.
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event", "tier", "units"),
+    [
+        ("chat",
+         {"choices": [], "service_tier": "priority",
+          "usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"audio_tokens": 4},
+                    "completion_tokens_details": {"audio_tokens": 3}}},
+         "priority", {"audio_input": 4, "audio_output": 3}),
+        ("chat", {"choices": [], "service_tier": "default", "usage": {"prompt_tokens": 10, "completion_tokens": 5}},
+         "", None),
+        ("responses",
+         {"type": "response.completed",
+          "response": {"service_tier": "flex", "usage": {"input_tokens": 10, "output_tokens": 5,
+                                                         "output_tokens_details": {"reasoning_tokens": 2}}}},
+         "flex", None),
+        ("messages",
+         {"type": "message_delta",
+          "usage": {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 8, "speed": "fast",
+                    "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 6},
+                    "server_tool_use": {"web_search_requests": 2}}},
+         "fast", {"cache_write_1h": 6, "web_search": 2}),
+        ("gemini",
+         {"candidates": [],
+          "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "trafficType": "ON_DEMAND_PRIORITY",
+                            "cachedContentTokenCount": 2,
+                            "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}],
+                            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 4},
+                                                    {"modality": "AUDIO", "tokenCount": 6}]}},
+         "priority", {"audio_input": 4, "cached_audio_input": 2}),
+    ],
+)  # fmt: skip
+def test_an_answer_s_tier_and_units_are_read(
+    dialect: Any, event: dict[str, Any], tier: str, units: dict[str, int] | None
+) -> None:
+    usage = DIALECTS[dialect].answers.read_event(json.dumps(event).encode()).usage
+    assert usage is not None
+    assert (usage.tier, usage.units) == (tier, units)
+
+
+def test_what_only_the_first_event_of_a_message_says_stays_known() -> None:
+    first = Usage(10, cache_write_tokens=8, tier="priority", units={"cache_write_1h": 6})
+    last = completed(Usage(10, 5, units={"web_search": 1}), first)
+    assert (last.tier, last.units) == ("priority", {"cache_write_1h": 6, "web_search": 1})
+
+
+@pytest.mark.parametrize(
+    ("answer", "units"),
+    [
+        ({"usage": {"type": "duration", "seconds": 12.4}}, {"second": 12}),
+        ({"usage": {"input_tokens": 9, "output_tokens": 4, "input_token_details": {"audio_tokens": 7}}},
+         {"audio_input": 7}),
+        ({"usage": {"input_tokens": 9, "output_tokens": 4, "output_tokens_details": {"image_tokens": 4}}},
+         {"image_output": 4}),
+    ],
+)  # fmt: skip
+def test_pictures_and_sound_that_are_not_raced_report_their_units(answer: Any, units: dict[str, int]) -> None:
+    usage = reported(json.dumps(answer).encode()).usage
+    assert usage is not None
+    assert usage.units == units
