@@ -282,7 +282,7 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
 def test_an_answer_s_tier_and_units_are_read(
     dialect: Any, event: dict[str, Any], tier: str, units: dict[str, int] | None
 ) -> None:
-    usage = DIALECTS[dialect].answers.read_event(json.dumps(event).encode()).usage
+    usage = DIALECTS[dialect].answers.read_event(json.dumps(event).encode(), ()).usage
     assert usage is not None
     assert (usage.tier, usage.units) == (tier, units)
 
