@@ -347,7 +347,37 @@ REASONS: Mapping[str, Reasons] = {
         "output": "Tokens of answers.",
         "cached_input": "Tokens of prompts that were read from its prompt cache. Not set: as `input`.",
         "cache_write": "Tokens of prompts that were written to its prompt cache. Not set: as `input`.",
+        "cache_write_1h": "Tokens that were written to its prompt cache for an hour. Not set: as `cache_write`.",
         "reasoning": "Tokens of thinking. Not set: as `output`.",
+        "audio_input": "Tokens of sound in prompts. Not set: as `input`.",
+        "audio_output": "Tokens of sound in answers. Not set: as `output`.",
+        "image_input": "Tokens of pictures in prompts. Not set: as `input`.",
+        "image_output": "Tokens of pictures in answers. Not set: as `output`.",
+        "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as is then the call's cost.",
+    },
+    "PriceChange": {
+        "input": "Tokens of prompts.",
+        "output": "Tokens of answers.",
+        "cached_input": "Tokens of prompts that were read from its prompt cache.",
+        "cache_write": "Tokens of prompts that were written to its prompt cache.",
+        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
+        "reasoning": "Tokens of thinking.",
+        "audio_input": "Tokens of sound in prompts.",
+        "audio_output": "Tokens of sound in answers.",
+        "image_input": "Tokens of pictures in prompts.",
+        "image_output": "Tokens of pictures in answers.",
+    },
+    "TierPrice": {
+        "input": "Tokens of prompts.",
+        "output": "Tokens of answers.",
+        "cached_input": "Tokens of prompts that were read from its prompt cache.",
+        "cache_write": "Tokens of prompts that were written to its prompt cache.",
+        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
+        "reasoning": "Tokens of thinking.",
+        "audio_input": "Tokens of sound in prompts.",
+        "audio_output": "Tokens of sound in answers.",
+        "image_input": "Tokens of pictures in prompts.",
+        "image_output": "Tokens of pictures in answers.",
     },
     "RaceSettings": {
         "profile": (
@@ -588,6 +618,16 @@ SECTIONS: Mapping[str, str] = {
     ),
     "models.NAME.deployments[].price_per_mtok": (
         "US dollars per million tokens, instead of the price table's (`holeshot providers` shows it)."
+    ),
+    "models.NAME.deployments[].price_per_mtok.above_tokens.NAME": (
+        "By number of tokens: the prices of calls whose prompt has more, for the whole call."
+    ),
+    "models.NAME.deployments[].price_per_mtok.tiers.NAME": (
+        "By `service_tier`, as `priority` or `flex`: the prices of calls that it served. Without any, all tiers cost"
+        " the same; with some, the cost of another one is unknown."
+    ),
+    "models.NAME.deployments[].price_per_mtok.tiers.NAME.above_tokens.NAME": (
+        "As `above_tokens` of the price, in this tier. Without it the price of such prompts is unknown in this tier."
     ),
     "clients.NAME": (
         "Who may call, known by the SHA-256 of a key. Without clients the gateway listens on this machine only."

@@ -1,70 +1,232 @@
 """Prices and capabilities of vendors' models, from an extract of litellm's table.
 
+A price is written ``{unit}[_above_1hr][_above_200k_tokens][_priority]``: with the life of a cache, the size of the
+prompt and the tier. `read` makes a `Price` of a row; `leaves` tells of every number in it, so that none is overlooked.
+One above N tokens is that of the whole prompt and its answer, at every vendor of the table: Google, Anthropic, OpenAI
+and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
+
 The extract, ``models.json``, has the version of the table and its own date (requirements/extract_datasheets.py, run by
-`make lock`). Only base prices are used: no surcharges for very long prompts and one-hour caches, no discounts for
-batches.
+`make lock`).
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
 not listed and has no flag of its own is a no as well.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-# Prices of tokens, and the cost of a call.
+from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, Card, Price
+
+# litellm's names of prices, in ours. The longest name that a field begins with is its unit.
+
+_UNITS: Mapping[str, str] = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "input_cost_per_token_cache_hit": "cached_input",  # the older name, used for DeepSeek
+    "cache_creation_input_token_cost": "cache_write",
+    "output_cost_per_reasoning_token": "reasoning",
+    "input_cost_per_audio_token": "audio_input",
+    "input_cost_per_image_token": "image_input",
+    "input_cost_per_video_token": "video_input",
+    "cache_read_input_audio_token_cost": "cached_audio_input",
+    "cache_read_input_image_token_cost": "cached_image_input",
+    "cache_creation_input_audio_token_cost": "audio_cache_write",
+    "explicit_cache_read_input_token_cost": "explicit_cached_input",
+    "output_cost_per_audio_token": "audio_output",
+    "output_cost_per_image_token": "image_output",
+    "output_cost_per_video_token": "video_output",
+    "citation_cost_per_token": "citation",
+    "input_cost_per_character": "character",
+    "output_cost_per_character": "character_output",
+    "input_cost_per_second": "second",
+    "input_cost_per_audio_per_second": "audio_second",
+    "input_cost_per_video_per_second": "video_second",
+    "output_cost_per_second": "second_output",
+    "output_cost_per_video_per_second": "video_second_output",
+    "cost_per_second": "reserved_second",
+    "input_cost_per_image": "picture",
+    "input_cost_per_pixel": "pixel",
+    "output_cost_per_image": "picture_output",
+    "output_cost_per_pixel": "pixel_output",
+    "input_cost_per_query": "query",
+    "input_cost_per_request": "request",
+    "input_cost_per_text_message": "message",
+    "code_interpreter_cost_per_session": "session",
+    "google_maps_grounding_cost_per_query": "maps_query",
+    "ocr_cost_per_page": "page",
+    "ocr_cost_per_credit": "credit",
+    "annotation_cost_per_page": "annotated_page",
+    "search_context_cost_per_query.search_context_size_low": "web_search_low",
+    "search_context_cost_per_query.search_context_size_medium": "web_search",  # the size of those who name none
+    "search_context_cost_per_query.search_context_size_high": "web_search_high",
+    "guardrail_cost_per_unit.automatedReasoningPolicyUnits": "reasoning_policy",
+    "guardrail_cost_per_unit.contentPolicyImageUnits": "content_policy_image",
+    "guardrail_cost_per_unit.contentPolicyUnits": "content_policy",
+    "guardrail_cost_per_unit.contextualGroundingPolicyUnits": "grounding_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyFreeUnits": "free_information_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyUnits": "information_policy",
+    "guardrail_cost_per_unit.topicPolicyUnits": "topic_policy",
+    "guardrail_cost_per_unit.wordPolicyUnits": "word_policy",
+}
+_NAMES = sorted(_UNITS, key=len, reverse=True)
+_SUFFIXES = re.compile(
+    r"(?:_above_(?P<life>1|12)hr)?"
+    r"(?:_above_(?P<thousands>\d+)(?P<k>k?)_tokens)?"
+    r"(?:_above_(?P<interval>\d+s)_interval)?"
+    r"(?:_(?P<resolution>\d[\d.]*[a-zA-Z]?))?"
+    r"(?:_(?P<tier>[a-z]+))?"
+)
+_TIERED = re.compile(r"tiered_pricing\[(\d+)\]\.")  # the prices of one range of prompts
 
 
-class Price(msgspec.Struct, frozen=True):
-    """US dollars per token."""
+class Leaf(msgspec.Struct, frozen=True):
+    """A price in a row: of which unit, in which tier, for prompts of more than how many tokens."""
 
-    input_usd: float
-    output_usd: float
-    cached_input_usd: float | None = None  # read from the prompt cache; None: unknown, input_usd is used
-    cache_write_usd: float | None = None  # written to the prompt cache; None: input_usd
-    reasoning_usd: float | None = None  # None: output_usd
+    unit: str
+    tier: str
+    above_tokens: int
+    usd: float
 
 
-def cost_usd(
-    price: Price | None,
-    prompt_tokens: int | None,
-    completion_tokens: int | None,
-    *,
-    cached_tokens: int | None = None,
-    cache_write_tokens: int | None = None,
-    reasoning_tokens: int | None = None,
-) -> float | None:
-    """Return the cost in US dollars; None if the price, the prompt tokens or the completion tokens are unknown.
+def leaves(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield every number of a row with its path, as ``tiered_pricing[0].input_cost_per_token``."""
+    yield from _numbers("", row)
 
-    ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
-    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to that.
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _numbers(f"{path}.{name}" if path else name, each)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _numbers(f"{path}[{place}]", each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
+    """Return what a number at ``path`` of a row is the price of; None if it is no price that is known here."""
+    above_tokens = -1
+    if (tiered := _TIERED.match(path)) is not None:
+        extent = row["tiered_pricing"][int(tiered[1])].get("range")
+        if not extent:
+            return None
+        above_tokens = int(extent[0]) or -1
+        path = path[tiered.end() :]
+    off_peak = path.startswith("off_peak_pricing.")
+    path = path.removeprefix("off_peak_pricing.")
+    if path == "provider_specific_entry.fast":
+        return Leaf("*", FAST, -1, usd)  # times each other price
+    for name in _NAMES:
+        if path.startswith(name) and (said := _SUFFIXES.fullmatch(path, len(name))) is not None:
+            unit = _UNITS[name] + (f"_{said['life']}h" if said["life"] else "")
+            if detail := said["interval"] or said["resolution"]:
+                unit = f"{unit}_{detail.lower()}"
+            if said["thousands"]:
+                above_tokens = int(said["thousands"]) * (1000 if said["k"] else 1)
+            tier = said["tier"] or ""
+            return Leaf(unit, OFF_PEAK if off_peak else TIER_WORDS.get(tier, tier), above_tokens, usd)
+    return None
+
+
+_SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
+_FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
+_ONE_PRICE_OF_INPUT = ("gemini", "vertex_ai")  # "text / image / video / audio" is one line of Google's price list
+
+Prices = dict[str, float]  # by unit
+
+
+def read(row: Mapping[str, Any]) -> Price | None:
+    """Return the prices of a row of the table; None if it has none, or a price is no number.
+
+    A price that a tier or a size does not list is that of the tier for shorter prompts, then that of standard service
+    for such prompts: searches cost the same in each tier. If a tier has no price for long prompts although standard
+    service has, it is unknown.
     """
-    if price is None or prompt_tokens is None or completion_tokens is None:
+    listed: dict[tuple[str, int], Prices] = {}
+    vendor = str(row.get("litellm_provider", ""))
+    times: list[tuple[str, float]] = []
+    for path, usd in leaves(row):
+        if (leaf := parse(path, usd, row)) is None:
+            continue
+        above = leaf.above_tokens - (vendor in _FROM_N and leaf.above_tokens > 0)
+        if leaf.unit == "*":
+            times.append((leaf.tier, usd))
+        else:
+            listed.setdefault((leaf.tier, above), {}).setdefault(leaf.unit, usd)
+    if not listed:
         return None
-    usd = prompt_tokens * price.input_usd + completion_tokens * price.output_usd
-    cached = 0
-    if cached_tokens and price.cached_input_usd is not None:
-        cached = min(cached_tokens, prompt_tokens)
-        usd += cached * (price.cached_input_usd - price.input_usd)
-    if cache_write_tokens and price.cache_write_usd is not None:
-        written = min(cache_write_tokens, prompt_tokens - cached)
-        usd += written * (price.cache_write_usd - price.input_usd)
-    if reasoning_tokens and price.reasoning_usd is not None:
-        usd += min(reasoning_tokens, completion_tokens) * (price.reasoning_usd - price.output_usd)
-    return usd
+    base = listed.setdefault((STANDARD, -1), {})
+    _complete(base, str(row.get("mode") or ""))
+    whole = {key: each for key, each in listed.items() if key[0] == STANDARD or "input" in each}
+    as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
+    return price_of(whole, times, as_text=as_text)
 
 
-def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
-    """Return how much reading ``cached_tokens`` from the prompt cache saved, in US dollars; None if unknown.
+def price_of(
+    listed: Mapping[tuple[str, int], Prices], times: Sequence[tuple[str, float]] = (), *, as_text: bool
+) -> Price:
+    """Return the prices that are ``listed`` by tier and size of the prompt; those at (STANDARD, -1) have to be.
 
-    The cost of writing them to the cache is not subtracted: another call paid it.
+    ``times``: tiers that cost a multiple of standard service, for tokens. ``as_text``: as in `Price`.
     """
-    if price is None or price.cached_input_usd is None or cached_tokens is None:
-        return None
-    cached = cached_tokens if prompt_tokens is None else min(cached_tokens, prompt_tokens)
-    return cached * (price.input_usd - price.cached_input_usd)
+    base = listed[STANDARD, -1]
+    cards = {(STANDARD, -1): base}
+    sizes = sorted({above for tier, above in listed if tier == STANDARD and above >= 0})
+    for above in sizes:
+        cards[STANDARD, above] = _last(cards, STANDARD) | listed[STANDARD, above]
+    for tier in dict.fromkeys(tier for tier, _ in listed if tier != STANDARD):
+        own = {above: given for (of, above), given in listed.items() if of == tier}
+        for above in sorted({-1, *sizes, *own}):
+            standard = cards.get((STANDARD, above), base)
+            cards[tier, above] = standard | _last(cards, tier) | own[above] if above in own else {}
+    for tier, factor in times:
+        cards |= {
+            (tier, above): {unit: usd * factor if unit in OF_TOKENS else usd for unit, usd in each.items()}
+            for (of, above), each in list(cards.items())
+            if of == STANDARD
+        }
+    price = _price(base, as_text=as_text)
+    if len(cards) == 1:
+        return price
+    made = tuple(
+        Card(tier, above, _price(each, as_text=as_text) if each else None) for (tier, above), each in cards.items()
+    )
+    return msgspec.structs.replace(price, cards=made)
+
+
+def _last(cards: Mapping[tuple[str, int], Prices], tier: str) -> Prices:
+    """Return the prices of ``tier`` that were listed last, for shorter prompts."""
+    return next((each for (of, _), each in reversed([*cards.items()]) if of == tier), {})
+
+
+def _complete(base: Prices, mode: str) -> None:
+    """Add what a row means without saying so."""
+    if not base.get("cache_write"):
+        base.pop("cache_write", None)  # 0: the price of input applies
+    if "output" not in base and "image_output" in base:
+        base["output"] = base["image_output"]  # all it answers are pictures
+    if "output" not in base and "input" in base and mode in _SILENT:
+        base["output"] = 0.0  # embeddings have no output
+
+
+def _price(listed: Prices, *, as_text: bool) -> Price:
+    return Price(
+        input_usd=listed.get("input", 0.0),
+        output_usd=listed.get("output", 0.0),
+        cached_input_usd=listed.get("cached_input"),
+        cache_write_usd=listed.get("cache_write"),
+        reasoning_usd=listed.get("reasoning"),
+        units=tuple((unit, usd) for unit, usd in listed.items() if unit not in OWN),
+        unknown=tuple(unit for unit in ("input", "output") if unit not in listed),
+        as_text=as_text,
+    )
 
 
 # What a model at a provider can do. Unknown is None, and excludes no deployment.
@@ -94,32 +256,12 @@ ModelKey = tuple[str, str]  # litellm's name for the vendor, the vendor's name f
 class Datasheet(msgspec.Struct, frozen=True):
     """The price and the capabilities of one model at one vendor."""
 
-    price: Price | None = None  # None: unknown
+    price: Price | None = None  # None: unknown for input or output
     capabilities: Capabilities = UNKNOWN
+    listed: Price | None = None  # the prices that are known where that of input or output is not
 
 
 UNLISTED = Datasheet()
-
-
-class _Prices(msgspec.Struct, frozen=True):
-    input_cost_per_token: float | None = None
-    output_cost_per_token: float | None = None
-    cache_read_input_token_cost: float | None = None
-    input_cost_per_token_cache_hit: float | None = None  # the older name, used for DeepSeek
-    cache_creation_input_token_cost: float | None = None
-    output_cost_per_reasoning_token: float | None = None
-
-    def price(self) -> Price | None:
-        if self.input_cost_per_token is None:
-            return None
-        cached = self.cache_read_input_token_cost
-        return Price(
-            input_usd=self.input_cost_per_token,
-            output_usd=self.output_cost_per_token or 0.0,  # embeddings have no output
-            cached_input_usd=self.input_cost_per_token_cache_hit if cached is None else cached,
-            cache_write_usd=self.cache_creation_input_token_cost or None,  # 0: the price of input applies
-            reasoning_usd=self.output_cost_per_reasoning_token,
-        )
 
 
 class _Abilities(msgspec.Struct, frozen=True):
@@ -166,11 +308,12 @@ class Source(msgspec.Struct, frozen=True):
 class _Table(msgspec.Struct):
     source: Source
     models: dict[str, msgspec.Raw]  # by model, or vendor/model
+    dearest: dict[str, dict[str, float]] = {}  # by vendor, the highest price of each unit
 
 
 _table_decoder = msgspec.json.Decoder(_Table)
+_row_decoder = msgspec.json.Decoder(dict[str, Any])
 _seller_decoder = msgspec.json.Decoder(_Seller)
-_prices_decoder = msgspec.json.Decoder(_Prices)
 _abilities_decoder = msgspec.json.Decoder(_Abilities)
 
 
@@ -199,22 +342,25 @@ class DatasheetTable:
             OSError, msgspec.DecodeError: the table cannot be read.
 
         """
-        table = _table_decoder.decode(self._path.read_bytes()).models if self._path else {}
+        table = _table_decoder.decode(self._path.read_bytes()) if self._path else None
+        if table is None:
+            return dict.fromkeys(models, UNLISTED)
         return {(prefix, model): _find(table, prefix, model) for prefix, model in models}
 
 
 def fields() -> tuple[str, ...]:
-    """Return litellm's names of the fields that are read."""
-    return tuple(name for part in (_Seller, _Prices, _Abilities) for name in part.__struct_fields__)
+    """Return litellm's names of the fields that are read besides prices."""
+    return (*_Seller.__struct_fields__, "mode", *_Abilities.__struct_fields__)
 
 
-def _find(table: Mapping[str, msgspec.Raw], prefix: str, model: str) -> Datasheet:
+def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's."""
-    if (row := table.get(f"{prefix}/{model}")) is not None:
-        return _read(row)
+    dearest = table.dearest.get(prefix, {})
+    if (row := table.models.get(f"{prefix}/{model}")) is not None:
+        return _read(row, dearest)
     for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
-        if (row := table.get(name)) is not None and _sells(row, prefix):
-            return _read(row)
+        if (row := table.models.get(name)) is not None and _sells(row, prefix):
+            return _read(row, dearest)
     return UNLISTED
 
 
@@ -227,16 +373,17 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
     return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
 
 
-def _read(row: msgspec.Raw) -> Datasheet:
+def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
-    try:
-        price = _prices_decoder.decode(row).price()
-    except msgspec.ValidationError:
-        price = None
+    price = read(_row_decoder.decode(row))
+    if price is not None and dearest:
+        price = msgspec.structs.replace(price, dearest=tuple(dearest.items()))
     try:
         capabilities = _abilities_decoder.decode(row).capabilities()
     except msgspec.ValidationError:
         capabilities = UNKNOWN
+    if price is not None and price.unknown:
+        return Datasheet(None, capabilities, price)
     return Datasheet(price, capabilities)
 
 

@@ -1,11 +1,249 @@
-"""Reads the token counts of a call, in the different forms of the vendors."""
+"""What a call used, in the different forms of the vendors' reports, and what that costs.
 
-from collections.abc import Mapping
+A price is of a *unit*: a token of text, sound or pictures, in the prompt, the answer or the prompt cache; a search, a
+second, a character. It may change with the *size* of the prompt and with the *tier* that serves the call (priority,
+flex). `Price` has those of standard service and short prompts, `Price.at` gives those of another tier or size.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from providers.errors import UNREADABLE
+
+STANDARD = ""  # the tier of calls that ask for none
+FAST = "fast"  # Anthropic's ``speed``
+OFF_PEAK = "off_peak"  # not asked for: some hours of the day
+
+_STANDARD_WORDS = frozenset(  # standard service in the words of requests and answers
+    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only", "unspecified"}
+)
+TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
+
+
+class Price(msgspec.Struct, frozen=True):
+    """US dollars per token, and of other units."""
+
+    input_usd: float
+    output_usd: float
+    cached_input_usd: float | None = None  # read from the prompt cache; None: unknown, input_usd is used
+    cache_write_usd: float | None = None  # written to the prompt cache; None: input_usd
+    reasoning_usd: float | None = None  # None: output_usd
+    units: tuple[tuple[str, float], ...] = ()  # each of the other units
+    cards: "tuple[Card, ...]" = ()  # of all tiers and sizes, the shorter prompts of a tier first; (): it has only one
+    unknown: tuple[str, ...] = ()  # of "input" and "output": those without a known price, 0 here
+    dearest: tuple[tuple[str, float], ...] = ()  # of each unit, the highest price at this vendor
+    as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
+
+    def usd(self, unit: str) -> float | None:
+        """Return the price of one ``unit``; None if it is unknown."""
+        return next((usd for name, usd in self.units if name == unit), None)
+
+    def at(self, tier: str, prompt_tokens: float) -> "Price | None":
+        """Return the price in ``tier`` for a prompt of so many tokens; None if it is unknown.
+
+        A price without any tiers holds in all of them.
+        """
+        price = None if self.cards else self
+        tiers = {tier} if self.tiers else {STANDARD}
+        for card in self.cards:
+            if card.tier in tiers and prompt_tokens > card.above_tokens:
+                price = card.price
+        return price
+
+    def usually(self, tier: str) -> "Price":
+        """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
+        price = self.at(tier, 0)
+        return self if price is None else msgspec.structs.replace(price, cards=self.cards, dearest=self.dearest)
+
+    @property
+    def dearest_card(self) -> "Price":
+        """The price in the dearest tier and for the longest prompts."""
+        known = [card.price for card in self.cards if card.price is not None]
+        return max(known, key=lambda price: price.input_usd + price.output_usd, default=self)
+
+    @property
+    def tiers(self) -> frozenset[str]:
+        """The tiers other than the standard one whose price is known."""
+        return frozenset(card.tier for card in self.cards) - {STANDARD}
+
+
+class Card(msgspec.Struct, frozen=True):
+    """The price in one tier for prompts of more than so many tokens."""
+
+    tier: str
+    above_tokens: int  # -1: any prompt
+    price: Price | None  # without cards; None: unknown
+
+
+def tier_of(word: object) -> str | None:
+    """Return the tier that a request or an answer names by ``word``; None if it names none."""
+    if not isinstance(word, str) or not word:
+        return None
+    word = word.lower().removeprefix("service_tier_")
+    return STANDARD if word in _STANDARD_WORDS else TIER_WORDS.get(word, word)[:MOST_CHARS]
+
+
+MOST_CHARS = 32  # of a tier
+
+# The units of tokens besides those of `Price`'s own fields, each with the one that it is counted among. Counts of
+# prompts and answers include them.
+
+_PROMPT: Mapping[str, str] = {
+    "audio_input": "input",
+    "image_input": "input",
+    "video_input": "input",
+    "cached_audio_input": "cached_input",
+    "cached_image_input": "cached_input",
+    "cached_video_input": "cached_input",
+    "cache_write_1h": "cache_write",
+    "cache_write_12h": "cache_write",
+    "audio_cache_write": "cache_write",
+}
+OWN = frozenset({"input", "output", "cached_input", "cache_write", "reasoning"})  # the fields of `Price`
+# Pictures and films in a prompt are billed as text where a price list does not have them apart.
+_SEEN = frozenset({"image_input", "video_input", "cached_image_input", "cached_video_input"})
+_ANSWER: Mapping[str, str] = {"audio_output": "output", "image_output": "output", "video_output": "output"}
+
+
+OF_TOKENS = OWN.union(_PROMPT, _ANSWER)
+
+
+def is_of_tokens(unit: str) -> bool:
+    """Whether ``unit`` is a kind of token."""
+    return unit in OF_TOKENS
+
+
+def least_and_most(price: Price) -> tuple[float, float, float, float]:
+    """Return the lowest and the highest price of a token of the prompt, then of one of the answer, of whatever kind."""
+    prompt, answer = [price.input_usd], [price.output_usd]
+    prompt += [usd for usd in (price.cached_input_usd, price.cache_write_usd) if usd is not None]
+    answer += [price.reasoning_usd] if price.reasoning_usd is not None else []
+    for unit, usd in price.units:
+        if unit in _PROMPT:
+            prompt.append(usd)
+        elif unit in _ANSWER:
+            answer.append(usd)
+    return min(prompt), max(prompt), min(answer), max(answer)
+
+
+def possible(
+    price: Price, served: str | None, asked: str | None, low_tokens: float, high_tokens: float
+) -> tuple[Price | None, ...]:
+    """Return the prices that may apply to a call; None among them: one that is unknown.
+
+    ``served`` is the tier that the answer names; without one, that is the ``asked`` tier or, if the vendor had no room
+    there, the standard one. The prompt has between ``low_tokens`` and ``high_tokens``.
+    """
+    tiers = [STANDARD, asked or STANDARD] if served is None else [served]
+    if STANDARD in tiers and OFF_PEAK in price.tiers:
+        tiers.append(OFF_PEAK)
+    return tuple(dict.fromkeys(price.at(tier, tokens) for tier in tiers for tokens in (low_tokens, high_tokens)))
+
+
+# The cost of a call.
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """The cost of a call, as far as prices are known. US dollars."""
+
+    known_usd: float
+    unknown: Mapping[str, int] = {}  # the counts of units without a known price
+
+
+def cost(
+    price: Price,
+    prompt_tokens: float,
+    completion_tokens: float,
+    *,
+    cached_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+    units: Mapping[str, int] | None = None,
+) -> Cost:
+    """Return the cost; ``units`` has the counts of other units. Tokens among them are parts of the other counts.
+
+    ``cached_tokens`` and ``cache_write_tokens`` are parts of ``prompt_tokens``, ``reasoning_tokens`` of
+    ``completion_tokens``, as in OpenAI's counts. A part that is larger than the whole is reduced to that.
+    """
+    usd = prompt_tokens * price.input_usd + completion_tokens * price.output_usd
+    cached = 0.0
+    if cached_tokens and price.cached_input_usd is not None:
+        cached = min(cached_tokens, prompt_tokens)
+        usd += cached * (price.cached_input_usd - price.input_usd)
+    if cache_write_tokens and price.cache_write_usd is not None:
+        written = min(cache_write_tokens, prompt_tokens - cached)
+        usd += written * (price.cache_write_usd - price.input_usd)
+    if reasoning_tokens and price.reasoning_usd is not None:
+        usd += min(reasoning_tokens, completion_tokens) * (price.reasoning_usd - price.output_usd)
+    if not (units or price.unknown):
+        return Cost(usd)
+    left = {"input": prompt_tokens, "output": completion_tokens}
+    left |= {"cached_input": cached_tokens or 0, "cache_write": cache_write_tokens or 0}
+    general = {
+        "input": price.input_usd,
+        "output": price.output_usd,
+        "cached_input": price.input_usd if price.cached_input_usd is None else price.cached_input_usd,
+        "cache_write": price.input_usd if price.cache_write_usd is None else price.cache_write_usd,
+    }
+    unknown: dict[str, int] = {}
+    for unit, given in (units or {}).items():
+        whole, own_usd = _PROMPT.get(unit) or _ANSWER.get(unit), price.usd(unit)
+        if own_usd is None and (unit in _SEEN or (whole is not None and price.as_text)):
+            continue
+        count = given if whole is None else min(given, int(left[whole]))
+        if whole is not None:
+            left[whole] -= count
+            usd -= count * general[whole]
+        if own_usd is not None:
+            usd += count * own_usd
+        elif count:
+            unknown[unit] = count
+    unknown |= {unit: int(left[unit]) for unit in price.unknown if left[unit]}
+    return Cost(usd, unknown)
+
+
+def cost_usd(
+    price: Price | None,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    *,
+    cached_tokens: int | None = None,
+    cache_write_tokens: int | None = None,
+    reasoning_tokens: int | None = None,
+    units: Mapping[str, int] | None = None,
+) -> float | None:
+    """Return the cost in US dollars; None if the price of one part, or the number of tokens, is unknown.
+
+    Parts are as in `cost`.
+    """
+    if price is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    found = cost(
+        price,
+        prompt_tokens,
+        completion_tokens,
+        cached_tokens=cached_tokens,
+        cache_write_tokens=cache_write_tokens,
+        reasoning_tokens=reasoning_tokens,
+        units=units,
+    )
+    return None if found.unknown else found.known_usd
+
+
+def cache_saved_usd(price: Price | None, prompt_tokens: int | None, cached_tokens: int | None) -> float | None:
+    """Return how much reading ``cached_tokens`` from the prompt cache saved, in US dollars; None if unknown.
+
+    The cost of writing them to the cache is not subtracted: another call paid it.
+    """
+    if price is None or price.cached_input_usd is None or cached_tokens is None:
+        return None
+    cached = cached_tokens if prompt_tokens is None else min(cached_tokens, prompt_tokens)
+    return cached * (price.input_usd - price.cached_input_usd)
+
+
+# The counts that providers report.
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -16,10 +254,18 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None  # read from the prompt cache
     cache_write_tokens: int | None = None  # written to the prompt cache
+    tier: str | None = None  # that served the call, by the answer; "": standard service
+    units: Mapping[str, int] | None = None  # more of what is billed, by `Price.units`, none of them 0
 
 
-def usage_of(reported: Mapping[str, Any]) -> Usage:
-    """Read a ``usage`` object.
+# Of the details of prompts and answers, the tokens that may have a price of their own.
+_OF_PROMPT = (("audio_tokens", "audio_input"), ("image_tokens", "image_input"), ("video_tokens", "video_input"))
+_OF_ANSWER = (("audio_tokens", "audio_output"), ("image_tokens", "image_output"), ("video_tokens", "video_output"))
+_OF_LIFE = (("ephemeral_1h_input_tokens", "cache_write_1h"), ("ephemeral_12h_input_tokens", "cache_write_12h"))
+
+
+def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
+    """Read a ``usage`` object; ``tier`` is the answer's ``service_tier``.
 
     OpenAI includes reasoning in ``completion_tokens``. xAI does not, and Gemini's OpenAI API does not even report it.
     There ``total_tokens`` decides: what exceeds prompt and completion is reasoning, if it equals the reported
@@ -28,15 +274,20 @@ def usage_of(reported: Mapping[str, Any]) -> Usage:
     prompt = _count(reported.get("prompt_tokens"))
     completion = _count(reported.get("completion_tokens"))
     total = _count(reported.get("total_tokens"))
-    reasoning = _count(_detail(reported, "completion_tokens_details", "reasoning_tokens"))
+    reasoning = cached = written = units = None
+    if isinstance(details := reported.get("completion_tokens_details"), dict):
+        reasoning = _count(details.get("reasoning_tokens"))
+        units = _apart(details, _OF_ANSWER)
     if reasoning is None:
         reasoning = _count(reported.get("reasoning_tokens"))
-    cached = written = None
     if isinstance(details := reported.get("prompt_tokens_details"), dict):
         cached = _count(details.get("cached_tokens"))
         written = _count(details.get("cache_write_tokens"))
         if written is None:  # Anthropic's name, which Alibaba uses too
             written = _count(details.get("cache_creation_input_tokens"))
+        units = _together(units, _apart(details, _OF_PROMPT))
+        if isinstance(lives := details.get("cache_creation"), dict):
+            units = _together(units, _apart(lives, _OF_LIFE))
     if cached is None:
         cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
     if prompt is not None and completion is not None and total is not None:
@@ -44,30 +295,51 @@ def usage_of(reported: Mapping[str, Any]) -> Usage:
         if beyond > 0 and (beyond == reasoning or not (reasoning or cached or written)):
             completion += beyond
             reasoning = beyond
-    return Usage(prompt, completion, reasoning, cached, written)
+    if "server_tool_use" in reported:
+        units = _together(units, _searches(reported["server_tool_use"]))
+    return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units)
+
+
+def _apart(details: Mapping[str, Any], names: Sequence[tuple[str, str]]) -> dict[str, int] | None:
+    """Return the counts of ``details`` by the names of units; None if there are none."""
+    if details.keys().isdisjoint(_APART):
+        return None
+    return {unit: count for name, unit in names if (count := _count(details.get(name)))} or None
+
+
+_APART = frozenset(name for names in (_OF_PROMPT, _OF_LIFE) for name, _ in names)
+
+
+def _together(units: dict[str, int] | None, more: dict[str, int] | None) -> dict[str, int] | None:
+    return more if units is None else units if more is None else units | more
+
+
+def _searches(said: object) -> dict[str, int] | None:
+    """Return the searches that a vendor's own tool made."""
+    count = _count(said.get("web_search_requests")) if isinstance(said, dict) else None
+    return {"web_search": count} if count else None
 
 
 def completed(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage``; if it has no prompt tokens, with those of an earlier report: Messages sends them only once."""
-    if usage.prompt_tokens is not None or earlier.prompt_tokens is None:
-        return usage
-    return msgspec.structs.replace(
-        usage,
-        prompt_tokens=earlier.prompt_tokens,
-        cached_tokens=earlier.cached_tokens,
-        cache_write_tokens=earlier.cache_write_tokens,
-    )
+    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once."""
+    if usage.prompt_tokens is None and earlier.prompt_tokens is not None:
+        usage = msgspec.structs.replace(
+            usage,
+            prompt_tokens=earlier.prompt_tokens,
+            cached_tokens=earlier.cached_tokens,
+            cache_write_tokens=earlier.cache_write_tokens,
+        )
+    if usage.tier is None and earlier.tier is not None:
+        usage = msgspec.structs.replace(usage, tier=earlier.tier)
+    if earlier.units is not None:
+        usage = msgspec.structs.replace(usage, units={**earlier.units, **(usage.units or {})})
+    return usage
 
 
 def _count(value: object) -> int | None:
     if type(value) is int or type(value) is float:  # the types of JSON numbers; a bool is not one
         return int(value) if value >= 0 else None
     return None
-
-
-def _detail(reported: Mapping[str, Any], group: str, name: str) -> object:
-    details = reported.get(group)
-    return details.get(name) if isinstance(details, dict) else None
 
 
 # Reads the usage and the model of answers that are not raced: embeddings, transcriptions, images.
@@ -83,6 +355,7 @@ class Reported(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     usage: dict[str, Any] | None = None
     model: Any = None
+    service_tier: Any = None
 
 
 _answers = msgspec.json.Decoder(_Answer)  # skips vectors and images without decoding them
@@ -112,17 +385,29 @@ def reported(answer: bytes) -> Reported:
     except UNREADABLE:
         return NOTHING
     model = found.model if isinstance(found.model, str) and found.model else None
-    return Reported(_usage(found.usage or {}), model)
+    return Reported(_usage(found.usage or {}, found.service_tier), model)
 
 
-def _usage(said: dict[str, Any]) -> Usage | None:
+_NEWER = (
+    ("prompt_tokens", "input_tokens"),
+    ("completion_tokens", "output_tokens"),
+    ("prompt_tokens_details", "input_tokens_details"),
+    ("prompt_tokens_details", "input_token_details"),  # of transcriptions
+    ("completion_tokens_details", "output_tokens_details"),
+)
+
+
+def _usage(said: dict[str, Any], tier: object) -> Usage | None:
     """Return the token counts. OpenAI's newer APIs have ``input_tokens``; a total alone is that of the input."""
-    for name, newer in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
+    for name, newer in _NEWER:
         if name not in said and newer in said:
             said[name] = said[newer]
     if "prompt_tokens" not in said and "completion_tokens" not in said and "total_tokens" in said:
         said["prompt_tokens"] = said["total_tokens"]
-    usage = usage_of(said)
+    if said.get("type") == "duration" and (seconds := said.get("seconds")):  # of a transcription
+        heard = _count(seconds)
+        return None if heard is None else Usage(units={"second": heard})
+    usage = usage_of(said, tier)
     return None if usage.prompt_tokens is None and usage.completion_tokens is None else usage
 
 

@@ -149,12 +149,12 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
     """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
     if api.is_short:
         plan = _of_one_model(plan, model)
-    if api.by_character is not None and model.prices:
+    if api.by_character is not None:
         characters = asked.characters(api.by_character)
         costs = {
-            name: characters * max(price.input_usd, price.output_usd)
+            name: characters * usd
             for name in (*(launch.deployment for launch in plan.launches), *plan.rest)
-            if (price := model.prices.get(name)) is not None
+            if (usd := _usd_per_character(model.deployments[name])) is not None
         }
         plan = msgspec.structs.replace(plan, cost_usd=costs)
     if chosen is not None and chosen.order:
@@ -200,11 +200,19 @@ def _obstacle(
     """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
-    if must_be_priced and deployment.price is None:
+    if must_be_priced and _usd_per_character(deployment) is None:
         return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)
+
+
+def _usd_per_character(deployment: Deployment) -> float | None:
+    """Return what a character costs that is spoken: as listed, else the higher of the two prices; None: unknown."""
+    price = deployment.price or deployment.listed
+    if price is None or (usd := price.usd("character")) is not None:
+        return None if price is None else usd
+    return None if price.unknown else max(price.input_usd, price.output_usd)
 
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.

@@ -16,7 +16,17 @@ from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
-from gateway.racing import MOST_ANSWERS, Launching, OpenCall, answer_kind, answers_asked, most_answer_tokens
+from gateway.racing import (
+    MOST_ANSWERS,
+    Launching,
+    OpenCall,
+    answer_kind,
+    answers_asked,
+    asked_tier,
+    most_answer_tokens,
+    most_per_token,
+    tier_wanted,
+)
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 from providers.dialects import RequestFormat, bound_reasoning
 
@@ -337,6 +347,7 @@ def _most_usd(entry: PlannedCall) -> float:
     max_tokens = None if call.kind is None else call.kind.max_tokens
     answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
     launched = [launch.deployment for launch in plan.launches]
+    tier = asked_tier(call.fields)
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
@@ -344,8 +355,8 @@ def _most_usd(entry: PlannedCall) -> float:
             continue
         limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
         tokens = max(limit * answers, plan.answer_tokens)
-        prompt_usd = call.prompt_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
-        answer_usd = tokens * max(price.output_usd, price.reasoning_usd or 0.0)
+        input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.prompt_tokens)
+        prompt_usd, answer_usd = call.prompt_tokens * input_usd, tokens * output_usd
         most_usd = max(most_usd, prompt_usd + answer_usd)
         if 0 < place < len(launched):
             beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)

@@ -9,6 +9,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, report
 from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, write_json, write_table
+from providers import is_of_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -250,8 +251,40 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         prices = [name for name, usd in _PRICES.items() if name in _ALWAYS or any(map(usd, deployments))]
         columns = ["model", "deployment", *prices, "bills after cancel"]
         write_table(columns, [_price_cells(line, prices) for line in deployments])
+        _write_tiers(deployments)
         _write_calling(deployments)
         _write_abilities(deployments)
+
+
+def _write_tiers(deployments: "list[DeploymentLine]") -> None:
+    """Print the prices of other tiers and longer prompts, and of units besides text, each deployment once."""
+    each = {line.deployment: line for line in deployments}.values()
+    tiers = [
+        (
+            line.deployment,
+            card.tier,
+            f"over {card.above_tokens:,} tokens" if card.above_tokens else "any",
+            *(
+                UNKNOWN if usd is None else f"{usd:g}"
+                for usd in (card.input_usd, card.output_usd, card.cached_input_usd)
+            ),
+        )
+        for line in each
+        for card in line.tiers
+        if card.tier not in _NOT_CALLED
+    ]
+    if tiers:
+        write_table(["deployment", "tier", "prompt", "$/M in", "$/M out", "$/M cached"], [list(row) for row in tiers])
+    units = [
+        [line.deployment, unit, f"{usd:g}", "million tokens" if is_of_tokens(unit) else "each"]
+        for line in each
+        for unit, usd in line.units.items()
+    ]
+    if units:
+        write_table(["deployment", "also billed", "$", "for"], units)
+
+
+_NOT_CALLED = frozenset({"batch"})  # tiers of batches, which the gateway does not send
 
 
 def _write_models(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:

@@ -21,7 +21,7 @@ from gateway.settings import (
     withheld_keys,
     without_secrets,
 )
-from providers import Api, Capabilities, DatasheetTable, apis_of
+from providers import Api, Capabilities, DatasheetTable, Price, apis_of, is_of_tokens
 
 
 class ProviderLine(msgspec.Struct, frozen=True):
@@ -31,6 +31,16 @@ class ProviderLine(msgspec.Struct, frozen=True):
     kind: str
     base_url: str | None  # None: only litellm knows it
     key: str  # "set", "not set", "not needed"
+
+
+class PriceLine(msgspec.Struct, frozen=True):
+    """The prices of a deployment in one tier, for prompts of more than so many tokens. None: unknown."""
+
+    tier: str  # "standard", "priority", …
+    above_tokens: int  # 0: any prompt
+    input_usd: float | None  # per million tokens, as the next two
+    output_usd: float | None
+    cached_input_usd: float | None
 
 
 class DeploymentLine(msgspec.Struct, frozen=True):
@@ -57,6 +67,9 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     zdr: bool | None
     region: str | None
     quantization: str | None
+    tiers: tuple[PriceLine, ...] = ()  # the prices of all tiers and sizes of prompts; none: one price holds for all
+    units: Mapping[str, float] = {}  # of other units: tokens of sound and pictures (per million), searches, seconds
+    unpriced: tuple[str, ...] = ()  # the units that it bills, without a known price
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
@@ -104,7 +117,8 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
             provided = settings.providers[provider]
             vendor = vendor_of(provider, provided, catalog)
             datasheet = datasheets.of(vendor, item)
-            price = datasheet.price
+            price = datasheet.price or datasheet.listed
+            usd = _known(price)
             lines.append(
                 DeploymentLine(
                     model=name,
@@ -112,8 +126,8 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     objective=model.race.objective,
                     budget=model.race.budget,
                     deployment=item.name,
-                    input_usd=_per_mtok(price.input_usd if price else None),
-                    output_usd=_per_mtok(price.output_usd if price else None),
+                    input_usd=usd["input"],
+                    output_usd=usd["output"],
                     cached_input_usd=_per_mtok(price.cached_input_usd if price else None),
                     cache_write_usd=_per_mtok(price.cache_write_usd if price else None),
                     reasoning_usd=_per_mtok(price.reasoning_usd if price else None),
@@ -128,6 +142,9 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     zdr=item.zdr,
                     region=item.region,
                     quantization=item.quantization,
+                    tiers=_tiers(price),
+                    units={} if price is None else {name: _shown(name, each) for name, each in price.units},
+                    unpriced=_unpriced(price, datasheet.capabilities),
                 )
             )
     return lines
@@ -164,17 +181,31 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     found += _bare_addresses(settings, catalog)
     unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
     for line in lines:
-        if line.input_usd is None:
+        if line.input_usd is None and not line.units:
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         names = ", ".join(name for name, its_model in unpriced.items() if its_model == where)
         found.append(f"price unknown, so the cost of calls is unknown too: {names}; {set_price(where)}")
+    found += _partly_priced(settings, lines)
     priced = {line.model for line in lines if line.input_usd is not None}
     counted = settings.limits_dollars
     for name, model in settings.models.items():
         found += doubtful_model(name, model, priced=name in priced, counted=counted)
     found += [*_dear_fallbacks(settings, lines), *_mixed_vectors(settings)]
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
+
+
+def _partly_priced(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:
+    """Yield a note on each deployment of which only some units have a known price."""
+    told = set()
+    for line in lines:
+        if line.unpriced and (line.input_usd is not None or line.units) and line.deployment not in told:
+            told.add(line.deployment)
+            counted = "; limits in dollars count them at the dearest known price of its vendor, if there is one"
+            yield (
+                f"{line.deployment}: no price is known of {', '.join(line.unpriced)}, so the cost of calls with them is"
+                f" unknown{counted if settings.limits_dollars else ''}; {set_price(line.model)}"
+            )
 
 
 def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
@@ -227,6 +258,40 @@ def withheld(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
         " key is for that address"
         for name, variable in withheld_keys(settings, environ, catalog)
     ]
+
+
+def _known(price: Price | None) -> dict[str, float | None]:
+    """Return the prices of input and output, US dollars per million tokens; None: unknown."""
+    if price is None:
+        return {"input": None, "output": None}
+    each = {"input": price.input_usd, "output": price.output_usd}
+    return {unit: None if unit in price.unknown else _per_mtok(usd) for unit, usd in each.items()}
+
+
+def _tiers(price: Price | None) -> tuple[PriceLine, ...]:
+    return tuple(
+        PriceLine(
+            card.tier or "standard",
+            max(0, card.above_tokens),
+            _known(card.price)["input"],
+            _known(card.price)["output"],
+            _per_mtok(None if card.price is None else card.price.cached_input_usd),
+        )
+        for card in (() if price is None else price.cards)
+    )
+
+
+def _unpriced(price: Price | None, capabilities: Capabilities) -> tuple[str, ...]:
+    """Return the units that a model with these ``capabilities`` bills, without a known price."""
+    if price is None:
+        return ("input", "output")
+    is_sound_priced = price.as_text or {"audio_input", "audio_output"} & dict(price.units).keys()
+    takes_sound = capabilities.audio and not is_sound_priced
+    return (*price.unknown, *(("audio_input",) if takes_sound else ()))
+
+
+def _shown(unit: str, usd: float) -> float:
+    return round(usd * 1e6, 6) if is_of_tokens(unit) else usd
 
 
 def _per_mtok(usd_per_token: float | None) -> float | None:

@@ -246,6 +246,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
     asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
+    tier: str | None = None  # that served it, as reported; "": standard service; not a column
+    units: Mapping[str, int] | None = None  # what is billed besides the counts above, as reported; not a column
+    limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
 
     @property
     def is_begun(self) -> bool:

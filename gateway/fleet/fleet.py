@@ -28,7 +28,7 @@ from gateway.settings import (
     profile_timeouts,
     ways_of,
 )
-from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of
+from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of, tier_of
 from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
@@ -174,13 +174,15 @@ class Resolver:
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
         apis = settings.apis or provided.apis or apis_of(vendor, provided.kind)
+        price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         return Deployment(
             name=settings.name,
             provider=provider,
             model=model,
             upstream=self._upstreams[provider],
             clocks=_clocks(self._settings.timeouts),
-            price=datasheet.price,
+            price=price.usually(tier) if price is not None and tier else price,
+            listed=datasheet.listed,
             bills_after_disconnect=bills_on(settings, vendor),
             extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
             upstream_stream=settings.upstream_stream,

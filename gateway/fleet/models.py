@@ -61,6 +61,7 @@ class Deployment(MaskedRecord, frozen=True):
     same_as: str | None = None  # the name of the model that it is, where its own does not tell
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
+    listed: Price | None = None  # the prices that are known, where that of input or output is not
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""

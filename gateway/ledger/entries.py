@@ -161,7 +161,9 @@ class Columns:
 _CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), json=("dropped", "tags"))
 _ATTEMPTS = Columns(
     AttemptRecord,
-    left_out=frozenset(("asked_tokens", "headroom", "is_restricted", "retry_after_s")),
+    left_out=frozenset(
+        ("asked_tokens", "headroom", "is_restricted", "limit_usd", "retry_after_s", "tier", "units"),
+    ),
     json=("price", "itl"),
 )
 _REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())

@@ -518,11 +518,11 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return an attempt's cost; without a price, that at the model's most expensive deployment."""
-        if attempt.cost_usd is not None:
-            return attempt.cost_usd
-        payer = self._payers.get(model)
-        dearest = payer.dearest if payer is not None else None
+        """Return an attempt's cost, or what counts instead; without a price, that at the model's dearest deployment."""
+        known = attempt.limit_usd if attempt.cost_usd is None else attempt.cost_usd
+        if known is not None:
+            return known
+        dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
         return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
 
 

@@ -11,7 +11,9 @@ from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
 from .costs import most_answer_tokens as most_answer_tokens
+from .costs import most_per_token as most_per_token
 from .costs import settle as settle
+from .costs import tier_wanted as tier_wanted
 from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS
@@ -51,3 +53,4 @@ from .validation import MOST_ANSWERS as MOST_ANSWERS
 from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked
+from .validation import asked_tier as asked_tier

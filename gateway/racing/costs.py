@@ -11,7 +11,7 @@ and reasoning tokens, have their own prices if these are known.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
 from gateway.racing.validation import NOTHING_ASKED, Requested
-from providers import ErrorKind, Price, cache_saved_usd, cost_usd
+from providers import STANDARD, ErrorKind, Price, cache_saved_usd, cost, cost_usd, least_and_most, possible, tier_of
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
 # its provider reported usage cost at least its prompt, at the lowest price it may have had (the cache's), and the
@@ -55,7 +55,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """The lower and the upper bound of a cost, US dollars."""
 
     low_usd: float
-    high_usd: float
+    high_usd: float | None  # None: a price is unknown
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -107,29 +107,52 @@ def bounds(
     """Return the bounds of one attempt, which was ``sent`` so many tokens."""
     if _is_refused(record):
         return _NOTHING
+    least_in, most_in, least_out, most_out = _extremes(price)
+    seen = record.completion_tokens or 0
+    again_usd = 0.0
+    if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
+        again_usd = (record.sends - 1) * sent.high_tokens * most_in
+    is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
+    if is_counted and record.prompt_tokens is not None and _is_whole(record):
+        low, is_known = _known(record, price, record.prompt_tokens, seen)
+        return Bounds(low, low + again_usd if is_known else None)
     if record.cached_tokens is None:
-        low = sent.low_tokens * _least(price.input_usd, price.cached_input_usd)
-        high = sent.high_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
+        low, high = sent.low_tokens * least_in, sent.high_tokens * most_in
     else:
         cached, written = record.cached_tokens, record.cache_write_tokens
         low = high = cost_usd(price, sent.tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
-    if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
-        high += (record.sends - 1) * sent.high_tokens * max(price.input_usd, price.cache_write_usd or 0.0)
-    seen = record.completion_tokens or 0
-    if record.tokens_source is TokensSource.REPORTED and seen:
+    high += again_usd
+    if is_counted:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
-        if record.outcome is Outcome.WON or record.finish_reason is not None:
-            return Bounds(low + answer, high + answer)
+        if _is_whole(record):
+            return Bounds(low + answer, None if price.unknown else high + answer)
         low += answer  # some report usage with every event: this may not be the final one
     else:
-        low += max(0, seen - FEW_TOKENS) / MISCOUNT * _least(price.output_usd, price.reasoning_usd)
-    high += _most_tokens(record, deployment, winner, asked) * max(price.output_usd, price.reasoning_usd or 0.0)
+        low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
+    high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
-    return Bounds(0.0 if is_maybe_free else low, high)
+    return Bounds(0.0 if is_maybe_free else low, None if price.unknown else high)
 
 
-def _least(usd: float, other_usd: float | None) -> float:
-    return usd if other_usd is None else min(usd, other_usd)  # 0 is a price
+_extremes = lru_cache(maxsize=256)(least_and_most)
+
+
+def _is_whole(record: AttemptRecord) -> bool:
+    return record.outcome is Outcome.WON or record.finish_reason is not None
+
+
+def _known(record: AttemptRecord, price: Price, prompt_tokens: int, completion_tokens: int) -> tuple[float, bool]:
+    """Return what is known of the cost of a counted attempt, US dollars, and whether that is all of it."""
+    found = cost(
+        price,
+        prompt_tokens,
+        completion_tokens,
+        cached_tokens=record.cached_tokens,
+        cache_write_tokens=record.cache_write_tokens,
+        reasoning_tokens=record.reasoning_tokens,
+        units=record.units,
+    )
+    return found.known_usd, not found.unknown
 
 
 @lru_cache(maxsize=256)
@@ -142,7 +165,9 @@ def per_million(price: Price) -> dict[str, float]:
         "cache_write": price.cache_write_usd,
         "reasoning": price.reasoning_usd,
     }
-    return {kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None}
+    return {
+        kind: round(usd * 1_000_000, 9) for kind, usd in each.items() if usd is not None and kind not in price.unknown
+    }
 
 
 def is_unsent(record: AttemptRecord) -> bool:
@@ -179,6 +204,21 @@ def _most_tokens(
         return max(seen, min(MOST_TOKENS, min(known) * asked.answers))
     answered = 0 if winner is None else answer_tokens(winner)
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
+
+
+def tier_wanted(deployment: Deployment, asked: str | None) -> str | None:
+    """Return the tier that a deployment is asked for: its own, else the one that its client ``asked`` for."""
+    own = deployment.extra_body.get("service_tier")
+    return asked if own is None else tier_of(msgspec.json.decode(own))
+
+
+def most_per_token(price: Price, tier: str | None, prompt_tokens: int) -> tuple[float, float]:
+    """Return the highest prices of a token of the prompt and of the answer, for about so many ``prompt_tokens``."""
+    if not price.cards:
+        _, most_in, _, most_out = _extremes(price)
+        return most_in, most_out
+    each = [_extremes(one or price.dearest_card) for one in possible(price, None, tier, prompt_tokens, prompt_tokens)]
+    return max(most_in for _, most_in, _, _ in each), max(most_out for _, _, _, most_out in each)
 
 
 def answer_tokens(winner: AttemptRecord) -> int:
@@ -307,7 +347,7 @@ def _priced(
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
-    price = deployment.price
+    price = deployment.price or deployment.listed
     sent_tokens = 0 if is_unsent(record) else record.prompt_tokens
     if sent_tokens is None and sent is not None and (record.outcome.was_sent or record.completion_tokens):
         # The same prompt, counted by another tokenizer, or estimated.
@@ -317,28 +357,89 @@ def _priced(
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        bound = bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
-        changes |= {"price": per_million(price), "cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
+        if price.cards:
+            applied, bound = _by_tier(record, deployment, price, sent, winner, asked)
+        else:
+            applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
+        changes |= {"cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
+        if applied is not None:
+            changes["price"] = per_million(applied)
         if sent_tokens is not None and not record.is_begun:
-            runs_on = cut and deployment.bills_after_disconnect is True
-            stops = cut and deployment.bills_after_disconnect is False
-            answered = winner if runs_on and winner is not None and winner.completion_tokens else record
-            usd = cost_usd(
-                price,
-                prompt_tokens=sent_tokens,
-                completion_tokens=answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
-                cached_tokens=record.cached_tokens,
-                cache_write_tokens=record.cache_write_tokens,
-                reasoning_tokens=answered.reasoning_tokens,
-            )
-            if runs_on and usd is not None:
-                usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
-            changes["cost_usd"] = usd
-            is_least = usd is not None and usd <= bound.low_usd < bound.high_usd
-            changes["cost_is_lower_bound"] = record.outcome is not Outcome.WON and not stops and is_least
-            if record.cached_tokens is not None:
-                changes["cache_saved_usd"] = cache_saved_usd(price, sent_tokens, record.cached_tokens)
+            changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
+    elif price is not None and record.units:  # nothing with tokens
+        found = cost(price, 0, 0, units=record.units)
+        usd = None if found.unknown else found.known_usd
+        changes |= {"cost_low_usd": found.known_usd, "cost_usd": usd, "cost_high_usd": usd}
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _estimate(  # noqa: PLR0917 - the parts of one sum
+    record: AttemptRecord,
+    deployment: Deployment,
+    price: Price,
+    applied: Price | None,
+    bound: Bounds,
+    sent_tokens: int,
+    winner: AttemptRecord | None,
+    *,
+    cut: bool,
+) -> dict[str, Any]:
+    """Return the fields of the likeliest cost, at the price that is ``applied``; without it, what a limit counts."""
+    runs_on = cut and deployment.bills_after_disconnect is True
+    stops = cut and deployment.bills_after_disconnect is False
+    answered = winner if runs_on and winner is not None and winner.completion_tokens else record
+    found = cost(
+        applied or price.dearest_card,
+        sent_tokens,
+        answer_tokens(answered) if runs_on else answered.completion_tokens or 0,
+        cached_tokens=record.cached_tokens,
+        cache_write_tokens=record.cache_write_tokens,
+        reasoning_tokens=answered.reasoning_tokens,
+        units=record.units,
+    )
+    usd = found.known_usd
+    if applied is None or found.unknown:
+        above = dict(price.dearest)
+        return {"limit_usd": usd + sum(above.get(unit, 0.0) * count for unit, count in found.unknown.items())}
+    if runs_on and bound.high_usd is not None:
+        usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
+    is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
+    changes: dict[str, Any] = {
+        "cost_usd": usd,
+        "cost_is_lower_bound": record.outcome is not Outcome.WON and not stops and is_least,
+    }
+    if record.cached_tokens is not None:
+        changes["cache_saved_usd"] = cache_saved_usd(applied, sent_tokens, record.cached_tokens)
+    return changes
+
+
+def _by_tier(  # noqa: PLR0917
+    record: AttemptRecord,
+    deployment: Deployment,
+    price: Price,
+    sent: Sent,
+    winner: AttemptRecord | None,
+    asked: Requested,
+) -> tuple[Price | None, Bounds]:
+    """Return the price that most likely applies (None: unknown), and the bounds of the cost.
+
+    The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
+    """
+    tier = tier_wanted(deployment, asked.tier)
+    served = record.tier if record.tier is not None else tier or STANDARD
+    low_usd, high_usd = inf, 0.0
+    is_known = True
+    for one in possible(price, record.tier, tier, sent.low_tokens, sent.high_tokens):
+        if one is None:
+            low_usd, is_known = 0.0, False
+            continue
+        bound = bounds(record, deployment, sent, price=one, winner=winner, asked=asked)
+        low_usd = min(low_usd, bound.low_usd)
+        if bound.high_usd is None:
+            is_known = False
+        else:
+            high_usd = max(high_usd, bound.high_usd)
+    return price.at(served, sent.tokens), Bounds(low_usd, high_usd if is_known else None)
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:
@@ -352,10 +453,14 @@ def _sum(records: Sequence[AttemptRecord]) -> Sum:
     if not records:
         return Sum(0.0, 0.0, 0.0)
     usd = low_usd = high_usd = None
+    is_bounded = True
     for one in records:
         if one.cost_usd is not None:
             usd = one.cost_usd + (usd or 0.0)
-        if one.cost_low_usd is not None and one.cost_high_usd is not None:
+        if one.cost_low_usd is not None:
             low_usd = one.cost_low_usd + (low_usd or 0.0)
-            high_usd = one.cost_high_usd + (high_usd or 0.0)
-    return Sum(usd, low_usd, high_usd)
+            if one.cost_high_usd is not None:
+                high_usd = one.cost_high_usd + (high_usd or 0.0)
+            else:
+                is_bounded = False
+    return Sum(usd, low_usd, high_usd if is_bounded else None)

@@ -8,7 +8,7 @@ import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import ceil, inf
 
@@ -237,6 +237,11 @@ class Tokens(msgspec.Struct, frozen=True):
     cache_write: int | None
     source: TokensSource
     reported: int | None = None  # the largest count that the provider reported, if it is more than can be
+    tier: str | None = None  # that served the call, as reported
+    units: Mapping[str, int] | None = None  # what else is billed, as reported
+
+
+_UNREPORTED = Usage()
 
 
 class Reported:
@@ -425,26 +430,21 @@ class Measurement:
                 usage.cache_write_tokens,
                 TokensSource.REPORTED if reported is None else TokensSource.IMPLAUSIBLE,
                 reported,
+                usage.tier,
+                usage.units,
             )
         if not self.meaningful:
             return None
-        estimate, reported = estimated_tokens(self.chars) or self.meaningful, None
-        if usage is not None:
-            usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
-        prompt = None if usage is None else usage.prompt_tokens
-        return Tokens(prompt, estimate, None, None, None, TokensSource.ESTIMATED, reported)
+        return self._estimated(usage or _UNREPORTED, None)
 
-    def _estimated(self, usage: Usage, reported: int) -> Tokens:
+    def _estimated(self, usage: Usage, reported: int | None) -> Tokens:
         """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
         usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
-        completion = usage.completion_tokens
+        prompt, completion, reasoning, cached, written, tier, units = msgspec.structs.astuple(usage)
         if completion is None:
             completion = estimated_tokens(self.chars) or self.meaningful
-        reported = reported if beyond is None else beyond
-        cached, written = usage.cached_tokens, usage.cache_write_tokens
-        return Tokens(
-            usage.prompt_tokens, completion, usage.reasoning_tokens, cached, written, TokensSource.ESTIMATED, reported
-        )
+        reported, source = reported if beyond is None else beyond, TokensSource.ESTIMATED
+        return Tokens(prompt, completion, reasoning, cached, written, source, reported, tier, units)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
@@ -498,10 +498,13 @@ def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple
     if max(prompt, cached, written) <= of_prompt and max(answer, reasoning) <= most:
         return usage, None
     limits = {"completion_tokens": most, "reasoning_tokens": most}
-    counts = {name: getattr(usage, name) for name in usage.__struct_fields__}
-    bounded = {name: count and min(count, limits.get(name, of_prompt)) for name, count in counts.items()}
-    beyond = max(count for name, count in counts.items() if count and count > bounded[name])
-    return Usage(**bounded), min(beyond, LARGEST_REPORTED)
+    counts = {name: count for name in _COUNTS if (count := getattr(usage, name)) is not None}
+    bounded = {name: min(count, limits.get(name, of_prompt)) for name, count in counts.items()}
+    beyond = max(count for name, count in counts.items() if count > bounded[name])
+    return msgspec.structs.replace(usage, **bounded), min(beyond, LARGEST_REPORTED)
+
+
+_COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
 
 
 def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple[Usage, int | None]:
@@ -509,7 +512,7 @@ def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple
 
     Compatible servers may report zeros. What was read from a cache or written to it belongs to the prompt.
     """
-    prompt, completion, reasoning, cached, written = msgspec.structs.astuple(usage)
+    prompt, completion, reasoning, cached, written, tier, units = msgspec.structs.astuple(usage)
     fewest = None
     if prompt is not None and prompt_bytes is not None:
         stated = max(prompt, (cached or 0) + (written or 0))
@@ -517,7 +520,7 @@ def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple
             fewest, prompt, cached, written = prompt, None, None, None
     if completion is not None and completion * MOST_BYTES_PER_TOKEN < chars:
         fewest, completion, reasoning = completion if fewest is None else min(completion, fewest), None, None
-    return Usage(prompt, completion, reasoning, cached, written), fewest
+    return Usage(prompt, completion, reasoning, cached, written, tier, units), fewest
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,

@@ -180,6 +180,8 @@ def attempt_record(
         cache_write_tokens=tokens.cache_write if tokens else None,
         tokens_source=tokens.source if tokens else None,
         reported_tokens=tokens.reported if tokens else None,
+        tier=tokens.tier if tokens else None,
+        units=tokens.units if tokens else None,
         decode_tps=measurement.decode_tps(tokens) if tokens else None,
         e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
@@ -294,8 +296,11 @@ def relayed_record(
         headroom=headroom(answer.headers) if answer else None,
         prompt_tokens=usage.prompt_tokens if usage else None,
         completion_tokens=usage.completion_tokens if usage else None,
+        cached_tokens=usage.cached_tokens if usage else None,
         tokens_source=source,
         reported_tokens=beyond,
+        tier=usage.tier if usage else None,
+        units=usage.units if usage else None,
     )
 
 
@@ -311,7 +316,7 @@ def billed(
             bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
         )
         if is_unknown or not is_priced:
-            deployment = msgspec.structs.replace(deployment, price=None)
+            deployment = msgspec.structs.replace(deployment, price=None, listed=None)
         having[attempt.deployment] = deployment
     return having
 

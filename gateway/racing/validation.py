@@ -15,7 +15,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
-from providers import UNREADABLE, ErrorKind, UpstreamError
+from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_of
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
@@ -105,6 +105,7 @@ class Requested(msgspec.Struct, frozen=True):
     temperature: float | None = None
     tools: int | None = None  # number of tools offered
     answers: int = 1  # number of answers; the limit holds for each
+    tier: str | None = None  # of service, in the words of `Price.at`
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
@@ -121,7 +122,27 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         temperature,
         _count(fields["tools"]) if "tools" in fields else None,
         min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
+        asked_tier(fields),
     )
+
+
+def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return the tier of service that a body asks for, in any dialect; None: it leaves that to the vendor."""
+    if fields.keys().isdisjoint(_TIERS):
+        return None
+    words = [word for name in _TIERS if name in fields and (word := _word(fields[name])) is not None]
+    return FAST if FAST in words else next(filter(None, map(tier_of, words)), None)
+
+
+def _word(raw: msgspec.Raw) -> str | None:
+    try:
+        return _text.decode(raw)
+    except UNREADABLE:
+        return None
+
+
+_TIERS = ("service_tier", "serviceTier", "speed")
+_text = msgspec.json.Decoder(str)
 
 
 def _number(raw: msgspec.Raw) -> float | None:
@@ -143,7 +164,7 @@ _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
 # The fields that are read, in all dialects.
-REQUESTED = frozenset({"tools", *_TEMPERATURES.values()}).union(
+REQUESTED = frozenset({"tools", *_TIERS, *_TEMPERATURES.values()}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )

@@ -11,14 +11,46 @@ from providers.dialects import Way
 Continues = Literal[Way, "no"]
 
 
+Usd = Annotated[float, Field(ge=0)]
+
+
+class PriceChange(Section):
+    """US dollars per million tokens that differ from the deployment's other prices."""
+
+    input: Usd | None = None
+    output: Usd | None = None
+    cached_input: Usd | None = None
+    cache_write: Usd | None = None
+    cache_write_1h: Usd | None = None
+    reasoning: Usd | None = None
+    audio_input: Usd | None = None
+    audio_output: Usd | None = None
+    image_input: Usd | None = None
+    image_output: Usd | None = None
+
+
+class TierPrice(PriceChange):
+    """US dollars per million tokens in one tier of service. Default: as in standard service."""
+
+    above_tokens: dict[Annotated[int, Field(ge=1)], PriceChange] = {}  # by size of the prompt
+
+
 class Price(Section):
     """US dollars per million tokens."""
 
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-    cached_input: Annotated[float, Field(ge=0)] | None = None  # read from the prompt cache; by default as input
-    cache_write: Annotated[float, Field(ge=0)] | None = None  # written to it; by default as input
-    reasoning: Annotated[float, Field(ge=0)] | None = None  # by default as output
+    input: Usd
+    output: Usd
+    cached_input: Usd | None = None  # read from the prompt cache; by default as input
+    cache_write: Usd | None = None  # written to it; by default as input
+    cache_write_1h: Usd | None = None  # written to it for an hour; by default as cache_write
+    reasoning: Usd | None = None  # by default as output
+    audio_input: Usd | None = None  # sound; by default as input
+    audio_output: Usd | None = None  # by default as output
+    image_input: Usd | None = None  # pictures; by default as input
+    image_output: Usd | None = None  # by default as output
+    web_search: Usd | None = None  # each search of the vendor's own tool, in dollars
+    above_tokens: dict[Annotated[int, Field(ge=1)], PriceChange] = {}  # whole calls with more tokens in their prompt
+    tiers: dict[str, TierPrice] = {}  # by service_tier: priority, flex, …; without any, all cost the same
 
 
 class CapabilitySettings(Section):

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 from pydantic import SecretStr
 
-from gateway.settings.deployment import DeploymentSettings, ProviderSettings
+from gateway.settings.deployment import DeploymentSettings, PriceChange, ProviderSettings
+from gateway.settings.deployment import Price as ConfiguredPrice
 from gateway.settings.model import Settings
 from providers import (
     UNLISTED,
@@ -19,6 +20,8 @@ from providers import (
     Vendor,
     apis_of,
     has_litellm,
+    price_of,
+    tier_of,
 )
 
 Catalog = Mapping[str, Vendor]
@@ -197,7 +200,8 @@ class Datasheets:
         """
         listed = self._look_up(_key(vendor, item))
         price = _configured_price(item)
-        return Datasheet(listed.price if price is None else price, _configured_capabilities(item, listed.capabilities))
+        capabilities = _configured_capabilities(item, listed.capabilities)
+        return Datasheet(price, capabilities) if price else Datasheet(listed.price, capabilities, listed.listed)
 
     def _look_up(self, key: ModelKey | None) -> Datasheet:
         if key is None:
@@ -216,13 +220,14 @@ def _configured_price(item: DeploymentSettings) -> Price | None:
     own = item.price_per_mtok
     if own is None:
         return None
-    return Price(
-        input_usd=own.input / 1e6,
-        output_usd=own.output / 1e6,
-        cached_input_usd=_per_token(own.cached_input),
-        cache_write_usd=_per_token(own.cache_write),
-        reasoning_usd=_per_token(own.reasoning),
-    )
+    searches = {} if own.web_search is None else {"web_search": own.web_search}
+    listed = {("", -1): _usd_per_unit(own) | searches}
+    listed |= {("", above): _usd_per_unit(change) for above, change in own.above_tokens.items()}
+    for word, tier in own.tiers.items():
+        name = tier_of(word) or ""
+        listed[name, -1] = _usd_per_unit(tier)
+        listed |= {(name, above): _usd_per_unit(change) for above, change in tier.above_tokens.items()}
+    return price_of(listed, as_text=True)
 
 
 def _configured_capabilities(item: DeploymentSettings, listed: Capabilities) -> Capabilities:
@@ -230,8 +235,10 @@ def _configured_capabilities(item: DeploymentSettings, listed: Capabilities) -> 
     return msgspec.structs.replace(listed, **own) if own else listed
 
 
-def _per_token(usd_per_mtok: float | None) -> float | None:
-    return None if usd_per_mtok is None else usd_per_mtok / 1e6
+def _usd_per_unit(own: ConfiguredPrice | PriceChange) -> dict[str, float]:
+    """Return the configured prices of tokens, by unit."""
+    units = {name: usd for name in PriceChange.model_fields if (usd := getattr(own, name, None)) is not None}
+    return {unit: usd / 1e6 for unit, usd in units.items() if unit != "above_tokens"}
 
 
 def _key(vendor: Vendor | None, item: DeploymentSettings) -> ModelKey | None:

@@ -80,6 +80,7 @@ class _Event(msgspec.Struct, gc=False):
     model: str | None = None
     id: str | None = None
     system_fingerprint: str | None = None
+    service_tier: Any = None
 
 
 # Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
@@ -199,7 +200,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         reasoning_chars > 0,
         finish_reason is not None,
         False,  # noqa: FBT003  # by position: ten keyword arguments would double the cost of the most frequent call
-        None if usage is None else usage_of(usage),
+        None if usage is None else usage_of(usage, event.service_tier),
         event.usage is not None and not event.choices,
         error,
         answer_chars + reasoning_chars,

@@ -24,7 +24,7 @@ from providers.dialects.events import (
 )
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.usage import Usage
+from providers.usage import Usage, tier_of
 
 # Google's errors: the words that belong to HTTP's statuses and to our kinds.
 
@@ -113,6 +113,11 @@ class UsageMetadata(msgspec.Struct, gc=False, rename="camel"):
     thoughts_token_count: int | None = None
     cached_content_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
+    prompt_tokens_details: Any = None
+    cache_tokens_details: Any = None
+    candidates_tokens_details: Any = None
+    service_tier: Any = None  # that served the call
+    traffic_type: Any = None  # likewise, at Vertex AI
 
 
 class _Feedback(msgspec.Struct, gc=False, rename="camel"):
@@ -186,7 +191,30 @@ def usage_of(told: UsageMetadata) -> Usage:
     answer, thoughts = told.candidates_token_count, told.thoughts_token_count
     if answer is not None or thoughts is not None:
         answer = (answer or 0) + (thoughts or 0)
-    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count)
+    tier = tier_of(told.service_tier or told.traffic_type)
+    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, _units(told))
+
+
+def _units(told: UsageMetadata) -> dict[str, int] | None:
+    """Return the tokens that are not text; those of the prompt without what the cache had."""
+    units = _by_kind(told.candidates_tokens_details, "{}_output")
+    cached = _by_kind(told.cache_tokens_details, "cached_{}_input")
+    for unit, count in _by_kind(told.prompt_tokens_details, "{}_input").items():
+        if (fresh := count - cached.get(f"cached_{unit}", 0)) > 0:
+            units[unit] = fresh
+    return units | cached or None
+
+
+_KINDS = {"AUDIO": "audio", "IMAGE": "image", "VIDEO": "video", "DOCUMENT": "image"}
+
+
+def _by_kind(details: Any, unit: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in details if isinstance(details, list) else ():
+        if isinstance(one, dict) and (kind := _KINDS.get(str(one.get("modality")))) is not None:
+            name, count = unit.format(kind), one.get("tokenCount")
+            found[name] = found.get(name, 0) + (count if type(count) is int and count > 0 else 0)
+    return {name: count for name, count in found.items() if count}
 
 
 def _chunk(data: bytes, said: _Event) -> Chunk:

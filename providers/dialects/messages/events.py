@@ -11,7 +11,7 @@ import msgspec
 from providers.dialects.events import DONE, Chunk, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
-from providers.usage import Usage
+from providers.usage import FAST, Usage, tier_of
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 
@@ -112,12 +112,24 @@ class _Details(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
 
+class _Written(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _ToolUse(msgspec.Struct, gc=False):
+    web_search_requests: int | None = None
+
+
 class _Usage(msgspec.Struct, gc=False):
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens: int | None = None
     output_tokens_details: _Details | None = None
+    cache_creation: _Written | None = None
+    server_tool_use: _ToolUse | None = None
+    service_tier: str | None = None
+    speed: str | None = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -240,7 +252,22 @@ def _usage(told: _Usage) -> Usage:
         prompt = told.input_tokens + (cached or 0) + (told.cache_creation_input_tokens or 0)
     details = told.output_tokens_details
     thinking = None if details is None else details.thinking_tokens
-    return Usage(prompt or None, told.output_tokens or None, thinking, cached, told.cache_creation_input_tokens)
+    written, tier = told.cache_creation_input_tokens, None
+    if told.service_tier is not None or told.speed is not None:
+        tier = FAST if told.speed == FAST else tier_of(told.service_tier)
+    units = None
+    if told.cache_creation is not None or told.server_tool_use is not None:
+        units = _units(told)
+    return Usage(prompt or None, told.output_tokens or None, thinking, cached, written, tier, units)
+
+
+def _units(told: _Usage) -> dict[str, int] | None:
+    """Return what has a price of its own: tokens that are cached for an hour, and searches."""
+    counts = {
+        "cache_write_1h": None if told.cache_creation is None else told.cache_creation.ephemeral_1h_input_tokens,
+        "web_search": None if told.server_tool_use is None else told.server_tool_use.web_search_requests,
+    }
+    return {unit: count for unit, count in counts.items() if count is not None and count > 0} or None
 
 
 _READERS: Mapping[str, Callable[[bytes, _Event], Chunk]] = {

@@ -129,6 +129,7 @@ class _Response(msgspec.Struct, gc=False):
     id: str | None = None
     status: str | None = None
     incomplete_details: _Incomplete | None = None
+    service_tier: str | None = None
 
 
 class _Told(msgspec.Struct, gc=False):
@@ -232,8 +233,8 @@ def _whole_calls(response: msgspec.Raw) -> list[tuple[int, str]]:
 
 
 def _usage(response: msgspec.Raw) -> Usage | None:
-    usage = lenient(response, _Response).usage
-    return None if usage is None else usage_of_response(usage)
+    told = lenient(response, _Response)
+    return None if told.usage is None else usage_of_response(told.usage, told.service_tier)
 
 
 def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:

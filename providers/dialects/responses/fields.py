@@ -132,9 +132,9 @@ _IN_CHAT = {
 _IN_RESPONSES = {chat: responses for responses, chat in _IN_CHAT.items()}
 
 
-def usage_of_response(reported: Mapping[str, Any]) -> Usage:
+def usage_of_response(reported: Mapping[str, Any], tier: object = None) -> Usage:
     """Read the ``usage`` of a response; the names of chat completions are accepted too."""
-    return usage_of(chat_usage(reported))
+    return usage_of(chat_usage(reported), tier)
 
 
 def chat_usage(reported: Mapping[str, Any]) -> dict[str, Any]:

@@ -276,6 +276,26 @@ def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holesho
     assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", UNKNOWN]  # of sound and reasoning nothing is known at all
 
 
+def test_check_shows_what_is_tiered_and_names_unit_by_unit_what_has_no_price(holeshot: Holeshot) -> None:
+    names = ("openai/gpt-5.4", "openai/gpt-image-1", "openai/whisper-1", "openai/gpt-audio")
+    Path("ok.yaml").write_text(f"models: {{ m: {{ deployments: [{', '.join(names)}] }} }}\n")
+
+    told = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)
+    shown = holeshot("check", "--config", "ok.yaml", OPENAI_API_KEY="sk-1").stdout
+
+    text, picture, sound, voice = told["deployments"]
+    tiers = {(card["tier"], card["above_tokens"]): card for card in text["tiers"]}
+    assert tiers["priority", 0]["input_usd"] == 2 * text["input_usd"] == tiers["standard", 272_000]["input_usd"]
+    assert tiers["priority", 272_000]["input_usd"] is None
+    assert (picture["output_usd"], picture["units"]["image_output"]) == (40, 40)
+    assert (sound["input_usd"], sound["output_usd"], sound["unpriced"]) == (None, None, ["input", "output"])
+    assert (voice["units"]["audio_input"], voice["units"]["audio_output"], voice["unpriced"]) == (32, 64, [])
+    assert any(note.startswith("openai/whisper-1: no price is known of input, output") for note in told["warnings"])
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "openai/gpt-5.4 standard over 272,000 tokens 5 22.5 0.5" in lines
+    assert "openai/gpt-audio audio_output 64 million tokens" in lines
+
+
 RULES = """
 providers: { ollama: , mine: { base_url: "http://box/v1", apis: [chat] } }
 models:

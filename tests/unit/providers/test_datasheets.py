@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from providers.catalog import load_catalog
-from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price
+from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable
+from providers.usage import Price
 
 ROWS: dict[str, dict[str, Any]] = {
     "sample_spec": {

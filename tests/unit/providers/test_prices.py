@@ -1,8 +1,14 @@
-"""What a call costs at given prices, and what a prompt cache saved."""
+"""What a call costs at given prices, what a prompt cache saved, and how litellm's table writes prices."""
+
+import json
+from typing import Any
 
 import pytest
 
-from providers.datasheets import Price, cache_saved_usd, cost_usd
+from providers.datasheets import DatasheetTable, Leaf, parse, read
+from providers.dialects import DIALECTS
+from providers.usage import STANDARD, Price, Usage, cache_saved_usd, completed, cost, cost_usd, reported, tier_of
+from requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
 APART = Price(2e-6, 8e-6, cached_input_usd=5e-7, cache_write_usd=2.5e-6, reasoning_usd=1e-5)
@@ -52,3 +58,252 @@ def test_a_cache_saved_the_difference_of_the_two_prices() -> None:
 @pytest.mark.parametrize(("price", "cached"), [(None, 400), (PLAIN, 400), (APART, None)])
 def test_what_a_cache_saved_is_unknown_without_both_prices_and_a_count(price: Price | None, cached: int | None) -> None:
     assert cache_saved_usd(price, 1000, cached) is None
+
+
+# The grammar of litellm's table.
+
+ROW = {
+    "litellm_provider": "openai",
+    "mode": "chat",
+    "input_cost_per_token": 2e-6,
+    "output_cost_per_token": 8e-6,
+    "cache_read_input_token_cost": 5e-7,
+    "input_cost_per_token_above_200k_tokens": 4e-6,
+    "output_cost_per_token_above_200k_tokens": 1e-5,
+    "input_cost_per_token_priority": 3e-6,
+    "output_cost_per_token_priority": 1.2e-5,
+    "input_cost_per_token_flex": 1e-6,
+    "output_cost_per_token_flex": 4e-6,
+    "input_cost_per_token_above_200k_tokens_flex": 2e-6,
+    "cache_creation_input_token_cost": 2.5e-6,
+    "cache_creation_input_token_cost_above_1hr": 4e-6,
+    "input_cost_per_audio_token": 2e-5,
+    "output_cost_per_audio_token": 4e-5,
+    "search_context_cost_per_query": {"search_context_size_medium": 0.01},
+    "max_input_tokens": 1000000,
+}
+
+
+def of(row: dict[str, Any], tier: str = STANDARD, prompt_tokens: int = 100) -> Price | None:
+    price = read(row)
+    assert price is not None
+    return price.at(tier, prompt_tokens)
+
+
+def test_a_longer_prompt_has_the_price_of_its_size_for_all_of_it() -> None:
+    at, above = of(ROW, prompt_tokens=200_000), of(ROW, prompt_tokens=200_001)
+    assert at is not None
+    assert above is not None
+    assert (at.input_usd, at.output_usd) == (2e-6, 8e-6)
+    assert (above.input_usd, above.output_usd, above.cached_input_usd) == (4e-6, 1e-5, 5e-7)
+
+
+def test_xai_s_price_for_long_prompts_begins_at_their_size() -> None:
+    at = of(ROW | {"litellm_provider": "xai"}, prompt_tokens=200_000)
+    assert at is not None
+    assert at.input_usd == 4e-6
+
+
+def test_each_tier_has_its_price_and_what_it_does_not_list_costs_the_same_in_all() -> None:
+    priority, flex = of(ROW, "priority"), of(ROW, "flex", 300_000)
+    assert priority is not None
+    assert flex is not None
+    assert (priority.input_usd, priority.output_usd, priority.usd("web_search")) == (3e-6, 1.2e-5, 0.01)
+    assert (flex.input_usd, flex.output_usd) == (2e-6, 4e-6)
+
+
+def test_a_tier_without_a_price_of_its_own_is_unknown_also_for_long_prompts_only() -> None:
+    assert of(ROW, "scale") is None
+    assert of(ROW, "priority", 300_000) is None
+
+
+def test_a_model_without_tiers_costs_the_same_whoever_serves_it() -> None:
+    plain = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    assert of(plain, "flex") == Price(1e-6, 2e-6)
+
+
+def test_a_deployment_that_asks_for_a_tier_is_planned_at_its_price_and_billed_at_that_which_served() -> None:
+    price = read(ROW)
+    assert price is not None
+    flex = price.usually("flex")
+    assert (flex.input_usd, flex.output_usd) == (1e-6, 4e-6)
+    assert flex.at("", 10) == price.at("", 10)
+    assert price.usually("scale") == price
+
+
+def test_prices_by_ranges_of_prompts_are_read_as_sizes() -> None:
+    ranges = [
+        {"range": [0, 32000.0], "input_cost_per_token": 1e-6, "output_cost_per_token": 5e-6},
+        {"range": [32000.0, 128000.0], "input_cost_per_token": 2e-6, "output_cost_per_token": 9e-6},
+    ]
+    row = {"litellm_provider": "dashscope", "mode": "chat", "tiered_pricing": ranges}
+    assert of(row, prompt_tokens=32_000) == Price(1e-6, 5e-6)
+    assert of(row, prompt_tokens=32_001) == Price(2e-6, 9e-6)
+
+
+def test_anthropic_s_fast_service_is_a_multiple_of_the_price_of_tokens() -> None:
+    fast = of(ROW | {"provider_specific_entry": {"fast": 6}}, "fast")
+    assert fast is not None
+    assert (fast.input_usd, fast.usd("audio_input"), fast.usd("web_search")) == (
+        pytest.approx(1.2e-5),
+        pytest.approx(1.2e-4),
+        0.01,
+    )
+
+
+def test_what_a_table_does_not_know_is_unknown_not_free() -> None:
+    pictures = read({"mode": "image_generation", "input_cost_per_token": 5e-6, "output_cost_per_image": 0.04})
+    assert pictures is not None
+    assert pictures.unknown == ("output",)
+    assert cost_usd(pictures, 10, 4000) is None
+
+
+def test_the_answer_of_a_model_that_only_paints_costs_what_its_pictures_do() -> None:
+    pictures = read({"mode": "image_generation", "input_cost_per_token": 5e-6, "output_cost_per_image_token": 4e-5})
+    assert cost_usd(pictures, 50, 4160) == pytest.approx(50 * 5e-6 + 4160 * 4e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "leaf"),
+    [
+        ("input_cost_per_token", Leaf("input", "", -1, 1.0)),
+        ("input_cost_per_token_cache_hit", Leaf("cached_input", "", -1, 1.0)),
+        ("input_cost_per_token_above_272k_tokens_priority", Leaf("input", "priority", 272_000, 1.0)),
+        ("cache_creation_input_token_cost_above_12hr_above_272k_tokens_ultrafast",
+         Leaf("cache_write_12h", "ultrafast", 272_000, 1.0)),
+        ("output_cost_per_image_token_batches", Leaf("image_output", "batch", -1, 1.0)),
+        ("output_cost_per_second_1080p", Leaf("second_output_1080p", "", -1, 1.0)),
+        ("output_cost_per_image_0.5K", Leaf("picture_output_0.5k", "", -1, 1.0)),
+        ("input_cost_per_video_per_second_above_15s_interval", Leaf("video_second_15s", "", -1, 1.0)),
+        ("off_peak_pricing.output_cost_per_token", Leaf("output", "off_peak", -1, 1.0)),
+        ("input_cost_per_token_warpspeed", Leaf("input", "warpspeed", -1, 1.0)),
+        ("max_input_tokens", None),
+        ("input_cost_per_smell", None),
+    ],
+)  # fmt: skip
+def test_a_field_names_unit_tier_and_size(path: str, leaf: Leaf | None) -> None:
+    assert parse(path, 1.0, {}) == leaf
+
+
+# What is billed besides text.
+
+
+def test_sound_costs_its_own_price_within_prompt_and_answer() -> None:
+    price = of(ROW)
+    usd = cost_usd(price, 1010, 2010, units={"audio_input": 1000, "audio_output": 2000})
+    assert usd == pytest.approx(10 * 2e-6 + 1000 * 2e-5 + 10 * 8e-6 + 2000 * 4e-5)
+
+
+def test_what_is_cached_for_an_hour_costs_its_own_price() -> None:
+    usd = cost_usd(of(ROW), 1000, 10, cache_write_tokens=900, units={"cache_write_1h": 600})
+    assert usd == pytest.approx(100 * 2e-6 + 300 * 2.5e-6 + 600 * 4e-6 + 10 * 8e-6)
+
+
+def test_searches_are_added() -> None:
+    assert cost_usd(of(ROW), 100, 10, units={"web_search": 3}) == pytest.approx(100 * 2e-6 + 10 * 8e-6 + 0.03)
+
+
+def test_a_unit_without_a_known_price_makes_the_cost_unknown_and_what_is_known_stays_known() -> None:
+    found = cost(PLAIN, 100, 100, units={"audio_output": 60, "web_search": 1})
+    assert (found.known_usd, found.unknown) == (
+        pytest.approx(100 * 2e-6 + 40 * 8e-6),
+        {"audio_output": 60, "web_search": 1},
+    )
+    assert cost_usd(PLAIN, 100, 100, units={"audio_output": 60}) is None
+
+
+def test_sound_costs_what_text_does_where_its_operator_or_vendor_says_so() -> None:
+    price = Price(2e-6, 8e-6, as_text=True)
+    assert cost_usd(price, 100, 100, units={"audio_input": 50}) == cost_usd(price, 100, 100)
+    google = read({"litellm_provider": "gemini", "input_cost_per_token": 2e-6, "output_cost_per_token": 8e-6})
+    assert cost_usd(google, 100, 100, units={"audio_input": 50}) == cost_usd(price, 100, 100)
+
+
+def test_pictures_in_a_prompt_cost_what_text_does_unless_listed_apart() -> None:
+    assert cost_usd(PLAIN, 100, 0, units={"image_input": 50}) == pytest.approx(100 * 2e-6)
+
+
+@pytest.mark.parametrize(
+    ("word", "tier"),
+    [("auto", ""), ("default", ""), ("standard_only", ""), ("ON_DEMAND", ""), ("ON_DEMAND_PRIORITY", "priority"),
+     ("priority", "priority"), ("flex", "flex"), ("SERVICE_TIER_FLEX", "flex"), ("", None), (7, None), (None, None)],
+)  # fmt: skip
+def test_a_tier_is_known_by_each_vendor_s_word(word: object, tier: str | None) -> None:
+    assert tier_of(word) == tier
+
+
+def test_a_number_that_nobody_has_looked_at_is_told_before_the_table_is_taken() -> None:
+    row = {"input_cost_per_token": 1e-6, "max_input_tokens": 8, "input_cost_per_smell": 2.0, "quirk": [{"x": 1}]}
+    assert list(unread({"m": row})) == ["m: input_cost_per_smell: 2.0", "m: quirk[0].x: 1"]
+
+
+def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> None:
+    sheet = DatasheetTable.shipped().look_up([("openai", "gpt-5.4")])["openai", "gpt-5.4"]
+    assert sheet.price is not None
+    dearest = dict(sheet.price.dearest)
+    assert dearest["audio_output"] >= 64e-6
+    assert sheet.price.tiers >= {"priority", "flex"}
+
+
+# What answers report, in each dialect.
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event", "tier", "units"),
+    [
+        ("chat",
+         {"choices": [], "service_tier": "priority",
+          "usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"audio_tokens": 4},
+                    "completion_tokens_details": {"audio_tokens": 3}}},
+         "priority", {"audio_input": 4, "audio_output": 3}),
+        ("chat", {"choices": [], "service_tier": "default", "usage": {"prompt_tokens": 10, "completion_tokens": 5}},
+         "", None),
+        ("responses",
+         {"type": "response.completed",
+          "response": {"service_tier": "flex", "usage": {"input_tokens": 10, "output_tokens": 5,
+                                                         "output_tokens_details": {"reasoning_tokens": 2}}}},
+         "flex", None),
+        ("messages",
+         {"type": "message_delta",
+          "usage": {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 8, "speed": "fast",
+                    "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 6},
+                    "server_tool_use": {"web_search_requests": 2}}},
+         "fast", {"cache_write_1h": 6, "web_search": 2}),
+        ("gemini",
+         {"candidates": [],
+          "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "trafficType": "ON_DEMAND_PRIORITY",
+                            "cachedContentTokenCount": 2,
+                            "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}],
+                            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 4},
+                                                    {"modality": "AUDIO", "tokenCount": 6}]}},
+         "priority", {"audio_input": 4, "cached_audio_input": 2}),
+    ],
+)  # fmt: skip
+def test_an_answer_s_tier_and_units_are_read(
+    dialect: Any, event: dict[str, Any], tier: str, units: dict[str, int] | None
+) -> None:
+    usage = DIALECTS[dialect].answers.read_event(json.dumps(event).encode(), ()).usage
+    assert usage is not None
+    assert (usage.tier, usage.units) == (tier, units)
+
+
+def test_what_only_the_first_event_of_a_message_says_stays_known() -> None:
+    first = Usage(10, cache_write_tokens=8, tier="priority", units={"cache_write_1h": 6})
+    last = completed(Usage(10, 5, units={"web_search": 1}), first)
+    assert (last.tier, last.units) == ("priority", {"cache_write_1h": 6, "web_search": 1})
+
+
+@pytest.mark.parametrize(
+    ("answer", "units"),
+    [
+        ({"usage": {"type": "duration", "seconds": 12.4}}, {"second": 12}),
+        ({"usage": {"input_tokens": 9, "output_tokens": 4, "input_token_details": {"audio_tokens": 7}}},
+         {"audio_input": 7}),
+        ({"usage": {"input_tokens": 9, "output_tokens": 4, "output_tokens_details": {"image_tokens": 4}}},
+         {"image_output": 4}),
+    ],
+)  # fmt: skip
+def test_pictures_and_sound_that_are_not_raced_report_their_units(answer: Any, units: dict[str, int]) -> None:
+    usage = reported(json.dumps(answer).encode()).usage
+    assert usage is not None
+    assert usage.units == units

@@ -10,6 +10,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
 from gateway.racing.validation import Requested
 from providers import ErrorKind, Price
+from providers.datasheets import read
 from tests.unit.racing.track import CLOCKS, Timetable
 
 PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning_usd=2e-2)
@@ -294,3 +295,85 @@ def test_a_count_that_cannot_be_is_no_measure_of_a_loser_s_prompt() -> None:
     winner = won(prompt_tokens=34_000, tokens_source=TokensSource.IMPLAUSIBLE)
     _, priced = bill(winner, attempt("loser", Outcome.LOST)).attempts
     assert (priced.prompt_tokens, priced.cost_low_usd) == (1000, pytest.approx(50e-3))
+
+
+# Tiers, sizes of prompts, and units besides text.
+
+LISTED = read(
+    {
+        "litellm_provider": "openai",
+        "mode": "chat",
+        "input_cost_per_token": 1e-3,
+        "output_cost_per_token": 1e-2,
+        "input_cost_per_token_above_1k_tokens": 2e-3,
+        "output_cost_per_token_above_1k_tokens": 2e-2,
+        "input_cost_per_token_priority": 3e-3,
+        "output_cost_per_token_priority": 3e-2,
+        "input_cost_per_token_flex": 5e-4,
+        "output_cost_per_token_flex": 5e-3,
+        "output_cost_per_audio_token": 5e-2,
+    }
+)
+
+
+def billed(record: AttemptRecord, tier: str | None = None) -> AttemptRecord:
+    """Return the winner's record, priced as listed, of a request that asked for ``tier``."""
+    return settle([record], record, {"winner": _listed()}, 1000, Requested(tier=tier)).attempts[0]
+
+
+def costs(record: AttemptRecord) -> tuple[float | None, float | None, float | None]:
+    return record.cost_low_usd, record.cost_usd, record.cost_high_usd
+
+
+@pytest.mark.parametrize(
+    ("served", "asked", "usd"), [("priority", None, 6), ("", "priority", 2), ("flex", "flex", 1), (None, None, 2)]
+)
+def test_the_tier_that_served_a_winner_is_billed_whatever_it_asked_for(
+    served: str | None, asked: str | None, usd: float
+) -> None:
+    assert costs(billed(won(tier=served), asked)) == (pytest.approx(usd),) * 3
+
+
+@pytest.mark.parametrize(("asked", "usd"), [("priority", (2, 6, 6)), ("flex", (1, 1, 2))])
+def test_a_tier_that_was_asked_for_but_not_answered_bounds_the_cost(asked: str, usd: tuple[float, ...]) -> None:
+    assert costs(billed(won(), asked)) == tuple(map(pytest.approx, usd))
+
+
+def test_a_prompt_above_a_size_costs_that_size_s_price_for_all_of_it() -> None:
+    assert costs(billed(won(prompt_tokens=1001))) == (pytest.approx(1001 * 2e-3 + 100 * 2e-2),) * 3
+
+
+def test_a_prompt_that_nobody_counted_is_bounded_by_the_prices_on_both_sides_of_a_size() -> None:
+    low, _, high = costs(billed(won(prompt_tokens=None)))
+    assert low is not None
+    assert high is not None
+    assert low <= 500 * 1e-3 + 100 * 1e-2
+    assert high >= 2000 * 2e-3 + 100 * 2e-2
+
+
+def test_a_tier_without_a_known_price_has_no_cost_and_a_limit_counts_the_dearest_that_is_known() -> None:
+    priced = billed(won(tier="scale"))
+    assert costs(priced) == (0.0, None, None)
+    assert priced.limit_usd == pytest.approx(6)
+
+
+def test_a_unit_without_a_known_price_leaves_what_is_known_as_the_lower_bound() -> None:
+    priced = billed(won(units={"web_search": 2}))
+    assert costs(priced) == (pytest.approx(2), None, None)
+    assert priced.limit_usd == pytest.approx(2)
+
+
+def test_sound_costs_its_own_price() -> None:
+    assert costs(billed(won(units={"audio_output": 60}))) == (pytest.approx(1 + 0.4 + 60 * 5e-2),) * 3
+
+
+def test_a_call_s_upper_bound_is_unknown_where_one_attempt_s_is() -> None:
+    settled = settle([billed(won(units={"web_search": 2}))], None, {"winner": _listed()}, 1000)
+    assert settled.total.high_usd is None
+
+
+def _listed() -> Deployment:
+    return Deployment(
+        name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=LISTED,
+        bills_after_disconnect=None, extra_body={}, upstream_stream=True,
+    )  # fmt: skip

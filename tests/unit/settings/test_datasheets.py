@@ -51,8 +51,31 @@ def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
 
 def test_a_configured_price_is_whole_and_takes_no_discount_from_the_list(table: DatasheetTable) -> None:
     configured = sheet(table, price_per_mtok={"input": 3, "output": 6})
-    assert configured.price == Price(3e-6, 6e-6)
+    assert configured.price == Price(3e-6, 6e-6, as_text=True)
     assert configured.capabilities.tools is True
+
+
+def test_a_configured_price_may_change_with_the_tier_and_the_size_of_the_prompt(table: DatasheetTable) -> None:
+    said = {
+        "input": 1,
+        "output": 10,
+        "cache_write_1h": 2,
+        "web_search": 0.01,
+        "above_tokens": {200000: {"input": 2}},
+        "tiers": {"priority": {"input": 3, "output": 30, "above_tokens": {200000: {"input": 6}}}},
+    }
+    price = sheet(table, price_per_mtok=said).price
+    assert price is not None
+
+    def at(tier: str, prompt_tokens: int) -> tuple[float, float] | None:
+        found = price.at(tier, prompt_tokens)
+        return None if found is None else (round(found.input_usd * 1e6, 6), round(found.output_usd * 1e6, 6))
+
+    assert [at("", 1), at("", 200_001), at("priority", 1), at("priority", 200_001), at("flex", 1)] == [
+        (1, 10), (2, 10), (3, 30), (6, 30), None,
+    ]  # fmt: skip
+    assert price.usd("web_search") == 0.01
+    assert price.usd("cache_write_1h") == pytest.approx(2e-6)
 
 
 def test_each_kind_of_token_may_have_a_price_of_its_own(table: DatasheetTable) -> None:

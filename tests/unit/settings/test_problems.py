@@ -518,3 +518,20 @@ def test_a_provider_that_needs_litellm_names_the_extra(problems: Problems) -> No
     assert problems("providers: { anthropic: { api_key: k } }\n") == [
         "gateway.yaml:1: providers.anthropic: needs litellm: pip install 'holeshot[litellm]'"
     ]
+
+
+def test_a_misspelt_price_of_a_tier_is_refused_with_its_line_and_the_nearest_word(problems: Problems) -> None:
+    text = """models:
+  m:
+    deployments:
+      - deployment: ollama/x
+        price_per_mtok:
+          input: 1
+          output: 2
+          tiers:
+            priority:
+              imput: 3
+"""
+    (problem,) = problems(text)
+    assert problem.startswith("gateway.yaml:10: models.m.deployments[0].price_per_mtok.tiers.priority.imput: unknown")
+    assert problem.endswith("did you mean 'input'?")

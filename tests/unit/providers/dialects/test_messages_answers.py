@@ -162,7 +162,7 @@ def test_a_whole_message_is_the_same_after_streaming() -> None:
     chunks = [read_event(event.data) for event in events(stream)]
     assert [chunk.finished for chunk in chunks[-2:]] == [True, False]
     assert chunks[-1].done
-    assert chunks[-2].usage == Usage(5, 9)
+    assert chunks[-2].usage == Usage(5, 9, tier="")
 
 
 def test_a_block_without_text_brings_no_delta() -> None:
