@@ -57,7 +57,7 @@ class EventSplitter:
     """
 
     def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
-        self._tail = bytearray()
+        self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
         self._line_ends = 0  # in the reads from which the tail comes, since the last complete event
 
@@ -81,7 +81,8 @@ class EventSplitter:
             searched = max(0, len(tail) - _LONGEST_BLANK_LINE_BYTES + 1)
             tail += data
             end = _end_of_last_event(tail, searched)
-            block = bytes(tail[:end])
+            with memoryview(tail) as whole:  # copied once: it may be large
+                block = bytes(whole[:end])
             del tail[:end]
             # Counted as they come, so that an event of many lines is never looked at as a whole.
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
