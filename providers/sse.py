@@ -120,6 +120,8 @@ def too_many_lines() -> UpstreamError:
     return UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream has more than {MOST_LINES} lines")
 
 
+_SLICE_BYTES = _MIB
+_SEPARATORS = b",[{"
 _NO_STRUCTURE = bytes(set(range(256)).difference(b'",[{'))
 
 
@@ -130,8 +132,11 @@ def check_values(data: bytes) -> None:
         UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
 
     """
-    if len(data) <= LARGE_BYTES or separators(data) <= MOST_VALUES:  # those within texts count as well
+    if len(data) <= LARGE_BYTES:
         return
+    slices = range(0, len(data), _SLICE_BYTES)  # as a thread gives way only between two searches
+    if sum(data.count(each, at, at + _SLICE_BYTES) for at in slices for each in _SEPARATORS) <= MOST_VALUES:
+        return  # those within texts count as well
     bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
     # Most texts have no separators: two quotes are left of them, and may go, as what follows keeps its side.
     few = bare.translate(None, _NO_STRUCTURE).replace(b'""', b"")
@@ -200,6 +205,8 @@ def events(block: bytes) -> list[Event]:
 
     """
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"
+    if len(block) > LARGE_BYTES and blank_line == b"\n\n" and (lines := _lines_of_data(block)) is not None:
+        return lines
     found = []
     parts = block.split(blank_line)
     unfinished = parts.pop()
@@ -215,6 +222,19 @@ def events(block: bytes) -> list[Event]:
             found += _events_with_any_line_ends(part + blank_line)
     if unfinished:
         found += _events_with_any_line_ends(unfinished)
+    return found
+
+
+def _lines_of_data(block: bytes) -> list[Event] | None:
+    """Return the events of a block in which each is one line of data, copied once; None if one is another."""
+    found = []
+    at = 0
+    while at < len(block):
+        end = block.find(b"\n", at)
+        if end < 0 or not block.startswith(b"data: ", at) or not block.startswith(b"\n\n", end):
+            return None
+        found.append(Event(block[at : end + 2], block[at + 6 : end], True))  # noqa: FBT003  # as in ``events``
+        at = end + 2
     return found
 
 

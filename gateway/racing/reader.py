@@ -315,6 +315,7 @@ class AnswerReader:
         latest: Chunk | None = None  # of those that are not idle
         block, found, error = looked
         dropped = error is not None
+        ended = False
         for sent, shown, chunk in found:
             if chunk is None:
                 dropped = dropped or shown is not sent
@@ -336,8 +337,9 @@ class AnswerReader:
             else:
                 forward.append(event.raw)
             if chunk.done:
-                self.done = dropped = True
+                self.done = ended = True
                 forward[-1] = self._own_end(event)
+                dropped = dropped or forward[-1] is not event.raw
                 break
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
@@ -347,7 +349,9 @@ class AnswerReader:
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
         self._take_text(chunks)
-        kept = b"".join(forward) if dropped else block
+        # Behind the end there may be more. A long block is not copied in vain.
+        is_less = dropped or (ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block)))
+        kept = b"".join(forward) if is_less else block
         draft.forward.append(kept)
         draft.parts.append(Part(kept, chunks))
         draft.error = error
