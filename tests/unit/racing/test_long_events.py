@@ -6,7 +6,7 @@ import pytest
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import LONG_BYTES, AnswerReader, Block
 from gateway.racing.timeouts import AttemptClocks, Pauses
-from providers import ErrorKind, UpstreamError, events
+from providers import UpstreamError, events
 from providers.dialects import CHAT
 from tests.unit.racing.track import CLOCKS, DONE, FINISH, delta, event, usage
 
@@ -73,22 +73,6 @@ def test_other_tasks_go_on_while_a_long_event_is_looked_at() -> None:
             await asyncio.sleep(0)
             turns += 1
         assert turns > 2
-
-    asyncio.run(main())
-
-
-def test_the_first_token_s_time_out_waits_for_the_look_at_what_has_come() -> None:
-    async def main() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        now = 0.0
-        clocks = AttemptClocks(CLOCKS, task, lambda: now, asyncio.get_running_loop(), Pauses())
-        clocks.pause(now)
-        now = CLOCKS.ttft_s + 1
-        assert clocks._next()[1] is not ErrorKind.TTFT_TIMEOUT
-        clocks.resume()
-        assert clocks._next()[1] is ErrorKind.TTFT_TIMEOUT
-        clocks.stop()
 
     asyncio.run(main())
 
