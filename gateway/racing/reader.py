@@ -308,7 +308,7 @@ class AnswerReader:
         return block, found, None
 
     def _parse(self, looked: _Looked, now: float, draft: "_Draft") -> bool:
-        """Take events one by one; return whether the stream may continue."""
+        """Count and pass on what was looked at; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
         meaningful = False
