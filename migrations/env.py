@@ -9,7 +9,7 @@ from alembic import context
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
-from gateway.ledger import metadata
+from gateway.ledger import metadata, sqlstate_of
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
 COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m documentation
@@ -96,7 +96,7 @@ def lock_all(connection: Connection) -> None:
                 connection.exec_driver_sql(f"lock table {wanted} in access exclusive mode")
                 connection.exec_driver_sql(f"set local statement_timeout = '{limit}'")
         except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) not in _AGAIN:
+            if sqlstate_of(error) not in _AGAIN:
                 raise
             connection.exec_driver_sql(f"select pg_sleep({FIRST_WAIT_S})")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -408,7 +408,8 @@ def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.R
         answer = _first_of_array(body)
     except UNREADABLE:
         quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
-        brief, message = "answered with text that is not JSON", f"answered with text that is not JSON: {quote!r}"
+        brief = "answered with text that is not JSON"
+        message = f"{brief}: {quote!r}"
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, message, words=message, brief=brief) from None
     if says_error(answer):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)

@@ -35,8 +35,8 @@ _MOST_VALUES = 100_000
 _MOST_SEARCHED_BYTES = 64 * 1024 * 1024  # for one error: some tens of milliseconds
 
 _SIGNS = bytes(each for each in range(128) if chr(each) not in string.ascii_letters + string.digits)
-_BYTES = re.compile(r"(?:\\+x[0-9a-fA-F]{2})+")
-_UNITS = re.compile(r"(?:\\+u[0-9a-fA-F]{4})+")
+_BYTES = re.compile(r"(?:(?<!\\)\\++x[0-9a-fA-F]{2})+")
+_UNITS = re.compile(r"(?:(?<!\\)\\++u[0-9a-fA-F]{4})+")
 _ESCAPE = re.compile(r"\\+(?:U([0-9a-fA-F]{8})|([abfnrtv0])|(.?))", re.DOTALL)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{20,}(?:\s+[A-Za-z0-9+/_-]{20,})*(?:\s+[A-Za-z0-9+/_-]+(?==))?={0,2}")
 _HEX = re.compile(r"[0-9a-fA-F]{2}(?:[\s:]?[0-9a-fA-F]{2}){19,}")
@@ -174,7 +174,7 @@ def _decoded(text: str) -> str:
 
 
 def _of_bytes(match: re.Match[str]) -> str:
-    raw = bytes.fromhex(re.sub(r"\\+x", "", match[0]))
+    raw = bytes.fromhex(re.sub(r"(?<!\\)\\++x", "", match[0]))
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -182,7 +182,7 @@ def _of_bytes(match: re.Match[str]) -> str:
 
 
 def _of_units(match: re.Match[str]) -> str:
-    return bytes.fromhex(re.sub(r"\\+u", "", match[0])).decode("utf-16-be", "replace")
+    return bytes.fromhex(re.sub(r"(?<!\\)\\++u", "", match[0])).decode("utf-16-be", "replace")
 
 
 def _of_escape(match: re.Match[str]) -> str:
@@ -289,9 +289,9 @@ def _cut(text: str, spans: Iterable[tuple[int, int]], models: Collection[str]) -
 
 # The operator's addresses, which clients must not read.
 
-_PUBLIC_PATH = re.compile(r"/*(?:(?:api|openai)(?=/|\Z))?/*(?:v\d\w*)?/*")
+_PUBLIC_PATH = re.compile(r"/*+(?:(?:api|openai)(?=/|\Z))?/*+(?:v\d\w*+)?/*+")
 _ANY_ADDRESS = re.compile(
-    r"""\b[a-z][a-z0-9+.-]*://[^\s"'<>()]+  # a URL
+    r"""\b[a-z][a-z0-9+.-]{0,30}://[^\s"'<>()]+  # a URL
       | (?<![\w.-])(?:[\w-]+\.)+[A-Za-z]{2,}(?::\d+)?(?:/[^\s"'<>()]*)?(?![\w-])  # a name, with a path
       | (?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?(?![\w-])
       | (?<![\w.-])[A-Za-z][\w-]*:\d{2,5}(?!\w)  # a name without a domain, and a port

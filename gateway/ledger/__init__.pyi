@@ -10,7 +10,6 @@ from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
-from .connections import CONNECTIONS as CONNECTIONS
 from .connections import Database as Database
 from .connections import Pool as Pool
 from .database import check_schema as check_schema
@@ -23,6 +22,7 @@ from .database import migrate as migrate
 from .database import migrations_folder as migrations_folder
 from .database import own_signing_key as own_signing_key
 from .database import prepare_schema as prepare_schema
+from .database import sqlstate_of as sqlstate_of
 from .entries import ATTEMPT_COLUMNS as ATTEMPT_COLUMNS
 from .entries import CALL_COLUMNS as CALL_COLUMNS
 from .entries import INTERRUPTED as INTERRUPTED

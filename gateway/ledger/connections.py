@@ -120,9 +120,11 @@ class Pool:
         self._look = None
         since_s = self._time() - GIVEN_BACK_S
         needed = max([1, *(number for number, at_s in self._needed_at_s.items() if at_s > since_s)])
-        if needed > 1:
+        is_closing = self._shrinking is not None and not self._shrinking.done()
+        if needed > 1 or is_closing:
             self._look_later()
-        self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
+        if not is_closing:  # two at once would each close as many
+            self._shrinking = asyncio.get_running_loop().create_task(self._shrink(needed), name="ledger.pool")
 
     async def _shrink(self, most: int) -> None:
         with suppress(*DATABASE_ERRORS):

@@ -232,13 +232,7 @@ JUMP = timedelta(seconds=60)  # of this machine's clock, ahead of what has passe
 class Pruning:
     """Prunes ``store`` by ``retention``; ``shipper`` knows whether the database is available."""
 
-    def __init__(
-        self,
-        store: Store,
-        retention: Retention,
-        shipper: Shipper,
-        shared: SharedClock,
-    ) -> None:
+    def __init__(self, store: Store, retention: Retention, shipper: Shipper, shared: SharedClock) -> None:
         self._store = store
         self._retention = retention
         self._shipper = shipper

@@ -236,10 +236,10 @@ class Keeper:
         return True
 
 
-FOLD_INTERVAL_S = 0.5
-ADOPT_INTERVAL_S = 15.0
 SHIP_INTERVAL_S = 1.0  # a batch of any size costs about a millisecond
+FOLD_INTERVAL_S = 0.5
 SYNC_INTERVAL_S = 1.0  # the maximum lost at a power failure
+ADOPT_INTERVAL_S = 15.0
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 5.0  # so a database that is back is noticed soon
 PRUNE_INTERVAL_S = 3600.0
 CLOSE_TIMEOUT_S = 10.0

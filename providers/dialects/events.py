@@ -387,11 +387,11 @@ def _grown(piece: Mapping[str, Any]) -> bool:
     return any(piece.get(name) for name in _GROWING)
 
 
-def index_of(choice: Mapping[str, Any], *, single: bool = False) -> int:
-    """Return the number of a decoded choice, which some servers write as text; 0 if one answer was asked for.
+def index_of(choice: Mapping[str, Any]) -> int:
+    """Return the number of a decoded choice, which some servers write as text.
 
     Raises:
         ValueError, TypeError: it is no number.
 
     """
-    return 0 if single else int(choice.get("index") or 0)
+    return int(choice.get("index") or 0)

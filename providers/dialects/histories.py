@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.wording import Fields, Loss, Wording, raw_json
+from providers.dialects.wording import Fields, Loss, Wording, as_users, is_string, raw_json
 from providers.errors import UNREADABLE
 
 _ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
@@ -257,35 +257,31 @@ def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
     """Return two contents as one: texts with a blank line between, else the parts of both."""
     if bytes(first) in _ABSENT or bytes(second) in _ABSENT:
         return second if bytes(first) in _ABSENT else first
-    if _is_string(first) and _is_string(second):
+    if is_string(first) and is_string(second):
         before, after = (msgspec.json.decode(each, type=str) for each in (first, second))
         return raw_json(f"{before}\n\n{after}")
     return raw_json([*_parts(first), *_parts(second)])
 
 
 def _parts(content: msgspec.Raw) -> list[_Message]:
-    if _is_string(content):
+    if is_string(content):
         return [{"type": msgspec.Raw(b'"text"'), "text": content}]
     return _parts_decoder.decode(content)
 
 
 def _tagged(content: msgspec.Raw) -> msgspec.Raw:
     """Return instructions as the user's text, in <system> tags."""
-    if _is_string(content):
-        return raw_json(f"<system>\n{msgspec.json.decode(content, type=str)}\n</system>")
+    if is_string(content):
+        return raw_json(as_users(msgspec.json.decode(content, type=str)))
     parts = [] if bytes(content) in _ABSENT else _parts_decoder.decode(content)
     for part in parts:
         if "text" in part:
-            part["text"] = raw_json(f"<system>\n{msgspec.json.decode(part['text'], type=str)}\n</system>")
+            part["text"] = raw_json(as_users(msgspec.json.decode(part["text"], type=str)))
     return raw_json(parts)
 
 
 def _role(message: _Message) -> bytes:
     return bytes(message.get("role", b""))
-
-
-def _is_string(content: msgspec.Raw) -> bool:
-    return bytes(memoryview(content)[:1]) == b'"'
 
 
 def _is_text(content: msgspec.Raw) -> bool:

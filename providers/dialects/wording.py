@@ -60,10 +60,20 @@ def raw_json(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+def is_string(raw: msgspec.Raw | None) -> bool:
+    """Whether a raw value is a string, without decoding it."""
+    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
+
+
 # What is valid in one API, and refused in the next.
 
 BLANK = " \t\r\n"  # what JSON allows around a value
 _Message = TypeVar("_Message", bound=Mapping[str, Any])
+
+
+def as_users(instructions: str) -> str:
+    """Return a system prompt as it stands in a user's message, where it may not follow that."""
+    return f"<system>\n{instructions}\n</system>"
 
 
 def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:

@@ -132,7 +132,7 @@ _LARGEST_PORT = 65535
 _SEPARATORS = re.compile(r"[\s,]+")
 _AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*):(\d{1,5})")
 _NETWORK = re.compile(r"[0-9a-f.:]+(/\d{1,3})?")
-_NAME = re.compile(r"([a-z0-9_-]+\.)*[a-z0-9_-]*[a-z_-][a-z0-9_-]*")  # only an address ends in a number
+_NAME = re.compile(r"([a-z0-9_-]++\.)*+(?!\d+\Z)[a-z0-9_-]++")  # only an address ends in a number
 _MAPPED_BITS = 96  # ::ffff:0:0/96, in which IPv4 addresses are written as IPv6
 _LONGEST_SHOWN = 100  # characters of an entry of NO_PROXY
 

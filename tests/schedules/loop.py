@@ -12,7 +12,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Protocol, cast
 
-MOST_STEPS = 400_000  # of one run: some hundred times as many as one takes
+MOST_STEPS = 600_000  # of one run: some hundred times as many as one takes
 WORK_S = 0.002  # longest work of a thread
 
 

@@ -107,7 +107,7 @@ class CompletionGathering(Gathering):
         return msgspec.json.encode({"object": "text_completion", **self._answer, "choices": choices}, enc_hook=whole)
 
     def _add(self, piece: dict[str, Any]) -> None:
-        index = index_of(piece, single=self.single)
+        index = 0 if self.single else index_of(piece)
         choice = self._choices.setdefault(index, {"index": index, "text": "", "logprobs": None, "finish_reason": None})
         few(self._choices, "choices")
         if not isinstance(piece.get("text", ""), str | None):

@@ -16,8 +16,8 @@ from providers.dialects.messages.fields import (
     Losses,
     Object,
     RawObject,
+    arguments_at,
     is_null,
-    is_string,
     lose_stream_options,
     object_at,
     objects_at,
@@ -25,7 +25,15 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    Wording,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -127,7 +135,7 @@ class Conversation:
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
             if "text" in block:
-                block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+                block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         self._say("user", blocks)
 
     def _add_result(self, message: RawObject, path: str) -> None:
@@ -164,11 +172,7 @@ class Conversation:
             self._losses.add(at, "Converse has functions only")
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Converse takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Converse")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         name = raw_text_at(function, "name", f"{at}.function")

@@ -46,15 +46,24 @@ from providers.dialects.messages.fields import (
     Losses,
     Object,
     RawObject,
+    arguments_at,
     is_null,
-    is_string,
     lose_stream_options,
     object_at,
     objects_at,
     raw_text_at,
     text_at,
 )
-from providers.dialects.wording import Fields, Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import (
+    Fields,
+    Malformed,
+    Wording,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 from providers.errors import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
@@ -130,7 +139,7 @@ class _Conversation:
         reason = "Gemini takes a system prompt only first: this one goes into the user's turn, in <system> tags"
         self._losses.add(f"{path}.role", reason, hint=True)
         for part in parts:
-            part["text"] = f"<system>\n{decoded(raw_json(part['text']), str, path)}\n</system>"
+            part["text"] = as_users(decoded(raw_json(part["text"]), str, path))
         self._add("user", parts)
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
@@ -162,11 +171,7 @@ class _Conversation:
             self._lost_calls.add(text_at(call, "id", at))
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Gemini takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Gemini")
         self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")

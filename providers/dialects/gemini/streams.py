@@ -111,7 +111,7 @@ class FromChat:
         if reported := usage_in(chunk):
             self._usage = _gemini_usage(reported) or self._usage
         for given in choices:
-            index = index_of(given, single=self._is_single)
+            index = 0 if self._is_single else index_of(given)
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):

@@ -22,11 +22,11 @@ from providers.dialects.dialect import (
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
-from providers.dialects.messages.fields import RawObject, is_string, objects_at, text_at
+from providers.dialects.messages.fields import RawObject, objects_at, text_at
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.dialects.wording import Fields, Loss, Wording, raw_json
+from providers.dialects.wording import Fields, Loss, Wording, is_string, raw_json
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed
+from providers.dialects.wording import Loss, Malformed, arguments_object, decoded, is_string
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -53,11 +53,6 @@ class Losses:
 def is_null(raw: msgspec.Raw) -> bool:
     """Whether a raw value is null."""
     return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
-
-
-def is_string(raw: msgspec.Raw | None) -> bool:
-    """Whether a raw value is a string, without decoding it."""
-    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
 
 
 def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
@@ -107,6 +102,22 @@ def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
 
     """
     return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
+
+
+def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:
+    """Return the arguments of the ``function`` called at ``path``, as ``api`` takes them: an object.
+
+    Where they are none, that is a loss, and the object is empty.
+
+    Raises:
+        Malformed: they are no text.
+
+    """
+    arguments = arguments_object(decoded(function.get("arguments"), str, f"{path}.arguments") or "")
+    if arguments is None:
+        losses.add(f"{path}.arguments", f"{api} takes arguments only as a JSON object")
+        return msgspec.Raw(b"{}")
+    return arguments
 
 
 def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:

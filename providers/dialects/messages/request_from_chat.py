@@ -15,8 +15,8 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     allowed_id,
+    arguments_at,
     is_null,
-    is_string,
     lose_stream_options,
     name_in_messages,
     object_at,
@@ -25,7 +25,15 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, arguments_object, decoded, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    Wording,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 
 # A chat conversation translated to Messages: a system prompt, and turns of blocks.
 
@@ -79,7 +87,7 @@ class Conversation:
         reason = "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
-            block["text"] = f"<system>\n{decoded(raw_json(block['text']), str, path)}\n</system>"
+            block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
         last = self.turns[-1]
         if blocks and last["role"] == "user":
             said = last["content"]
@@ -147,11 +155,7 @@ class Conversation:
             self._losses.add(at, "Messages has functions only")
             return []
         function = object_at(call.get("function"), f"{at}.function")
-        written = decoded(function.get("arguments"), str, f"{at}.function.arguments") or ""
-        arguments = arguments_object(written)
-        if arguments is None:
-            self._losses.add(f"{at}.function.arguments", "Messages takes arguments only as a JSON object")
-            arguments = msgspec.Raw(b"{}")
+        arguments = arguments_at(function, f"{at}.function", self._losses, "Messages")
         self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
         self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
         call_id = allowed_id(text_at(call, "id", at))

@@ -110,11 +110,6 @@ class Fields:
         self._left.clear()
 
 
-def is_string(raw: msgspec.Raw) -> bool:
-    """Whether a JSON value is a string, without decoding it."""
-    return memoryview(raw)[:1].tobytes() == b'"'
-
-
 def objects_of(raw: msgspec.Raw | None, path: str) -> list[Fields]:
     """Return a JSON array of objects, each with its path; empty if it is missing or null.
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from providers.dialects.histories import CallIds, FittedIds, History
-from providers.dialects.responses.fields import Fields, Losses, is_string, objects_of
+from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
-from providers.dialects.wording import Loss, Malformed, Wording, raw_json, written_object
+from providers.dialects.wording import Loss, Malformed, Wording, is_string, raw_json, written_object
 from providers.errors import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.

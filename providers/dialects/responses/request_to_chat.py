@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Losses, Object, called_name, is_string, objects_of, opened
+from providers.dialects.responses.fields import Fields, Losses, Object, called_name, objects_of, opened
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
     Malformed,
     Wording,
     decoded,
+    is_string,
     raw_json,
     results_first,
     shown,

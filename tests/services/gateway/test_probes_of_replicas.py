@@ -15,6 +15,7 @@ from gateway.alerts.stated_models import OPENS_BELOW
 from gateway.core.records import NotProbed
 from gateway.detecting import writing
 from gateway.detecting.writing import A_WEEK, WEEK, WRITTEN_PROMPTS
+from gateway.ledger import SharedClock
 from gateway.probing.prober import TURN_S
 from providers.simulator.script import Hang, ScriptedProvider, answer
 from tests.app.gateway.process import started
@@ -71,7 +72,7 @@ async def test_a_killed_replica_s_probe_keeps_counting(tmp_path: Path, postgres_
             await replica.ended()
         [booked] = await rows(postgres_url, "select * from probes")
         assert booked["ended_at"] is None
-        assert booked["started_at"] <= datetime.now(UTC)
+        assert booked["started_at"] <= datetime.now(UTC) + timedelta(seconds=1)
         async with serving(tmp_path / "next", {"beta": None}, **probing(USD, **stores)) as running:
             await out_of_money(running)
             assert not running.requests
@@ -83,6 +84,7 @@ async def test_a_deployment_that_writes_otherwise_opens_an_alert_and_one_that_do
 ) -> None:
     """Two weeks of a few prompts' turns; "beta" has another writer in the second week."""
     monkeypatch.setattr(writing, "LEAST_PROMPTS", PROMPTS)
+    monkeypatch.setattr(SharedClock, "note", lambda *_: None)  # two weeks pass here, and none at the database
     now = midnight = datetime(2026, 10, 5, tzinfo=UTC)
     words = Random(3)
     settings: dict[str, Any] = {"same_model": True, "usd_if_unknown": 1e-6, "max_per_day": 1000}

@@ -137,14 +137,14 @@ async def test_calls_and_outages_of_all_replicas_are_known(ledger_url: str, tmp_
 
 async def test_answers_to_fixed_prompts_are_kept_for_three_weeks(ledger_url: str) -> None:
     book, engine = SqlProbeBook(ledger_url), create_engine(ledger_url)
-    for prompt, days in enumerate((20, 22)):
+    for prompt, days in enumerate((20, 22, 0)):
         one = msgspec.structs.replace(probe(f"{days}/m", at=NOON - timedelta(days=days)), prompt=prompt)
         assert await reserve(book, one) is None
         await book.settle(one.id, msgspec.structs.replace(ended(), answer="The\x00 sea."))
     await prune(engine, KEEP_ALL, NOON)
     async with engine.connect() as connection:
         kept = await connection.execute(text("select deployment, prompt, answer from probes order by deployment"))
-        assert list(map(tuple, kept)) == [("20/m", 0, "The sea."), ("22/m", 1, None)]
+        assert list(map(tuple, kept)) == [("0/m", 2, "The sea."), ("20/m", 0, "The sea."), ("22/m", 1, None)]
     await engine.dispose()
     await book.aclose()
 

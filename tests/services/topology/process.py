@@ -27,11 +27,18 @@ TIMES = msgspec.structs.replace(
 )
 
 
+class StandingLeases(SharedLeases):
+    """Leases whose time stands still, whatever Redis' clock shows."""
+
+    def unix_clock(self) -> float:
+        return NOW_S
+
+
 class Process:
     """One gateway process: its limits and its board."""
 
     def __init__(self, url: str, number: int) -> None:
-        self.leases = SharedLeases(
+        self.leases = StandingLeases(
             connect(url, PATIENCE_S),
             clock=time.monotonic,
             unix_clock=lambda: NOW_S,

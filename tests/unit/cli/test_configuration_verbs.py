@@ -428,7 +428,6 @@ def test_check_reads_certificate_and_key(holeshot: Holeshot) -> None:
     ("url", "problem"),
     [
         ("sqlite://", "name a file"),
-        ("postgresql://ann:se@cret@db/holeshot", "write an @ in the user or the password as %40"),
         ("postgresql://db/holeshot?connect_timeout=3", "remove the parameter 'connect_timeout'"),
     ],
 )
@@ -436,7 +435,13 @@ def test_check_refuses_a_database_url_with_which_no_gateway_starts(holeshot: Hol
     refused = holeshot("check", GROQ_API_KEY="gsk-1", HOLESHOT_DATABASE_URL=url)
     assert refused.exit_code == 1
     assert problem in refused.stderr
-    assert "cret" not in refused.output
+
+
+def test_check_takes_a_password_with_an_at_sign_and_shows_none_of_it(holeshot: Holeshot) -> None:
+    url = "postgresql://ann:se@cret@db/holeshot"
+    taken = holeshot("check", GROQ_API_KEY="gsk-1", HOLESHOT_DATABASE_URL=url)
+    assert taken.exit_code == 0
+    assert "cret" not in taken.output
 
 
 @pytest.mark.parametrize("verb", [(), ("keys",), ("alerts",), ("import",)])
