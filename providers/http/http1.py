@@ -8,9 +8,11 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import (
     BUFFERED_BYTES,
+    FRAMING_BYTES,
     HEAD_BYTES,
     HEAD_FIELDS,
     INTERIM_RESPONSES,
+    LARGE_READ_BYTES,
     READ_BYTES,
     Owner,
     Request,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # What httptools finds in the answers of one HTTP/1.1 connection: a head, pieces of a body, and an end.
 
 OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
+TOO_MUCH_FRAMING = "its chunks are too small"
 _FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # interim responses have a status between these
 
 
@@ -153,6 +156,7 @@ class Http1Connection(asyncio.Protocol):
         self._notified = False  # its owner was notified that it is gone
         self._paused = False
         self._bounded = False  # reads are limited, since its reader has fallen behind before
+        self._framing_bytes = 0  # in reads that are mostly framing
         self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -225,20 +229,29 @@ class Http1Connection(asyncio.Protocol):
         pieces = message.pieces
         if pieces:
             self._unproductive = 0
-            response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            response.feed(pieces[0] if len(pieces) == 1 else self._joined(pieces, len(data)))
             pieces.clear()
         if message.complete:
             self._finish(response, reusable=problem is None)
         elif problem is not None:
             self._fail(_no_http(problem))
         elif self._unproductive > HEAD_BYTES:
-            self._fail(_no_http(OVERSIZED))
+            self._fail(_no_http(OVERSIZED if self._framing_bytes <= FRAMING_BYTES else TOO_MUCH_FRAMING))
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
             if not self._bounded:
                 self._bounded = True
                 self._transport.set_protocol(BoundedReads(self))
+
+    def _joined(self, pieces: list[bytes], size: int) -> bytes:
+        """Return the body in a read of ``size`` bytes; count it as unproductive if there was too much framing."""
+        body = b"".join(pieces)
+        if size > 2 * len(body) and size > LARGE_READ_BYTES:
+            self._framing_bytes += size - len(body)
+            if self._framing_bytes > FRAMING_BYTES:
+                self._unproductive = self._framing_bytes
+        return body
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection, which also ends a response without a length."""

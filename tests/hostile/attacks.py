@@ -148,6 +148,13 @@ def streamed(*pieces: bytes, **options: Any) -> Sent:
     return Sent((first, *pieces), **options)
 
 
+def chunked(body: bytes, size: int, kind: bytes = b"application/json") -> Sent:
+    """Return an answer in chunks of ``size`` bytes."""
+    first = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % kind
+    pieces = (body[at : at + size] for at in range(0, len(body), size))
+    return Sent((first + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n",))
+
+
 def delta(text: bytes) -> bytes:
     """Return an event of chat completions."""
     return b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":%b}]}\n\n' % text
@@ -297,6 +304,9 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
          flowing(lambda: FIRST + BEGUN + PART * 300_000)),
         ("as many tokens as a socket takes", 8, STREAM, flowing(lambda: FIRST + WROTE * 200_000)),
         ("pieces of one byte", 8, STREAM, flowing(lambda: FIRST + WROTE * 30, 1)),
+        ("an answer of 2 MB in chunks of one byte", 9, ASKED, lambda: chunked(long(ORDINARY["chat"], 2), 1)),
+        ("2 MB of tokens in chunks of one byte", 9, STREAM,
+         lambda: chunked(FIRST + WROTE * (2 * MIB // len(WROTE)), 1, b"text/event-stream")),
         ("fields of a head without end", 8, ASKED, lambda: Sent((b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 600_000,))),
         ("a compressed answer", 8, ASKED, saying(lambda: gzip.compress(bytes(100 * MIB)), content_encoding="gzip")),
         ("pings for ever", 12, STREAM, lambda: streamed(FIRST, PING, pause_s=0.001, repeats=9999), "chat", 8),
