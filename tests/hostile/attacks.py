@@ -124,6 +124,7 @@ def form(size: int) -> Sent:
 
 CHAT = b'{"model":"hostile","messages":[{"role":"user","content":"'
 PICTURE = CHAT[:-1] + b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,'
+ESCAPES = b'"%b"' % (rb"\u0041\"" * 10)
 TOOLED = CHAT + b'"}],"tools":'
 INSTRUCTED = b'{"model":"hostile","input":"Hi","instructions":"'
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -274,6 +275,8 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("a picture of 40 MB", 11, filled(PICTURE, b"aGVs", 40 * MIB, b'"}}]}]}'), WELL, "chat", 1),
         ("a translated text of 30 MB", 11, filled(CHAT, "é".encode(), 30 * MIB, b'"}]}'), WELL, "messages"),
         ("escapes of 20 MB", 11, filled(CHAT, rb"\u0041\"", 20 * MIB, b'"}]}'), WELL, "messages"),
+        ("44,000 texts of escapes", 11, lambda _: post("gemini", BODIES["gemini"] % (b"[%b]" % many(ESCAPES, 44_000))),
+         WELL, "gemini"),
         ("2,048 embeddings", 11, lambda _: post("embeddings", b'{"model":"hostile","input":[%b]}' % many(b'"x"', 2048)),
          saying(lambda: VECTORS % many(VECTOR, 2048)), "embeddings"),
         ("10,000 items at the provider", 13, lambda _: post("responses", b'{"model":"hostile","input":[%b]}'
