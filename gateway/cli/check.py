@@ -162,7 +162,6 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         )
         return OK if works else FAILED
     state = "ok" if works else "usable, but not every provider, model and store answers: see the notes"
-    say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     if redis is not None:
         prose(f"shared through {redis.topology}")
     _write_providers(providers, liveness)
@@ -172,6 +171,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.date}")
     for note in notes:
         prose(f"note: {note}")
+    say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     return OK if works else FAILED
 
 

@@ -1,6 +1,7 @@
 """The summary of a configuration: its providers, and each model's deployments with what is known about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -158,6 +159,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
         )
     elif not settings.models:
         found.append("no model is configured: deployments can be named directly, as provider/model")
+    found += _bare_addresses(settings, catalog)
     unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
     for line in lines:
         if line.input_usd is None:
@@ -171,6 +173,17 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
         found += doubtful_model(name, model, priced=name in priced, counted=counted)
     found += _dear_fallbacks(settings, lines)
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
+
+
+def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a note on each address of one's own that has no path: most servers of OpenAI's API answer below ``/v1``."""
+    for line in provider_lines(settings, catalog):
+        own = settings.providers[line.provider].base_url
+        if own is not None and line.kind == "openai_compatible" and not urlsplit(own).path.strip("/"):
+            yield (
+                f"providers.{line.provider}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
+                "/chat/completions: most servers answer below /v1, then it must end with it"
+            )
 
 
 def _dear_fallbacks(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:

@@ -228,7 +228,10 @@ def _explained(error: OSError, host: str, port: int) -> str | None:
     """Return the problem with the address, in one sentence; None if the address is not the cause."""
     match error.errno:
         case errno.EADDRINUSE:
-            return f"port {port} on {host} is already in use: stop what listens there, or choose another with --port"
+            return (
+                f"port {port} on {host} is already in use: stop what listens there, or choose another with --port;"
+                f" for `make run`: HOLESHOT_PORT={port % 65535 + 1} make run"
+            )
         case errno.EADDRNOTAVAIL:
             return f"{host} is not an address of this machine: set one with --host, or 0.0.0.0 for all of them"
         case errno.EACCES if port < _LEAST_FREE_PORT:

@@ -4,6 +4,7 @@ import copy
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -123,10 +124,24 @@ def explain(error: ErrorDetails) -> Complaint:
         message = _LIMITS[kind].format(**limits) + _instead_of(error.get("input"))
     else:
         message = _SENTENCES.get(kind) or error["msg"].replace("Input should be", "must be")
-        key, colon, _ = str(error.get("input")).partition(":")  # "rpm:60" is a text to YAML
+        given = str(error.get("input"))
+        key, colon, _ = given.partition(":")  # "rpm:60" is a text to YAML
         if message == _NO_SECTION and colon and key in known_keys(place):
             message += f"; {spaced(key)}"
+        elif message == _NO_SECTION and (field := _field_that_takes(place, given)) is not None:
+            message += f"; write `{place[-1]}: {{{field}: {given}}}`"
     return Complaint(place, message)
+
+
+def _field_that_takes(place: Place, word: str) -> str | None:
+    """Return the field of the section at ``place`` that has ``word`` among its few values; None if there is none."""
+    annotation: Any = Settings
+    for step in place:
+        annotation = _inside(annotation, step)
+    for name, field in _fields(annotation).items():
+        if isinstance(field, type) and issubclass(field, Enum) and word in {each.value for each in field}:
+            return name
+    return None
 
 
 def _instead_of(value: object) -> str:

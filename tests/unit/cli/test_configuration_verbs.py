@@ -397,6 +397,20 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     assert any("usd_per_day" in note for note in as_json["warnings"])
 
 
+def test_check_notes_an_address_without_a_path_and_ends_with_its_verdict(holeshot: Holeshot) -> None:
+    for path, noted in (("", True), ("/", True), ("/v1", False), ("/api/openai", False)):
+        config = {
+            "providers": {"mine": {"base_url": f"http://127.0.0.1:1{path}"}},
+            "models": {"m": {"deployments": ["mine/x"]}},
+        }
+        Path("own.yaml").write_text(yaml.safe_dump(config))
+
+        said = holeshot("check", "-c", "own.yaml").stdout
+
+        assert ("note: providers.mine.base_url has no path" in said) is noted, path
+        assert said.rstrip().endswith("own.yaml: ok")
+
+
 def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) -> None:
     config = {
         "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},

@@ -123,6 +123,14 @@ def test_a_section_of_one_colon_without_a_space_is_named_too(problems: Problems,
     )
 
 
+def test_a_value_in_place_of_its_section_is_told_where_it_goes(problems: Problems) -> None:
+    (problem,) = problems(f"{MODEL} }}], race: single }} }}\n")
+
+    assert problem == (
+        "gateway.yaml:2: models.m.race: must be a section of keys and values; write `race: {mode: single}`"
+    )
+
+
 def test_braces_right_after_the_colon_are_named(problems: Problems) -> None:
     (problem,) = problems("anonymous:{rpm: 60}\n")
 
