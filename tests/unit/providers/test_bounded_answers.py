@@ -8,7 +8,7 @@ import pytest
 from providers.dialects import DIALECTS, Arguments, is_json, translations
 from providers.dialects.events import MOST_OF_ANSWER
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import MOST_VALUES, check_values
+from providers.sse import MOST_VALUES, check_values, events
 
 
 def chat(*choices: object) -> bytes:
@@ -53,19 +53,40 @@ def test_a_chunk_has_two_thousand_choices_and_calls_at_most(data: bytes) -> None
 
 
 CHOICE = {"index": 0, "delta": {"content": "a"}}
-ITEM = {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+SAID = {"type": "output_text", "text": "a"}
+ITEM = {"type": "message", "id": "m", "role": "assistant", "content": [SAID]}
 BLOCK = {"type": "text", "text": "a"}
 # (API, the whole answer with as many as are given): each of them becomes an event of its own, or several.
-WHOLE: dict[str, tuple[str, Callable[[int], object]]] = {
+WHOLE: dict[str, tuple[str, Callable[[int], dict[str, object]]]] = {
     "items": ("responses", lambda n: {"object": "response", "status": "completed", "output": [ITEM] * n}),
     "parts": (
         "responses",
-        lambda n: {"object": "response", "status": "completed", "output": [{**ITEM, "content": ITEM["content"] * n}]},
+        lambda n: {"object": "response", "status": "completed", "output": [{**ITEM, "content": [SAID] * n}]},
     ),
     "blocks": ("messages", lambda n: {"type": "message", "role": "assistant", "content": [BLOCK] * n}),
     "citations": (
         "messages",
         lambda n: {"type": "message", "role": "assistant", "content": [{**BLOCK, "citations": [{"type": "c"}] * n}]},
+    ),
+}
+PICTURE = "A" * 40_000_000
+TEXT = 'a, [b] {"c"} ' * 300_000  # a million tokens
+# (API, a whole answer as large as real ones are)
+LARGEST: dict[str, tuple[str, object]] = {
+    "a text, chat": ("chat", {"choices": [{"index": 0, "message": {"content": TEXT}, "finish_reason": "stop"}]}),
+    "a text, Messages": ("messages", WHOLE["blocks"][1](1) | {"content": [{"type": "text", "text": TEXT}]}),
+    "a text, Responses": (
+        "responses",
+        WHOLE["items"][1](1) | {"output": [{**ITEM, "content": [{"type": "output_text", "text": TEXT}]}]},
+    ),
+    "a text, Gemini's": ("gemini", {"candidates": [{"content": {"parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}),
+    "a picture, Responses": (
+        "responses",
+        WHOLE["items"][1](1) | {"output": [{"type": "image_generation_call", "id": "i", "result": PICTURE}]},
+    ),
+    "a picture, Gemini's": (
+        "gemini",
+        {"candidates": [{"content": {"parts": [{"inlineData": {"data": PICTURE}}]}, "finishReason": "STOP"}]},
     ),
 }
 # (API, the API it is translated to, one event with as many as are given)
@@ -91,6 +112,20 @@ def test_a_whole_answer_has_two_thousand_of_what_becomes_an_event_at_most(name: 
     with pytest.raises(UpstreamError, match="the answer has more than 2048") as told:
         events_of_answer(msgspec.json.encode(answer(MOST_OF_ANSWER + 1)), ())
     assert told.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_real_answers_pass(name: str) -> None:
+    api, answer = LARGEST[name]
+    answers = DIALECTS[api].answers
+    sent = answers.events_of_answer(msgspec.json.encode(answer), ())
+    check_values(sent)
+    gathering = answers.gathering()
+    for event in events(sent):
+        chunk = answers.read_event(event.data, ())
+        if not chunk.done or b"[DONE]" not in event.data:
+            gathering.take(chunk)
+    assert len(gathering.body()) > 3_000_000
 
 
 @pytest.mark.parametrize("name", EVENTS)
