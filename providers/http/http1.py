@@ -228,8 +228,8 @@ class Http1Connection(asyncio.Protocol):
             problem = str(error.__context__ or error)  # the parser wraps a Fault
         pieces = message.pieces
         if pieces:
-            self._unproductive = 0
-            response.feed(pieces[0] if len(pieces) == 1 else self._joined(pieces, len(data)))
+            self._unproductive = 0 if len(data) <= LARGE_READ_BYTES else self._excess(pieces, len(data))
+            response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             pieces.clear()
         if message.complete:
             self._finish(response, reusable=problem is None)
@@ -244,14 +244,12 @@ class Http1Connection(asyncio.Protocol):
                 self._bounded = True
                 self._transport.set_protocol(BoundedReads(self))
 
-    def _joined(self, pieces: list[bytes], size: int) -> bytes:
-        """Return the body in a read of ``size`` bytes; count it as unproductive if there was too much framing."""
-        body = b"".join(pieces)
-        if size > 2 * len(body) and size > LARGE_READ_BYTES:
-            self._framing_bytes += size - len(body)
-            if self._framing_bytes > FRAMING_BYTES:
-                self._unproductive = self._framing_bytes
-        return body
+    def _excess(self, pieces: list[bytes], size: int) -> int:
+        """Count the framing in a large read of ``size`` bytes; return how many were unproductive: 0, or too many."""
+        framing = size - sum(map(len, pieces))
+        if 2 * framing > size:
+            self._framing_bytes += framing
+        return self._framing_bytes if self._framing_bytes > FRAMING_BYTES else 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection, which also ends a response without a length."""
