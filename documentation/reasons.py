@@ -304,6 +304,8 @@ REASONS: Mapping[str, Reasons] = {
             "Zero data retention: whether it stores no prompts and answers. Clients may require it. Not set: unknown."
         ),
         "region": "Where it runs. Clients may require a region. Not set: unknown.",
+        "same_as": "The model that it is, where its own name does not tell: embeddings are made by one model only, as "
+        "vectors of several cannot be compared. Write the name that another deployment of the model has.",
         "quantization": "How its weights are stored, such as `fp8`. Clients may require one. Not set: unknown.",
         "extra_body": "Fields added to each request to it. They win over the client's.",
         "extra_headers": "Headers added to each request to it.",

@@ -15,10 +15,10 @@ from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
     is_counted,
+    launching,
     note_narrowed,
     payer_of,
     permits,
-    prepared_race,
     use_of,
 )
 from gateway.api.preferences import Preferences, is_passed_on
@@ -342,7 +342,8 @@ class CallRunner:
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        race = prepared_race(self._context, entry, self.open_call, sink, self.response_headers)
+        may = launching(self._context, entry, self.open_call, self.response_headers)
+        race = Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may)
         ending = await (self._hedged(race, race.run, sink, entry) if self._fallbacks.hedges else race.run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
@@ -351,6 +352,7 @@ class CallRunner:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
+        may = launching(self._context, entry, open_call, self.response_headers)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
@@ -368,10 +370,10 @@ class CallRunner:
                 return self._permits(_alone(other, launch), entry, is_second=False)
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
-            race = prepared_race(self._context, entry, open_call, rescue, self.response_headers)
+            race = Race(open_call, model, plan, rescue, call=call, **may)
             ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
         else:
-            race = prepared_race(self._context, entry, open_call, sink, self.response_headers)
+            race = Race(open_call, model, plan, sink, call=call, **may)
             ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
         while isinstance(ending, Broken):
             entry = self.entry  # of the model whose answer has begun
@@ -422,7 +424,8 @@ class CallRunner:
                     late_s == 0.0 or self._permits(following, entry, is_second=is_second)
                 ):
                     headers: dict[str, str] = {}
-                    other = prepared_race(self._context, following, self.open_call, sink, headers, beside=True)
+                    may = launching(self._context, following, self.open_call, headers, beside=True)
+                    other = Race(self.open_call, following.model, following.plan, sink, call=following.call, **may)
                     entries[other] = following
                     return Lane(other, other.run, self._late_s(following))
             return None

@@ -1,4 +1,4 @@
-"""Handlers of the APIs without races: deployments are tried one after the other, best first, until one answers."""
+"""Handlers of the APIs whose answers pass unread: deployments are tried in turn, best first, until one answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,19 +30,19 @@ from gateway.api.passthrough_requests import (
     multipart_steps,
     read_json,
 )
-from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
+from gateway.api.plan_call import PlannedCall, is_counted, launching, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
-from gateway.core.calls import Call, CallRecord
+from gateway.core.calls import Call, CallRecord, Mode
 from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, NoDeploymentFits, ResponseNotFound
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import race_failed
 from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Deployment
-from gateway.racing import Asking, ClientGone, Relay, Relayed, Unanswered
+from gateway.fleet.models import Deployment, Model
+from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
-from gateway.steering import Terms
+from gateway.steering import Plan, Terms
 from providers import ErrorKind, UpstreamError, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
@@ -73,7 +73,7 @@ def plan_relay(
     client = origin.client
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
-    model = with_override(found, asked.race, client, stateful=True)
+    model = _hedged(with_override(found, asked.race, client, stateful=not api.is_short), api)
     deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
@@ -85,10 +85,12 @@ def plan_relay(
     if made_by is not None:
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
-    able = []
+    index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
     must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
+    able = []
     for deployment in deployments:
-        if (reason := _obstacle(deployment, api, client.require, must_be_priced=must_be_priced)) is None:
+        reason = _obstacle(deployment, api, client.require, index, must_be_priced=must_be_priced)
+        if reason is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
@@ -121,9 +123,11 @@ def plan_relay(
         answer_tokens=0.0 if is_counted(call, model) else None,
         leased=seats.leased,
         is_counted=is_counted(call, model),
-        stateful=True,
-        # Nobody expects a race of them, but whoever asks for one is told.
-        asked=None if asked.race == NO_OVERRIDE else with_override(found, asked.race, client, stateful=False).race,
+        stateful=not api.is_short,
+        # Nobody expects a race of the others, but whoever asks for one is told.
+        asked=None
+        if api.is_short or asked.race == NO_OVERRIDE
+        else with_override(found, asked.race, client, stateful=False).race,
     )
     plan = context.steering.plan(
         model.name,
@@ -135,11 +139,19 @@ def plan_relay(
         payer=model.payer,
         client=origin.client.name,
     )
+    plan = _as_asked(plan, model, api, asked, chosen)
+    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
+
+
+def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, chosen: Chosen | None) -> Plan:
+    """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
+    if api.is_short:
+        plan = _of_one_model(plan, model)
     if api.by_character is not None and model.prices:
         characters = asked.characters(api.by_character)
         costs = {
             name: characters * max(price.input_usd, price.output_usd)
-            for name in able
+            for name in (*(launch.deployment for launch in plan.launches), *plan.rest)
             if (price := model.prices.get(name)) is not None
         }
         plan = msgspec.structs.replace(plan, cost_usd=costs)
@@ -147,15 +159,49 @@ def plan_relay(
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, rest=())
-    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
+    return plan
 
 
-def _obstacle(deployment: Deployment, api: RelayedApi, policy: DataPolicy, *, must_be_priced: bool) -> str | None:
-    """Return why a deployment cannot be used; None if it can."""
+# The share of calls that get an extra attempt where the mode is ``auto``: those later than the 95th percentile.
+SHORT_BUDGET = 0.05
+
+
+def _hedged(model: Model, api: RelayedApi) -> Model:
+    """Return ``model`` with a hedge of late calls, where the API is short and its mode is left to us."""
+    if not api.is_short or model.race.mode is not Mode.AUTO:
+        return model
+    race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
+    return msgspec.structs.replace(model, race=race)
+
+
+def _first_of(model: Model, api: RelayedApi) -> Deployment | None:
+    """Return the first deployment of ``model`` that has the API, in the order of the configuration."""
+    return next((each for each in model.deployments.values() if api.api in each.apis), None)
+
+
+def _of_one_model(plan: Plan, model: Model) -> Plan:
+    """Return ``plan`` with no attempt beside another one but those of the same model; others only replace failures."""
+    if not plan.launches:
+        return plan
+    first, *others = plan.launches
+    primary = model.deployments[first.deployment]
+    same = [each for each in others if model.deployments[each.deployment].is_same_model(primary)]
+    if len(same) == len(others):
+        return plan
+    rest = dict.fromkeys([*plan.rest, *(each.deployment for each in others if each not in same)])
+    return msgspec.structs.replace(plan, launches=(first, *same), rest=tuple(rest))
+
+
+def _obstacle(
+    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, *, must_be_priced: bool
+) -> str | None:
+    """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
     if must_be_priced and deployment.price is None:
         return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
+    if index is not None and not deployment.is_same_model(index):
+        return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)
 
 
@@ -312,7 +358,7 @@ async def answered(
             cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
             takes_extra_body=api.takes_extra_body,
         )
-        relay = Relay(journey.open_call, entry.model, entry.plan, asking)
+        relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short)
         ending = await relay.run(outlet)
         answer = relay.answer
         return ending
@@ -350,6 +396,21 @@ async def answered(
     if len(answer.answer.body) > LARGE_BYTES:
         return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
+
+
+def _relay(
+    context: Context,
+    entry: PlannedCall,
+    open_call: OpenCall,
+    asking: Asking,
+    response_headers: dict[str, str],
+    *,
+    is_short: bool,
+) -> Relay:
+    if not is_short:  # one attempt runs at a time
+        return Relay(open_call, entry.model, entry.plan, asking)
+    may = launching(context, entry, open_call, response_headers)
+    return Relay(open_call, entry.model, entry.plan, asking, **may)
 
 
 PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop

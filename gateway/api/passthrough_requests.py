@@ -1,4 +1,4 @@
-"""A request to an API without races, read once: a JSON object or a form, without the gateway's own fields."""
+"""A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,7 +17,7 @@ from gateway.settings import ModelKind, parsed_name
 from providers import Api, Form, Steps, form_steps
 from providers.dialects import Malformed
 
-# The list of APIs with routing and failover but without races: names, paths and required fields.
+# The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
 
 FORM = "multipart/form-data"
 
@@ -35,6 +35,8 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
+    is_short: bool = False  # its answers come whole and soon, and asking twice changes nothing: late ones are hedged
+    is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
 
 
 EMBEDDINGS = RelayedApi(
@@ -43,6 +45,8 @@ EMBEDDINGS = RelayedApi(
     api="embeddings",
     demands={"input": "a string, or an array of strings or tokens"},
     estimates=True,
+    is_short=True,
+    is_indexed=True,
 )
 MODERATIONS = RelayedApi(
     endpoint=MeasuredApi.MODERATIONS,
@@ -51,12 +55,14 @@ MODERATIONS = RelayedApi(
     demands={"input": "a string, or an array of strings or parts"},
     kind="moderation",
     estimates=True,
+    is_short=True,
 )
 RERANK = RelayedApi(
     endpoint=MeasuredApi.RERANK,
     path="rerank",
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
+    is_short=True,
 )
 SPEECH = RelayedApi(
     endpoint=MeasuredApi.SPEECH,

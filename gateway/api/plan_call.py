@@ -16,7 +16,7 @@ from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
-from gateway.racing import MOST_ANSWERS, OpenCall, Race, Sink, answer_kind, answers_asked, most_answer_tokens
+from gateway.racing import MOST_ANSWERS, Launching, OpenCall, answer_kind, answers_asked, most_answer_tokens
 from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
 
 
@@ -211,18 +211,17 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
     return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
-def prepared_race(
+def launching(
     context: CallContext,
     entry: PlannedCall,
     open_call: OpenCall,
-    sink: Sink,
     response_headers: dict[str, str],
     *,
     beside: bool = False,
-) -> Race:
-    """Return the race that runs the entry's plan.
+) -> Launching:
+    """Return what decides about the launches of the entry's plan.
 
-    Why it has fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
+    Why there are fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
     an extra attempt is due and a limit refuses it. ``beside``: another model's race runs, and these are that one's.
     """
     steering, model, plan = context.steering, entry.model, entry.plan
@@ -255,9 +254,7 @@ def prepared_race(
     if plan.narrowed is not None and not beside:
         steering.left_out(model.name, plan)
         narrow(plan.narrowed)
-
-    call = entry.call
-    return Race(open_call, model, plan, sink, may_launch=may_launch, on_slot_refused=on_slot_refused, call=call)
+    return {"may_launch": may_launch, "on_slot_refused": on_slot_refused}
 
 
 def permits(context: CallContext, model: Model, launch: Launch, plan: Plan, *, is_needed: bool) -> bool:

@@ -14,6 +14,8 @@ from gateway.settings import (
     doubtful,
     doubtful_model,
     doubtful_takeovers,
+    model_identity,
+    parsed_name,
     set_price,
     vendor_of,
     withheld_keys,
@@ -171,7 +173,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     counted = settings.limits_dollars
     for name, model in settings.models.items():
         found += doubtful_model(name, model, priced=name in priced, counted=counted)
-    found += _dear_fallbacks(settings, lines)
+    found += [*_dear_fallbacks(settings, lines), *_mixed_vectors(settings)]
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
 
 
@@ -184,6 +186,20 @@ def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
                 f"providers.{line.provider}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
                 "/chat/completions: most servers answer below /v1, then it must end with it"
             )
+
+
+def _mixed_vectors(settings: Settings) -> Iterator[str]:
+    """Yield a note on each model whose deployments embed by different models: all but the first one's are not used."""
+    for name, model in settings.models.items():
+        named = {each.name: each.same_as or each.deployment for each in model.deployments}
+        first, *others = named
+        if parsed_name(named[first].rpartition("/")[2]).kind == "embedding":
+            other = [each for each in others if model_identity(named[each]) != model_identity(named[first])]
+            if other:
+                yield (
+                    f"model {name!r}: vectors of {', '.join(other)} cannot be mixed with those of {first}, so"
+                    " embeddings are made by that alone: same_as tells that they are the same model"
+                )
 
 
 def _dear_fallbacks(settings: Settings, lines: Sequence[DeploymentLine]) -> Iterator[str]:

@@ -201,6 +201,7 @@ class Resolver:
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             zdr=settings.zdr,
             region=settings.region,
+            same_as=settings.same_as,
             quantization=settings.quantization,
             whole=vendor.quirks.whole if vendor is not None else {},
             addresses=addresses(

@@ -15,6 +15,7 @@ from gateway.settings import (
     Profile,
     RaceSettings,
     TakeoverSettings,
+    model_identity,
 )
 from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
@@ -57,12 +58,17 @@ class Deployment(MaskedRecord, frozen=True):
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
+    same_as: str | None = None  # the name of the model that it is, where its own does not tell
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""
         yield "name", self.name
+
+    def is_same_model(self, other: "Deployment") -> bool:
+        """Whether both are declared to be one model: by ``same_as``, or by names that mean the same."""
+        return model_identity(self.same_as or self.model) == model_identity(other.same_as or other.model)
 
     def hide_addresses(self, error: UpstreamError) -> None:
         """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""

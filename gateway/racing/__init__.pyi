@@ -12,6 +12,7 @@ from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
 from .costs import most_answer_tokens as most_answer_tokens
 from .costs import settle as settle
+from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS
 from .measurement import SURPLUS_TOKENS as SURPLUS_TOKENS

@@ -1,7 +1,7 @@
-"""The relay, for requests that are not raced: it tries deployments one after the other until one answers."""
+"""The relay of answers that pass unread: one deployment after the other, or beside each other where that is planned."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -12,10 +12,11 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.launches import EXTRA_ROLES, RESCUES, RETRIED_AFTER_S
 from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
-from gateway.steering import Plan
+from gateway.steering import Launch, Plan
 from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
 from providers.dialects import PIVOT, Dialect
 
@@ -49,11 +50,15 @@ class Outlet(Protocol):
         """Abort the client's connection: the answer cannot be completed."""
 
 
-# The seat of a relayed call, which has one attempt at a time.
+def _interruption(why: type[ApiError]) -> Outcome:
+    return Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
+
+
+# The seat of one attempt of a relayed call.
 
 
 class AttemptSeat:
-    """The seat of the current attempt, and its count in the number of running attempts."""
+    """The seat of an attempt, and its count in the number of running attempts."""
 
     def __init__(self, open_call: OpenCall) -> None:
         self._open_call = open_call
@@ -77,9 +82,18 @@ class AttemptSeat:
             self._take(chosen)
         return chosen
 
+    def take_beside(self, name: str, *, is_extra: bool) -> bool:
+        """Occupy a seat at ``name`` for an attempt beside another one; return whether one is left for that."""
+        line = self._open_call.services.seats.lines.get(name)
+        if line is not None and not (line.has_room_for_extra if is_extra else line.has_room):
+            return False
+        self._take(name)
+        return True
+
     def enter(self, start: AttemptStart) -> None:
         """Count an attempt."""
         self._under_way = start
+        self._open_call.running += 1
         tasks = self._open_call.services.tasks
         tasks.entered(start.deployment)
         tasks.relayed[self] = (self._open_call, start)
@@ -88,6 +102,7 @@ class AttemptSeat:
         """Stop counting the attempt and give its seat back, once."""
         start, self._under_way = self._under_way, None
         if start is not None:
+            self._open_call.running -= 1
             tasks = self._open_call.services.tasks
             tasks.left(start.deployment)
             del tasks.relayed[self]
@@ -145,16 +160,31 @@ class Asking(msgspec.Struct, frozen=True):
 class Relay:
     """Runs one call over a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
-    ``answer`` is the answer, once there is one.
+    One attempt runs at a time, but for those that the plan launches beside it: the first answer wins, and the others
+    are cut before a byte of it is sent. ``answer`` is the answer, once there is one.
     """
 
-    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, asking: Asking) -> None:
+    def __init__(
+        self,
+        open_call: OpenCall,
+        model: Model,
+        plan: Plan,
+        asking: Asking,
+        *,
+        may_launch: Callable[[Launch], bool] = lambda _: True,
+        on_slot_refused: Callable[[Launch], None] = lambda _: None,
+    ) -> None:
         self.answer: Relayed | None = None
         self._open_call = open_call
         self._model = model
         self._plan = plan
         self._asking = asking
-        self._attempt_seat = AttemptSeat(open_call)
+        self._may_launch = may_launch
+        self._on_slot_refused = on_slot_refused
+        self._running: dict[asyncio.Task[Answer], RelayedAttempt] = {}
+        self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
+        self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
+        self._failures: list[tuple[str, UpstreamError]] = []
 
     async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
         """Try each deployment in turn; return the call's record, or why none answered.
@@ -164,40 +194,116 @@ class Relay:
         self._open_call.use_model(self._model)
         try:
             return await self._run(outlet)
-        except asyncio.CancelledError:  # while it waited for a seat; otherwise it is recorded already
-            why = self._open_call.cancelled_as()
-            self._close(None, why.status, why.code)
+        except BaseException as reason:
+            await self._interrupt(reason)
+            if isinstance(reason, asyncio.CancelledError):  # perhaps while it waited for a seat
+                why = self._open_call.cancelled_as()
+                self._close(None, why.status, why.code)
             raise
-        finally:
-            self._attempt_seat.leave_seat()
 
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
-        names = [launch.deployment for launch in self._plan.launches] + list(self._plan.rest)
-        failures: list[tuple[str, UpstreamError]] = []
+        due = self._timed(self._open_call.services.clock())
         full: Sequence[str] = ()
-        while names:
-            name = await self._attempt_seat.take_seat(names, self._plan.tripped)
-            if name is None:
-                full = names
-                break
-            names.remove(name)
-            if failures and self._is_late(self._model.deployments[name], len(failures)):
-                break
-            attempt = self._launch(self._model.deployments[name])
-            try:
-                answer = await self._ask(attempt)
-            except UpstreamError as error:
-                failures.append((name, error.without_frames()))
-                self._end(attempt, outcome_of(error), error=error)
-                self._attempt_seat.leave_seat()
-            except BaseException as reason:
-                self._interrupted(attempt, reason)
-                raise
-            else:
+        while self._names or self._running:
+            if not self._running:
+                seat = AttemptSeat(self._open_call)
+                name = await seat.take_seat(self._names, self._plan.tripped)
+                if name is None:
+                    full = tuple(self._names)
+                    break
+                self._names.remove(name)
+                if self._failures and self._is_late(self._model.deployments[name], len(self._failures)):
+                    seat.leave_seat()
+                    break
+                self._launch(self._model.deployments[name], seat)
+            due = self._launch_due(due)
+            if (won := await self._first(due)) is not None:
+                attempt, answer = won
+                await self._cut_others()
                 return await self._answered(attempt, answer, outlet)
-            if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in failures) >= MAX_CLIENT_FAULTS:
+            if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in self._failures) >= MAX_CLIENT_FAULTS:
                 break
-        return Unanswered(tuple(failures), tuple(full), {name for name, _ in failures})
+        await self._cut_others()
+        failed = tuple(self._failures)
+        return Unanswered(failed, tuple(full), {name for name, _ in failed})
+
+    def _timed(self, began: float) -> list[tuple[float, Launch]]:
+        """Return the launches beside the first one, with their times: the plan's, and rescues if all are silent."""
+        plan, launches = self._plan, list(self._plan.launches[1:])
+        if plan.rescue_s is not None:
+            for number, name in enumerate(plan.rest[: RESCUES - len(launches)], start=1 + len(launches)):
+                launches.append(Launch(name, number * plan.rescue_s, Role.FAILOVER))
+        return sorted(((began + launch.delay_s, launch) for launch in launches), key=lambda timed: timed[0])
+
+    def _launch_due(self, due: list[tuple[float, Launch]]) -> list[tuple[float, Launch]]:
+        """Launch what is due beside the attempts that run; return what is left, with the times."""
+        if not due:
+            return due
+        now, later = self._open_call.services.clock(), []
+        for at, launch in due:
+            if launch.deployment not in self._names:
+                continue  # it has replaced one that failed
+            if at > now:
+                later.append((at, launch))
+                continue
+            seat, is_extra = AttemptSeat(self._open_call), launch.role in EXTRA_ROLES
+            if not seat.take_beside(launch.deployment, is_extra=is_extra):
+                if is_extra:
+                    self._on_slot_refused(launch)
+            elif self._may_launch(launch):
+                self._names.remove(launch.deployment)
+                self._launch(self._model.deployments[launch.deployment], seat, launch.role)
+                continue
+            else:
+                seat.leave_seat()
+            if self._plan.rescue_s is not None:  # the first attempt may hang: then another is needed
+                wait_s = max(self._plan.rescue_s, RETRIED_AFTER_S)
+                later.append((max(at + wait_s, now), msgspec.structs.replace(launch, role=Role.FAILOVER)))
+        return sorted(later, key=lambda timed: timed[0])
+
+    async def _first(self, due: Sequence[tuple[float, Launch]]) -> tuple[RelayedAttempt, Answer] | None:
+        """Wait for the first answer; return it, or None if an attempt has failed, or the next launch is due."""
+        limit_s = max(0.0, due[0][0] - self._open_call.services.clock()) if due else None
+        done, _ = await asyncio.wait(self._running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in sorted(done, key=lambda each: self._running[each].start.number):
+            error = task.exception()
+            if error is None:
+                return self._running.pop(task), task.result()
+            if not isinstance(error, UpstreamError):
+                raise error
+            attempt = self._running.pop(task)
+            self._failures.append((attempt.deployment.name, error.without_frames()))
+            self._end(attempt, outcome_of(error), error=error)
+        return None
+
+    async def _cut_others(self) -> None:
+        """Cut what still runs: another attempt has answered, or the request is invalid."""
+        cut, self._running = self._running, {}
+        for task in cut:
+            task.cancel()
+        for task, attempt in cut.items():
+            await asyncio.wait([task])
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, UpstreamError):  # it failed in the same moment
+                self._end(attempt, outcome_of(error), error=error)
+                continue
+            answer = None if task.cancelled() or error is not None else task.result()
+            if answer is not None and answer.rest is not None:
+                answer.rest.abort()
+            self._end(attempt, Outcome.LOST)
+
+    async def _interrupt(self, reason: BaseException) -> None:
+        """Cut and record what still runs: the client has gone, the gateway stops, or has a bug."""
+        interrupted, self._running = self._running, {}
+        for task in interrupted:
+            task.cancel()
+        if interrupted:
+            await asyncio.wait(interrupted)
+        for attempt in interrupted.values():
+            self._end(attempt, _interruption(self._why(reason)))
+        if interrupted:
+            why = self._why(reason)
+            self._close(None, why.status, why.code)
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
         call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
@@ -232,7 +338,7 @@ class Relay:
             call=call,
             provider=start.provider,
             deployment=start.deployment,
-            launched=start.number,
+            launched=open_call.launched,
             ttft_ms=open_call.since_received_ms(now),
             answer=answer,
         )
@@ -265,7 +371,6 @@ class Relay:
             error = rest.error  # reported within the stream: the client has received it; it is recorded
             attempted = end(Outcome.WON if error is None else Outcome.FAILED, error)
             record = self._close(attempted, answer.status, None if error is None else error.kind)
-            self._attempt_seat.leave_seat()  # the provider has finished, however slowly the client reads
             await outlet.end(data)
         except UpstreamError as broken:
             outlet.drop()
@@ -295,15 +400,17 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, message) from None
 
-    def _launch(self, deployment: Deployment) -> RelayedAttempt:
+    def _launch(self, deployment: Deployment, seat: AttemptSeat, role: Role | None = None) -> None:
         open_call = self._open_call
         now = open_call.services.clock()
-        role = Role.FAILOVER if open_call.launched else Role.PRIMARY
+        role = role or (Role.FAILOVER if open_call.launched else Role.PRIMARY)
         start = open_call.launch(open_call.call, deployment, role, now=now)
-        self._attempt_seat.enter(start)
+        seat.enter(start)
+        self._seats[start.id] = seat
         open_call.begin([start])
         open_call.services.recorder.attempt_started(open_call.call, start)
-        return RelayedAttempt(start, deployment, now, SendCount())
+        attempt = RelayedAttempt(start, deployment, now, SendCount())
+        self._running[asyncio.create_task(self._ask(attempt))] = attempt
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
         """Whether it is too late to try another deployment; the second one is always tried."""
@@ -311,22 +418,21 @@ class Relay:
         return failures > 1 and age_s >= following.clocks.ttft_s
 
     def _interrupted(
-        self,
-        attempt: RelayedAttempt,
-        reason: BaseException,
-        answer: Answer | None = None,
-        said: Reported = NOTHING,
-        ttft_s: float | None = None,
+        self, attempt: RelayedAttempt, reason: BaseException, answer: Answer, said: Reported, ttft_s: float
     ) -> CallRecord:
-        """Record that the client has gone, the gateway is stopping, or has a bug."""
+        """Record that the client has gone, the gateway is stopping, or has a bug, while the answer was forwarded."""
+        why = self._why(reason)
+        ended = self._end(attempt, _interruption(why), answer=answer, said=said, ttft_s=ttft_s)
+        return self._close(ended, why.status, why.code)
+
+    def _why(self, reason: BaseException) -> type[ApiError]:
+        """Return the error that ``reason`` is to the client, who may have gone."""
         why: type[ApiError] = InternalError
         if isinstance(reason, ClientGone | asyncio.CancelledError):
             why = self._open_call.cancelled_as()
         if isinstance(reason, ClientGone) and not issubclass(why, ClientDisconnected):
             why = ClientDisconnected
-        outcome = Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
-        ended = self._end(attempt, outcome, answer=answer, said=said, ttft_s=ttft_s)
-        return self._close(None if answer is None else ended, why.status, why.code)
+        return why
 
     def _end(
         self,
@@ -340,6 +446,7 @@ class Relay:
     ) -> AttemptRecord:
         open_call, services = self._open_call, self._open_call.services
         now = services.clock()
+        self._seats.pop(attempt.start.id).leave_seat()
         if error is not None:
             keep_words(error, open_call.call, attempt.deployment, self._asking.form)
         record = relayed_record(

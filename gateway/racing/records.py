@@ -259,7 +259,7 @@ def relayed_record(
     ttft_s: float | None = None,
 ) -> AttemptRecord:
     """Return the record of an attempt that ended ``now``; ``said`` has the data its answer has reported so far."""
-    is_censored = outcome is Outcome.CLIENT_GONE and ttft_s is None
+    is_censored = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and ttft_s is None
     first_ms = None if ttft_s is None else milliseconds(ttft_s)
     usage, source, beyond = said.usage, None, None
     if usage is not None:

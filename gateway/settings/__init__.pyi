@@ -36,6 +36,7 @@ from .model import TlsSettings as TlsSettings
 from .model import as_instant as as_instant
 from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
+from .model_names import model_identity as model_identity
 from .model_names import parsed_name as parsed_name
 from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets

@@ -59,6 +59,7 @@ class DeploymentSettings(Section):
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
     quantization: str | None = None
+    same_as: str | None = None  # the model that it is, where its name does not tell: embeddings of others are not mixed
     extra_body: dict[str, object] = {}
     extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer

@@ -8,6 +8,7 @@ fewer parts ("mistral-small") is another name: a wrong match would answer with a
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -266,3 +267,11 @@ def _is_certain(tokens: list[str]) -> bool:
     """Whether a name identifies the model: by version or size, and as trained or not."""
     numbered = any(any(map(str.isdigit, word)) for word in tokens)
     return numbered and not _is_ambiguous(tokens)
+
+
+@lru_cache(maxsize=1024)
+def model_identity(name: str) -> str:
+    """Return what names of one model have in common: not the owner's, which vendors write or leave out."""
+    name = name.rpartition("/")[2]
+    parsed = parsed_name(name)
+    return parsed.model if parsed.certain and not parsed.moving else name.lower()

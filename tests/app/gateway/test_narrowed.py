@@ -233,10 +233,10 @@ async def test_a_call_that_failed_over_is_not_narrowed(serve: Serve) -> None:
 
 async def test_what_is_never_raced_asks_for_no_width(serve: Serve) -> None:
     async with serve(fast=answer("Hello"), config=of_model(["fast/m"])) as running:
-        async with running.post({"model": MODEL, "input": "Hello"}, path="/v1/embeddings") as response:
+        async with running.post({"model": MODEL, "prompt": "a cat"}, path="/v1/images/generations") as response:
             await response.read()
         call = await running.call()
-        assert (response.status, call["narrowed"], call["width_asked"]) == (200, None, None)
+        assert (call["endpoint"], call["narrowed"], call["width_asked"]) == ("images.generations", None, None)
 
 
 async def test_the_fallback_that_answered_says_why_it_had_one_attempt(serve: Serve) -> None:

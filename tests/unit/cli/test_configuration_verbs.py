@@ -411,6 +411,20 @@ def test_check_notes_an_address_without_a_path_and_ends_with_its_verdict(holesho
         assert said.rstrip().endswith("own.yaml: ok")
 
 
+@pytest.mark.parametrize(
+    ("second", "noted"),
+    [("b/bge-m3", True), ("b/intfloat/e5-large", False), ({"deployment": "b/ours", "same_as": "e5-large"}, False)],
+)
+def test_check_notes_vectors_that_cannot_be_mixed(holeshot: Holeshot, second: object, *, noted: bool) -> None:
+    providers = {name: {"base_url": f"http://127.0.0.1:1/{name}"} for name in ("a", "b")}
+    config = {"providers": providers, "models": {"m": {"deployments": ["a/e5-large", second]}}}
+    Path("own.yaml").write_text(yaml.safe_dump(config))
+
+    said = holeshot("check", "-c", "own.yaml").stdout
+
+    assert ("vectors of b/bge-m3 cannot be mixed with those of a/e5-large" in said) is noted
+
+
 def test_serve_refuses_an_impossible_race_with_the_reason(holeshot: Holeshot) -> None:
     config = {
         "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},

@@ -145,7 +145,11 @@ class Room:
         open_call: OpenCall | None = None,
         seats: Seats | None = None,
         tasks: AttemptTasks[Attempt, OpenCall] | None = None,
+        beside: Sequence[Launch] = (),
+        rescue_s: float | None = None,
+        may_launch: Callable[[Launch], bool] = lambda _: True,
     ) -> None:
+        """``beside``: the plan's launches after the first."""
         self.recorder = RememberingRecorder()
         self.tasks = tasks or AttemptTasks[Attempt, OpenCall]()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
@@ -164,8 +168,9 @@ class Room:
             )
             for name, speaker in zip(names, speakers, strict=True)
         }
-        launches = (Launch(names[0], 0.0, Role.PRIMARY),) if names else ()
-        plan = Plan(launches=launches, rest=tuple(names[1:]), mode=Mode.SINGLE, retry_after_s=None if names else 7.0)
+        launches = (Launch(names[0], 0.0, Role.PRIMARY), *beside) if names else ()
+        rest = tuple(name for name in names[1:] if name not in {each.deployment for each in beside})
+        plan = Plan(launches, rest, Mode.SINGLE, retry_after_s=None if names else 7.0, rescue_s=rescue_s)
         now = datetime(2026, 1, 1, tzinfo=UTC)
         clock = asyncio.get_running_loop().time
         ids = iter(range(1, 100))
@@ -199,7 +204,7 @@ class Room:
         )
         self.model, self.plan = Model(name="m", deployments=deployments, race=RaceSettings()), plan
         self.open_call = open_call or OpenCall(services, call, cancelled_as=lambda: cancelled_as)
-        self.relay = Relay(self.open_call, self.model, plan, asking)
+        self.relay = Relay(self.open_call, self.model, plan, asking, may_launch=may_launch)
 
     async def run(self) -> CallRecord:
         return recorded(self.open_call, await self.relay.run(self.outlet), self.model, self.plan)
@@ -291,6 +296,100 @@ async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end
         await late
     assert [each.in_flight for each in second.record.attempts] == [2]
     assert (tasks.in_flight("s1"), tasks.in_flight("s2")) == (1, 0)
+
+
+EMBED = Asking(path="embeddings")
+
+
+@in_virtual_time
+async def test_a_late_answer_is_hedged_and_the_first_one_wins() -> None:
+    room = Room(Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    record = await room.run()
+    assert (record.total_ms, record.launched, record.extras) == (500.0, 2, 1)
+    assert room.outcomes == {"s1": "lost", "s2": "won"}
+    first, second = record.attempts
+    assert (first.censored_at_ms, first.ttft_ms, first.is_extra) == (500.0, None, False)
+    assert (second.role, second.launch_offset_ms, second.ttft_ms, second.is_extra) == ("hedge", 300.0, 200.0, True)
+    assert (room.tasks.in_flight("s1"), room.tasks.in_flight("s2")) == (0, 0)
+
+
+@in_virtual_time
+async def test_an_answer_in_time_is_not_hedged() -> None:
+    other = Speaker(0.2, VECTORS)
+    room = Room(Speaker(0.25, VECTORS), other, asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    record = await room.run()
+    assert (record.launched, record.extras, other.requests) == (1, 0, [])
+
+
+@in_virtual_time
+async def test_a_failure_before_the_hedge_is_due_is_replaced_at_once_and_asked_once() -> None:
+    room = Room(Speaker(0.1, SLOW), Speaker(5.0, VECTORS), asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    record = await room.run()
+    assert (record.total_ms, record.launched, record.extras) == (5100.0, 2, 0)
+    assert [each.role for each in record.attempts] == ["primary", "failover"]
+
+
+@in_virtual_time
+async def test_a_failure_beside_another_attempt_leaves_it_to_that_one() -> None:
+    third = Speaker(0.1, VECTORS)
+    room = Room(Speaker(1.0, VECTORS), Speaker(0.1, SLOW), third, asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    await room.run()
+    assert (room.outcomes, third.requests) == ({"s1": "won", "s2": "failed"}, [])
+
+
+@in_virtual_time
+async def test_those_raced_from_the_start_are_asked_at_once() -> None:
+    room = Room(Speaker(1.0, VECTORS), Speaker(0.2, VECTORS), asking=EMBED, beside=[Launch("s2", 0.0, Role.RACE)])
+    record = await room.run()
+    assert (record.total_ms, room.outcomes) == (200.0, {"s1": "lost", "s2": "won"})
+
+
+@in_virtual_time
+async def test_a_hedge_that_the_budget_refuses_comes_as_a_rescue() -> None:
+    def only_rescues(launch: Launch) -> bool:
+        return launch.role is Role.FAILOVER
+
+    hedge = [Launch("s2", 0.3, Role.HEDGE)]
+    room = Room(
+        Speaker(17.0, VECTORS),
+        Speaker(0.2, VECTORS),
+        asking=EMBED,
+        beside=hedge,
+        rescue_s=2.0,
+        may_launch=only_rescues,
+    )
+    record = await room.run()
+    assert (record.total_ms, [each.role for each in record.attempts]) == (2500.0, ["primary", "failover"])
+
+
+@in_virtual_time
+async def test_where_two_are_silent_a_third_is_asked() -> None:
+    silent = [Speaker(17.0, VECTORS), Speaker(17.0, VECTORS)]
+    hedge = [Launch("s2", 0.3, Role.HEDGE)]
+    room = Room(*silent, Speaker(0.2, VECTORS), asking=EMBED, beside=hedge, rescue_s=2.0)
+    record = await room.run()
+    assert (record.total_ms, room.outcomes) == (4200.0, {"s1": "lost", "s2": "lost", "s3": "won"})
+
+
+@in_virtual_time
+async def test_a_client_that_leaves_ends_both() -> None:
+    room = Room(Speaker(17.0, VECTORS), Speaker(17.0, VECTORS), asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    running = asyncio.create_task(room.run())
+    await asyncio.sleep(1.0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert room.outcomes == {"s1": "client_gone", "s2": "client_gone"}
+    assert [each.censored_at_ms for each in room.record.attempts] == [1000.0, 700.0]
+    assert (room.tasks.in_flight("s1"), room.tasks.in_flight("s2")) == (0, 0)
+
+
+@in_virtual_time
+async def test_where_both_find_the_request_invalid_nobody_else_is_asked() -> None:
+    third = Speaker(0.1, VECTORS)
+    room = Room(Speaker(1.0, WRONG), Speaker(0.1, WRONG), third, asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
+    assert isinstance(await room.fail(), RejectedByProvider)
+    assert third.requests == []
 
 
 @in_virtual_time

@@ -44,7 +44,8 @@ async def test_json_passes_untouched_and_is_recorded(
     assert response.headers["x-holeshot-deployment"] == "alpha/m"
     assert response.headers["x-holeshot-launched"] == "1"
     assert (call["endpoint"], call["status_code"], call["error_kind"]) == (endpoint, 200, None)
-    assert (call["request_id"], call["launched"], call["mode"]) == ("mine-1", 1, "single")
+    mode = "single" if endpoint.startswith("images") else "race"  # as configured: there is only one to ask
+    assert (call["request_id"], call["launched"], call["mode"]) == ("mine-1", 1, mode)
     assert (attempt["outcome"], attempt["role"]) == ("won", "primary")
     assert attempt["ttft_ms"] is not None
     assert (attempt["sends"], attempt["in_flight"], attempt["model_version"]) == (1, 0, answer.get("model"))
@@ -80,6 +81,66 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
         assert (await running.call())["endpoint"] == endpoint
         [row] = await running.rows("select status_code from attempts where provider = 'alpha'")
         assert (row["status_code"] is None) is (failure is hangs)  # what was answered has a status
+
+
+RACED = {"race": {"mode": "race", "width": 2}}
+
+
+@pytest.mark.parametrize(
+    ("path", "endpoint", "body", "answer"), JSON_CALLS[:4], ids=[call[0] for call in JSON_CALLS[:4]]
+)
+async def test_short_calls_are_raced_where_that_is_set(
+    opened: Open, path: str, endpoint: str, body: dict[str, Any], answer: Any
+) -> None:
+    config = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], **RACED}}}
+    async with opened(alpha=[hangs], beta=[says(answer)], config=config) as (running, _):
+        async with running.post({"model": MODEL, **body}, path=path) as response:
+            assert (response.status, await response.json()) == (200, answer)
+            assert response.headers["x-holeshot-launched"] == "2"
+        assert await running.outcomes() == {"alpha": "lost", "beta": "won"}
+        call = await running.call()
+        assert (call["endpoint"], call["extras"], call["width_asked"]) == (endpoint, 1, 2)
+
+
+async def test_pictures_are_never_asked_for_twice(opened: Open) -> None:
+    config = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], **RACED}}}
+    async with opened(alpha=[says(PICTURES)], beta=[says(PICTURES)], config=config) as (running, upstreams):
+        async with running.post({"model": MODEL, "prompt": "a cat"}, path="/v1/images/generations") as response:
+            assert response.status == 200
+        assert sum(len(each.received) for each in upstreams.values()) == 1
+
+
+@pytest.mark.parametrize("mode", ["race", "single", "auto"])
+@pytest.mark.parametrize(
+    ("second", "mixes"),
+    [
+        ("beta/bge-m3", True),
+        ("beta/intfloat/multilingual-e5-large", False),
+        ({"deployment": "beta/ours", "same_as": "multilingual-e5-large"}, False),
+    ],
+)
+async def test_vectors_of_two_models_are_never_mixed(opened: Open, second: Any, mode: str, *, mixes: bool) -> None:
+    deployments = ["alpha/multilingual-e5-large", second]
+    config = {"models": {MODEL: {"deployments": deployments, "race": {"mode": mode}}}}
+    broken = says({"error": {"message": "broken"}}, status=503)
+    async with opened(alpha=[broken], beta=[says(EMBEDDINGS)], config=config) as (running, upstreams):
+        async with running.post({"model": MODEL, "input": "one"}, path="/v1/embeddings") as response:
+            assert (response.status == 200) is not mixes
+        assert (upstreams["beta"].received == []) is mixes
+        async with running.post({"model": MODEL, **JSON_CALLS[2][2]}, path="/v1/rerank") as response:
+            assert response.status == 200  # nothing is kept of a ranking
+
+
+async def test_vectors_are_not_made_by_the_fallback_of_another_model(opened: Open) -> None:
+    models = {
+        MODEL: {"deployments": ["alpha/e5-large"], "fallbacks": ["other"]},
+        "other": {"deployments": ["beta/bge-m3"]},
+    }
+    broken = says({"error": {"message": "broken"}}, status=503)
+    async with opened(alpha=[broken], beta=[says(EMBEDDINGS)], config={"models": models}) as (running, upstreams):
+        async with running.post({"model": MODEL, "input": "one"}, path="/v1/embeddings") as response:
+            assert response.status == 502
+        assert upstreams["beta"].received == []
 
 
 async def test_a_model_without_a_name_has_none(opened: Open) -> None:
