@@ -108,9 +108,12 @@ class HttpExchange:
         if declared and start[:1] not in {b"{", b"[", b"<"}:
             return head
         body = await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
-        check_values(body)
         if len(body) > LARGE_BYTES:  # in a thread, so that other calls go on
-            return await asyncio.to_thread(self._events_of_answer, body, self.secrets)
+            return await asyncio.to_thread(self._events_of_large, body)
+        return self._events_of_answer(body, self.secrets)
+
+    def _events_of_large(self, body: bytes) -> bytes:
+        check_values(body)
         return self._events_of_answer(body, self.secrets)
 
 
@@ -156,15 +159,10 @@ class TranslatedExchange:
             self._over = not data
             try:
                 whole = self._splitter.feed(data) if data else self._splitter.rest()
-                check_values(whole)
-                self._silent_bytes += silent_bytes(whole)
-                if self._silent_bytes > MOST_SILENT_BYTES:
-                    raise too_many_comments()
-                mended = self._halves.mend(whole)
-                if len(mended) > LARGE_BYTES:  # in a thread, so that other calls go on
-                    block = await asyncio.to_thread(self._translated, mended)
+                if len(whole) > LARGE_BYTES:  # in a thread, so that other calls go on
+                    block = await asyncio.to_thread(self._translated, whole)
                 else:
-                    block = self._translated(mended)
+                    block = self._translated(whole)
             except UpstreamError as error:
                 self.abort()
                 raise error if data else broken_within(error) from None
@@ -196,6 +194,11 @@ class TranslatedExchange:
 
         The answer ends with [DONE], also where the target has no event that says so: what follows is not waited for.
         """
+        check_values(block)
+        self._silent_bytes += silent_bytes(block)
+        if self._silent_bytes > MOST_SILENT_BYTES:
+            raise too_many_comments()
+        block = self._halves.mend(block)
         if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
             self._check_errors(block)
         for translation in self._translations:

@@ -57,7 +57,7 @@ class EventSplitter:
     """
 
     def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
-        self._tail = bytearray()
+        self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
         self._line_ends = 0  # in the reads from which the tail comes, since the last complete event
 
@@ -81,7 +81,8 @@ class EventSplitter:
             searched = max(0, len(tail) - _LONGEST_BLANK_LINE_BYTES + 1)
             tail += data
             end = _end_of_last_event(tail, searched)
-            block = bytes(tail[:end])
+            with memoryview(tail) as whole:  # copied once: it may be large
+                block = bytes(whole[:end])
             del tail[:end]
             # Counted as they come, so that an event of many lines is never looked at as a whole.
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
@@ -119,6 +120,8 @@ def too_many_lines() -> UpstreamError:
     return UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream has more than {MOST_LINES} lines")
 
 
+_SLICE_BYTES = _MIB
+_SEPARATORS = b",[{"
 _NO_STRUCTURE = bytes(set(range(256)).difference(b'",[{'))
 
 
@@ -129,8 +132,11 @@ def check_values(data: bytes) -> None:
         UpstreamError: they are more than ``MOST_VALUES`` (invalid_response).
 
     """
-    if len(data) <= LARGE_BYTES or separators(data) <= MOST_VALUES:  # those within texts count as well
+    if len(data) <= LARGE_BYTES:
         return
+    slices = range(0, len(data), _SLICE_BYTES)  # as a thread gives way only between two searches
+    if sum(data.count(each, at, at + _SLICE_BYTES) for at in slices for each in _SEPARATORS) <= MOST_VALUES:
+        return  # those within texts count as well
     bare = data.replace(rb"\\", b"").replace(b'\\"', b"")  # escapes, so that every quote begins or ends a text
     # Most texts have no separators: two quotes are left of them, and may go, as what follows keeps its side.
     few = bare.translate(None, _NO_STRUCTURE).replace(b'""', b"")
@@ -199,6 +205,8 @@ def events(block: bytes) -> list[Event]:
 
     """
     blank_line = b"\r\n\r\n" if CR in block else b"\n\n"
+    if len(block) > LARGE_BYTES and blank_line == b"\n\n" and (lines := _lines_of_data(block)) is not None:
+        return lines
     found = []
     parts = block.split(blank_line)
     unfinished = parts.pop()
@@ -214,6 +222,19 @@ def events(block: bytes) -> list[Event]:
             found += _events_with_any_line_ends(part + blank_line)
     if unfinished:
         found += _events_with_any_line_ends(unfinished)
+    return found
+
+
+def _lines_of_data(block: bytes) -> list[Event] | None:
+    """Return the events of a block in which each is one line of data, copied once; None if one is another."""
+    found = []
+    at = 0
+    while at < len(block):
+        end = block.find(b"\n", at)
+        if end < 0 or not block.startswith(b"data: ", at) or not block.startswith(b"\n\n", end):
+            return None
+        found.append(Event(block[at : end + 2], block[at + 6 : end], True))  # noqa: FBT003  # as in ``events``
+        at = end + 2
     return found
 
 

@@ -327,7 +327,7 @@ _DECODED = frozenset(
 ).union(*(dialect.requests.decoded for dialect in DIALECTS.values()))
 _COUNTED = _DECODED | {"tools"}  # fields of which objects are made, in any dialect
 _SHORTEST_VALUE = len("1,")
-_SLICE_BYTES = 2**20
+_SLICE_BYTES = 2**18  # a slice takes a tenth of a millisecond, or two where there are many separators
 _DEEPER = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level down, one up
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 

@@ -19,7 +19,7 @@ _BLOCK = _LEAST_RUN // 2  # every run contains at least one whole block at a mul
 _CODED_BLOCK = re.compile(_CODED + rb"{%d}" % _BLOCK)
 _CODED_REST = re.compile(_CODED + rb"{0,%d}" % 2**20)
 _CODED_END = re.compile(rb"(?<!%b)%b*\Z" % (_CODED, _CODED))
-_SLICE_BYTES = 2**18  # a slice takes a millisecond, or five where there are many quotes
+_SLICE_BYTES = 2**17  # a slice takes half a millisecond, or three where there are many quotes
 _STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 ESCAPED_ASCII = b"\\u00"  # may hide the name of a field
 

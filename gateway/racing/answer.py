@@ -71,14 +71,16 @@ class AnswerStream:
         self._keeps_last = False  # whether the last events are sent after the call is recorded
         self._forward: Forward | None = None
 
-    def read(self, data: bytes, now: float, *, finishing: bool = False) -> Block:
+    def read(self, data: bytes, now: float, *, finishing: bool = False, block: Block | None = None) -> Block:
         """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest has a time limit.
+
+        ``block``: the read, if its ``reader`` has parsed it already.
 
         Raises:
             UpstreamError: only valid answers win, and it calls a tool that was not offered.
 
         """
-        block = self.reader.read(data, now)
+        block = self.reader.read(data, now) if block is None else block
         if self.speech is not None:
             self._note_speech(self.speech, now)
         elif self.validity is not None:

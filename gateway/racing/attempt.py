@@ -27,7 +27,7 @@ from gateway.racing.measurement import (
     Watch,
     most_tokens,
 )
-from gateway.racing.reader import Block, drain, reading
+from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, came, limits_of
@@ -390,9 +390,9 @@ class Attempt:
             data = await (
                 exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
             )
-            now = clock()
-            block = answer.read(data, now, finishing=exchange.finishing)
-            over, is_large = not data, len(data) > LARGE_READ_BYTES
+            now, over, is_large = clock(), not data, len(data) > LARGE_READ_BYTES
+            long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
+            block, long = answer.read(data, now, finishing=exchange.finishing, block=long), None
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
                 await answer.write(block, self.race.sink, now)

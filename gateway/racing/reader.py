@@ -99,6 +99,7 @@ MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it i
 HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
 MOST_COMPLAINTS = 100  # events that add nothing but the text of an error, as far as is known
 LESSONS = 8  # after so many useless patterns, no more are tried
+LONG_BYTES = 256 * 1024  # of data, more than a socket gives at once; more is looked at in a thread
 _END = b"\n\n"
 
 
@@ -124,6 +125,11 @@ def joined(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     return Block(b"".join(block.forward for block in blocks), tuple(part for block in blocks for part in block.parts))
+
+
+# A block without keys, its events as they came and as they are shown, each with what it says, unless it is a comment,
+# and the error of the one behind them.
+_Looked = tuple[bytes, list[tuple[Event, Event, Chunk | None]], UpstreamError | None]
 
 
 class AnswerReader:
@@ -162,6 +168,7 @@ class AnswerReader:
         self._ended: set[int] = set()
         self._drop_usage = drop_usage  # drop a chunk that has only usage, requested by us and not by the client
         self._splitter = EventSplitter()
+        self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
         self._has_sound = False
@@ -176,9 +183,31 @@ class AnswerReader:
 
     def read(self, data: bytes, now: float) -> Block:
         """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
-        if not data:
-            return self._read_end(now)
-        block = self._splitter.feed(data)
+        return self._read(self._splitter.feed(data), now) if data else self._read_end(now)
+
+    async def read_long(self, data: bytes, now: float) -> Block:
+        """Do as ``read``; what takes long for a long event is done in a thread, so that other calls go on.
+
+        The clocks stand meanwhile. If it is cancelled, the thread ends on its own, and what it finds is dropped.
+        """
+        block = self._splitter.feed(data) if data else b""
+        if len(block) <= LONG_BYTES:
+            return self._read(block, now) if data else self._read_end(now)
+        pattern = self._pattern
+        self._clocks.pause(now)
+        try:
+            looked = await asyncio.to_thread(self._look_at_long, block, pattern)
+        finally:
+            self._clocks.resume()
+        if isinstance(looked, Run):
+            self.take(looked, now)
+            return Block(looked.data, (Part(looked.data, None, looked, pattern),))
+        draft = _Draft()
+        self._parse(looked, now, draft)
+        return draft.block()
+
+    def _read(self, block: bytes, now: float) -> Block:
+        """Parse whole events."""
         if len(block) > LARGE_BYTES:
             check_values(block)
         # The first look costs a tenth of the second.
@@ -196,14 +225,14 @@ class AnswerReader:
         run = pattern.find(block, at) if pattern is not None else None
         if run is not None:
             self._lessons = LESSONS
-            if run.start > at and not self._parse(block[at : run.start], now, draft):
+            if run.start > at and not self._parse(self._look(block[at : run.start]), now, draft):
                 return draft.block()
             self.take(run, now)
             draft.forward.append(run.data)
             draft.parts.append(Part(run.data, None, run, pattern))
             at = run.end
         if at < len(block):
-            self._parse(block[at:], now, draft)
+            self._parse(self._look(block[at:]), now, draft)
         return draft.block()
 
     def _read_end(self, now: float) -> Block:
@@ -213,7 +242,7 @@ class AnswerReader:
         if lacks_data(rest):  # not passed on: some clients read an event that has only a name
             draft.error = cut_within_event()
         elif block := self._halves.mend(rest):
-            self._parse(block, now, draft)
+            self._parse(self._look(block), now, draft)
         if draft.error is not None:
             draft.error = broken_within(draft.error)
         return draft.block()
@@ -242,7 +271,7 @@ class AnswerReader:
         at = 0
         for _ in range(HEAD_EVENTS):
             begin, at = at, _end_of_event(block, at)
-            if not self._parse(block[begin:at], now, draft) or at == len(block):
+            if not self._parse(self._look(block[begin:at]), now, draft) or at == len(block):
                 break
             if self._lesson is not None:
                 self._learn(self._lesson)
@@ -250,33 +279,58 @@ class AnswerReader:
                     break
         return at
 
-    def _parse(self, block: bytes, now: float, draft: "_Draft") -> bool:
-        """Parse a block event by event; return whether the stream may continue."""
-        chunks: list[Chunk] = []
-        forward: list[bytes] = []
-        dropped = meaningful = False
-        latest: Chunk | None = None  # of those that are not idle
-        error: UpstreamError | None = None
-        block = self._without_keys(block)
+    def _look_at_long(self, block: bytes, pattern: Pattern | None) -> _Looked | Run:
+        """Return what a long block is, without a change of measurement or clocks."""
+        check_values(block)
+        block = self._halves.mend(block)
+        run = pattern.find(block) if pattern is not None else None
+        return run if run is not None and not run.start and run.end == len(block) else self._look(block)
+
+    def _look(self, block: bytes) -> _Looked:
+        """Read events, without keys, up to the end of the answer or an error."""
+        for secret in self._sent_secrets:
+            # Outside the texts. Plain events, which are not parsed, have the same fields as a parsed one.
+            if block.find(secret) >= 0:
+                block = masked_block(block, self._secrets)
+                break
+        found: list[tuple[Event, Event, Chunk | None]] = []
         for sent in events(block):
+            chunk = None
             try:
                 event = sent if sent.is_one_line else self._masking.masked(sent)
-                dropped = dropped or event is not sent
-                if not event.data:
-                    forward.append(event.raw)
-                    continue
-                chunk = self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
-                if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
-                    event, chunk, dropped = *self._complaint(event, chunk), True
+                if event.data:
+                    chunk = (
+                        self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
+                    )
+                    if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+                        event, chunk = self._complaint(event, chunk)
             except UpstreamError as broken:
-                error, dropped = broken.without_frames(), True
+                return block, found, broken.without_frames()
+            found.append((sent, event, chunk))
+            if chunk is not None and (chunk.done or chunk.error is not None):
                 break
-            event = event if chunk.data is event.data else Event(b"data: " + chunk.data + _END, chunk.data)
+        return block, found, None
+
+    def _parse(self, looked: _Looked, now: float, draft: "_Draft") -> bool:
+        """Count and pass on what was looked at; return whether the stream may continue."""
+        chunks: list[Chunk] = []
+        forward: list[bytes] = []
+        meaningful = False
+        latest: Chunk | None = None  # of those that are not idle
+        block, found, error = looked
+        dropped = error is not None
+        ended = False
+        for sent, shown, chunk in found:
+            if chunk is None:
+                dropped = dropped or shown is not sent
+                forward.append(shown.raw)
+                continue
+            event = shown if chunk.data is shown.data else Event(b"data: " + chunk.data + _END, chunk.data)
             dropped = dropped or event is not sent
-            chunk = self._last(chunk) if chunk.done else chunk
-            error = self._missing_end(chunk) if chunk.done else chunk.error
-            if error is not None:
-                dropped = True
+            chunk = self._last(chunk) if chunk.done else chunk  # noqa: PLW2901
+            failed = self._missing_end(chunk) if chunk.done else chunk.error
+            if failed is not None:
+                error, dropped = failed, True
                 break
             self._measurement.event(chunk, now)
             chunks.append(chunk)
@@ -287,8 +341,9 @@ class AnswerReader:
             else:
                 forward.append(event.raw)
             if chunk.done:
-                self.done = dropped = True
+                self.done = ended = True
                 forward[-1] = self._own_end(event)
+                dropped = dropped or forward[-1] is not event.raw
                 break
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
@@ -298,7 +353,9 @@ class AnswerReader:
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
         self._take_text(chunks)
-        kept = b"".join(forward) if dropped else block
+        # Behind the end there may be more. A long block is not copied in vain.
+        is_less = dropped or (ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block)))
+        kept = b"".join(forward) if is_less else block
         draft.forward.append(kept)
         draft.parts.append(Part(kept, chunks))
         draft.error = error
@@ -331,13 +388,6 @@ class AnswerReader:
             return self._all_ended() or (chunk.done and bool(self._ended))
         # There is none, as the prompt was refused, or they cannot be told apart.
         return self.finished or chunk.finished
-
-    def _without_keys(self, block: bytes) -> bytes:
-        """Mask keys outside the texts. Plain events, which are not parsed, have the same fields as a parsed one."""
-        for secret in self._sent_secrets:
-            if block.find(secret) >= 0:
-                return masked_block(block, self._secrets)
-        return block
 
     def _read_named(self, event: Event) -> Chunk:
         """Read an event that may have a name: one named as an error is an error, even if its data are not."""
@@ -413,15 +463,12 @@ def truncated() -> UpstreamError:
     return UpstreamError(ErrorKind.UPSTREAM_TRUNCATED, "the stream ended without a finish reason")
 
 
-class _Draft:
+class _Draft(msgspec.Struct):
     """A block that is being built."""
 
-    __slots__ = ("error", "forward", "parts")
-
-    def __init__(self) -> None:
-        self.forward: list[bytes] = []
-        self.parts: list[Part] = []
-        self.error: UpstreamError | None = None
+    forward: list[bytes] = []
+    parts: list[Part] = []
+    error: UpstreamError | None = None
 
     def block(self) -> Block:
         return Block(b"".join(self.forward), tuple(self.parts), self.error)

@@ -1,12 +1,13 @@
 """The receiver of the winner's answer, which forwards it or gathers it into one JSON body."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from gateway.core.calls import Call
-from gateway.racing.reader import Block, Part
+from gateway.racing.reader import LONG_BYTES, Block, Part
 from providers import Exchange, UpstreamError, events
 from providers.dialects import DONE, Dialect
 
@@ -77,6 +78,7 @@ class GatheringSink:
     def __init__(self, dialect: Dialect, *, single: bool = False) -> None:
         """``single``: one answer was asked for."""
         self.winner: Winner | None = None
+        self.is_long = False  # to make the body takes long, and should be done in a thread
         self._single = single
         self._answers = dialect.answers
         self._gathering: Gathering  # set by ``begin``
@@ -95,12 +97,15 @@ class GatheringSink:
 
         """
         take = self._gathering.take
+        self.is_long = self.is_long or len(block.forward) > LONG_BYTES
         for part in block.parts:
             if part.chunks is None:
                 self._take_plain(part)
             else:
                 for chunk in part.chunks:
-                    if not (chunk.done and chunk.data.strip() == DONE):
+                    if len(chunk.data) > LONG_BYTES:  # in a thread, so that other calls go on
+                        await asyncio.to_thread(take, chunk)
+                    elif not (chunk.done and chunk.data.strip() == DONE):
                         take(chunk)
 
     async def end(self, last: Block) -> None:

@@ -287,7 +287,7 @@ class AttemptClocks:
     def _next(self) -> tuple[float, ErrorKind, float]:
         """Return when the next timeout expires, which one it is, and its length in seconds."""
         clocks = self._clocks
-        if not self._first_token:
+        if not self._first_token and self._paused_at is None:
             due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
         else:
             quiet_s = clocks.stall_s

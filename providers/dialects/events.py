@@ -20,7 +20,9 @@ WHOLE_CALL = -1  # this is a call of its own
 SAME_CALL = -2  # this belongs to the same call as the piece before it
 
 
-MOST_OF_ANSWER = 2048  # choices of an answer, tool calls of one, parts of an event; as many prompts fit in a batch
+# Choices of an answer, its tool calls, items or blocks, parts of one, citations of a block: each becomes an event, or
+# several. As many prompts fit in a batch.
+MOST_OF_ANSWER = 2048
 
 
 _Items = TypeVar("_Items", bound=Sized)

@@ -90,6 +90,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, user_after_tool=False, one_system=True, alternating=True)
 
 
+_ANY = History()
+
 # A chat conversation.
 
 _Message = dict[str, msgspec.Raw]
@@ -109,6 +111,8 @@ _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have rea
 
 def chat_history(fields: Fields, history: History) -> Wording:
     """Return a chat completion request with its messages as ``history`` says; what is no list of objects stays."""
+    if history == _ANY:  # nearly all; a long prompt is not copied for it
+        return Wording(fields)
     raw = bytes(fields.get("messages", b""))
     if not _concerns(raw, history):
         return Wording(fields)

@@ -195,7 +195,7 @@ _PRIVATE_URL = re.compile(
 )
 _URLS = frozenset({"fileuri", "fileurl", "imageurl", "url"})
 _OWN_SKILL = "skill_"  # how the ids of uploaded skills begin; vendors' own are everybody's
-_SLICE_BYTES = 2**18  # searched, or done else, before a pause: two to six milliseconds
+_SLICE_BYTES = 2**17  # searched, or done else, before a pause: one to three milliseconds
 _STRADDLING_BYTES = 256  # a name that begins in a slice ends within these
 _ELEMENT, _DECODED = 50, 2_500  # what an element, and one that is decoded, takes: in bytes that are searched
 _LOWER = bytes(range(256)).lower()

@@ -8,9 +8,11 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import (
     BUFFERED_BYTES,
+    FRAMING_BYTES,
     HEAD_BYTES,
     HEAD_FIELDS,
     INTERIM_RESPONSES,
+    LARGE_READ_BYTES,
     READ_BYTES,
     Owner,
     Request,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # What httptools finds in the answers of one HTTP/1.1 connection: a head, pieces of a body, and an end.
 
 OVERSIZED = f"more than {HEAD_BYTES // 1024} KiB or {HEAD_FIELDS} fields of head"
+TOO_MUCH_FRAMING = "its chunks are too small"
 _FIRST_STATUS, _FIRST_FINAL_STATUS = 100, 200  # interim responses have a status between these
 
 
@@ -153,6 +156,7 @@ class Http1Connection(asyncio.Protocol):
         self._notified = False  # its owner was notified that it is gone
         self._paused = False
         self._bounded = False  # reads are limited, since its reader has fallen behind before
+        self._framing_bytes = 0  # in reads that are mostly framing
         self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -224,7 +228,7 @@ class Http1Connection(asyncio.Protocol):
             problem = str(error.__context__ or error)  # the parser wraps a Fault
         pieces = message.pieces
         if pieces:
-            self._unproductive = 0
+            self._unproductive = 0 if len(data) <= LARGE_READ_BYTES else self._excess(pieces, len(data))
             response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             pieces.clear()
         if message.complete:
@@ -232,13 +236,20 @@ class Http1Connection(asyncio.Protocol):
         elif problem is not None:
             self._fail(_no_http(problem))
         elif self._unproductive > HEAD_BYTES:
-            self._fail(_no_http(OVERSIZED))
+            self._fail(_no_http(OVERSIZED if self._framing_bytes <= FRAMING_BYTES else TOO_MUCH_FRAMING))
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
             if not self._bounded:
                 self._bounded = True
                 self._transport.set_protocol(BoundedReads(self))
+
+    def _excess(self, pieces: list[bytes], size: int) -> int:
+        """Count the framing in a large read of ``size`` bytes; return how many were unproductive: 0, or too many."""
+        framing = size - sum(map(len, pieces))
+        if 2 * framing > size:
+            self._framing_bytes += framing
+        return self._framing_bytes if self._framing_bytes > FRAMING_BYTES else 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection, which also ends a response without a length."""

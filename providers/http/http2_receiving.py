@@ -20,7 +20,15 @@ from providers.http.frames import (
     unpadded,
 )
 from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream
-from providers.http.message import HEAD_BYTES, HTTP2_CONNECTION_BYTES, HTTP2_CONTINUATIONS, HTTP2_USELESS_FRAMES, Field
+from providers.http.message import (
+    FRAMING_BYTES,
+    HEAD_BYTES,
+    HTTP2_CONNECTION_BYTES,
+    HTTP2_CONTINUATIONS,
+    HTTP2_USELESS_FRAMES,
+    LARGE_READ_BYTES,
+    Field,
+)
 
 # Incoming header blocks: a HEADERS frame and its CONTINUATION frames become one list of fields.
 
@@ -115,6 +123,7 @@ class Receiving:
         self.widened = False  # request bodies may be able to continue
         self.resets = 0  # RST_STREAMs that we sent
         self.goaway: int | None = None  # the server's error code
+        self._framing_bytes = 0  # in reads that are mostly framing
         self._orphan_bytes = 0  # that the server may still send on streams that we reset
         self._connection = connection
         self._streams = streams
@@ -161,7 +170,7 @@ class Receiving:
                 return
         if received:
             self.useless = 0
-            self._count(received)
+            self._count(received, end)
         self._rest = data[at:]
 
     def orphan(self, stream: Stream) -> int:
@@ -308,8 +317,15 @@ class Receiving:
             self._unread_acks = 0
         self._out.write(ack)
 
-    def _count(self, size: int) -> None:
-        """Subtract ``size`` bytes from the connection's window, and open that again when half of it is used."""
+    def _count(self, size: int, read: int = 0) -> None:
+        """Subtract ``size`` bytes from the connection's window, and open that again when half of it is used.
+
+        ``read``: the length of the read that they came with.
+        """
+        if read > 2 * size and read > LARGE_READ_BYTES:
+            self._framing_bytes += read - size
+            if self._framing_bytes > FRAMING_BYTES:
+                raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "frames of a few bytes each")
         self._untold_bytes += size
         if self._untold_bytes > HTTP2_CONNECTION_BYTES:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the connection's window")

@@ -13,6 +13,10 @@ from providers.sendings import SendCount
 HEAD_BYTES = 64 * 1024  # the header fields of one response, and its trailers
 HEAD_FIELDS = 256
 INTERIM_RESPONSES = 16  # with a status of 1xx, before the response
+# Of chunk sizes or heads of frames, in reads of which they are more than half, on one connection. One byte of body each
+# takes as much CPU as kilobytes of it.
+FRAMING_BYTES = 2 * 1024 * 1024
+LARGE_READ_BYTES = 4096  # only larger reads are looked at: single tokens may be short
 BUFFERED_BYTES = 48 * 1024  # unread bytes of one response's body, before reading from the connection pauses
 READ_BYTES = 32 * 1024  # of a body at once: the reader may have to wait for a slow client before it can pass them on
 WHOLE_READ_BYTES = 1024 * 1024  # likewise, for readers of a whole body

@@ -124,6 +124,7 @@ def form(size: int) -> Sent:
 
 CHAT = b'{"model":"hostile","messages":[{"role":"user","content":"'
 PICTURE = CHAT[:-1] + b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,'
+ESCAPES = b'"%b"' % (rb"\u0041\"" * 10)
 TOOLED = CHAT + b'"}],"tools":'
 INSTRUCTED = b'{"model":"hostile","input":"Hi","instructions":"'
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -146,6 +147,13 @@ def streamed(*pieces: bytes, **options: Any) -> Sent:
     """Return a stream of events that ends with its connection."""
     first = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
     return Sent((first, *pieces), **options)
+
+
+def chunked(body: bytes, size: int, kind: bytes = b"application/json") -> Sent:
+    """Return an answer in chunks of ``size`` bytes."""
+    first = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n" % kind
+    pieces = (body[at : at + size] for at in range(0, len(body), size))
+    return Sent((first + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n",))
 
 
 def delta(text: bytes) -> bytes:
@@ -267,6 +275,8 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("a picture of 40 MB", 11, filled(PICTURE, b"aGVs", 40 * MIB, b'"}}]}]}'), WELL, "chat", 1),
         ("a translated text of 30 MB", 11, filled(CHAT, "é".encode(), 30 * MIB, b'"}]}'), WELL, "messages"),
         ("escapes of 20 MB", 11, filled(CHAT, rb"\u0041\"", 20 * MIB, b'"}]}'), WELL, "messages"),
+        ("44,000 texts of escapes", 11, lambda _: post("gemini", BODIES["gemini"] % (b"[%b]" % many(ESCAPES, 44_000))),
+         WELL, "gemini"),
         ("2,048 embeddings", 11, lambda _: post("embeddings", b'{"model":"hostile","input":[%b]}' % many(b'"x"', 2048)),
          saying(lambda: VECTORS % many(VECTOR, 2048)), "embeddings"),
         ("10,000 items at the provider", 13, lambda _: post("responses", b'{"model":"hostile","input":[%b]}'
@@ -297,6 +307,9 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
          flowing(lambda: FIRST + BEGUN + PART * 300_000)),
         ("as many tokens as a socket takes", 8, STREAM, flowing(lambda: FIRST + WROTE * 200_000)),
         ("pieces of one byte", 8, STREAM, flowing(lambda: FIRST + WROTE * 30, 1)),
+        ("an answer of 2 MB in chunks of one byte", 8, ASKED, lambda: chunked(long(ORDINARY["chat"], 2), 1)),
+        ("2 MB of tokens in chunks of one byte", 8, STREAM,
+         lambda: chunked(FIRST + WROTE * (2 * MIB // len(WROTE)), 1, b"text/event-stream")),
         ("fields of a head without end", 8, ASKED, lambda: Sent((b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 600_000,))),
         ("a compressed answer", 8, ASKED, saying(lambda: gzip.compress(bytes(100 * MIB)), content_encoding="gzip")),
         ("pings for ever", 12, STREAM, lambda: streamed(FIRST, PING, pause_s=0.001, repeats=9999), "chat", 8),

@@ -66,14 +66,14 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     ]
     usage = answer.pop("usage", _NULL)
     answer["object"] = _CHUNK
-    stream = [_event(answer, deltas), _event(answer, ends)]
+    stream = [*_event(answer, deltas), *_event(answer, ends)]
     if usage != _NULL:
-        stream.append(_event({**answer, "usage": usage}, []))
+        stream += _event({**answer, "usage": usage}, [])
     stream.append(ENDING)
-    return b"".join(stream)
+    return b"".join(stream)  # once: the answer may be large
 
 
-def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
+def _with_delta(choice: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     """Return a choice as in its first chunk: its message as a delta, its tool calls numbered, no finish reason."""
     rest = {name: value for name, value in choice.items() if name not in ("message", "delta", "finish_reason")}
     message = _objects.decode(choice.get("message", choice.get("delta", _EMPTY_OBJECT)))
@@ -82,8 +82,7 @@ def _with_delta(choice: Mapping[str, msgspec.Raw]) -> _Object:
             {"index": msgspec.Raw(b"%d" % i), **call} for i, call in enumerate(few(_lists.decode(calls), "tool calls"))
         ]
         message["tool_calls"] = msgspec.Raw(msgspec.json.encode(numbered))
-    delta = msgspec.Raw(msgspec.json.encode(message))
-    return {"index": msgspec.Raw(b"0"), **rest, "delta": delta, "finish_reason": _NULL}
+    return {"index": msgspec.Raw(b"0"), **rest, "delta": message, "finish_reason": _NULL}
 
 
 def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
@@ -92,11 +91,11 @@ def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
     return _STOP if reason == _NULL else reason
 
 
-def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
+def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, Any]]) -> tuple[bytes, bytes, bytes]:
     data = msgspec.json.encode({**top, "choices": choices})
     if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
         data = msgspec.json.format(data, indent=-1)
-    return b"data: " + data + b"\n\n"
+    return b"data: ", data, b"\n\n"
 
 
 # Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls as ``CallNumbers`` finds

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
-from providers.dialects.events import Pieces
+from providers.dialects.events import Pieces, few
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 
@@ -262,7 +262,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
     try:
         blocks = msgspec.json.decode(answer["output"], type=_Output).message.content
         events: list[tuple[str, dict[str, Any]]] = [("messageStart", {})]
-        for place, block in enumerate(blocks):
+        for place, block in enumerate(few(blocks, "blocks")):
             events += _events_of_block(place, block)
         events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
         events.append(("metadata", {"usage": answer.get("usage")}))

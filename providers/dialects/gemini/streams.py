@@ -10,7 +10,7 @@ import msgspec
 from providers.dialects.chat.deltas import delta_of, no_place, pictures_in, sound_in, split_data, usage_in
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE, index_of
+from providers.dialects.events import DONE, few, index_of
 from providers.dialects.gemini.events import UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
@@ -106,7 +106,7 @@ class FromChat:
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         chunk = _decoder.decode(data)
-        choices: list[dict[str, Any]] = chunk.get("choices") or []
+        choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
         is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
         if chunk.get("error") or chunk.get("object") == "error" or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
@@ -143,7 +143,7 @@ class FromChat:
         if sound:
             choice.sound = choice.sound or _kind_of(sound)
             parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
-        for piece in delta.get("tool_calls") or ():
+        for piece in few(delta.get("tool_calls") or (), "tool calls"):
             choice.calls.add(piece)
         return parts
 
@@ -309,10 +309,10 @@ class ToChat:
             said.append(self._of_choice(0, {"role": "assistant", "content": ""}))
         if fields.get("usageMetadata"):
             self._usage = msgspec.convert(fields["usageMetadata"], UsageMetadata)
-        for given in fields.get("candidates") or ():
+        for given in few(fields.get("candidates") or (), "candidates"):
             index: int = given.get("index") or 0
             candidate = self._candidates.setdefault(index, _Candidate())
-            parts = (given.get("content") or {}).get("parts") or ()
+            parts = few((given.get("content") or {}).get("parts") or (), "parts")
             said += [self._of_choice(index, delta) for part in parts if (delta := self._delta(part, candidate))]
             if (reason := given.get("finishReason")) in _BOTCHED:
                 raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")

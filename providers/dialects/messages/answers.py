@@ -111,7 +111,8 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
         deltas.append({"type": kind, field: piece})
     if "text" in growing and bytes(block.get("citations", _NULL)) not in _NOTHING:
         begun["citations"] = _EMPTY_LIST
-        deltas += [{"type": "citations_delta", "citation": one} for one in _lists.decode(block["citations"])]
+        citations = few(_lists.decode(block["citations"]), "citations of one block")
+        deltas += [{"type": "citations_delta", "citation": one} for one in citations]
     return [
         event("content_block_start", {"index": index, "content_block": begun}),
         *(event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),

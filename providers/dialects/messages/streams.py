@@ -17,7 +17,7 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE
+from providers.dialects.events import DONE, few
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
@@ -213,7 +213,7 @@ class FromChat:
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         chunk = _decoder.decode(data)
-        choices: list[dict[str, Any]] = chunk.get("choices") or []
+        choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
         is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
         if chunk.get("error") or chunk.get("object") == "error" or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
@@ -261,7 +261,7 @@ class FromChat:
             self._refused = True
             self._say("text", refusal, said)
         if calls := delta.get("tool_calls"):
-            for call in calls:
+            for call in few(calls, "tool calls"):
                 self._calls.add(call)
             self._say_calls(said, finished=False)
 

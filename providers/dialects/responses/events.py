@@ -279,6 +279,7 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
 
     Raises:
         msgspec.ValidationError: it is not an item.
+        UpstreamError: it has too many parts (invalid_response).
 
     """
     item = _retelling_objects.decode(raw)
@@ -288,9 +289,9 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     begun |= {name: _RETELLING_EMPTY for name in (argument,) if name in item}
     begun |= {name: _IN_PROGRESS for name in ("status",) if name in item}
     writer.say("response.output_item.added", output_index=output_index, item=begun)
-    for number, part in enumerate(_retelling_lists.decode(item.get("summary", _NULL)) or ()):
+    for number, part in enumerate(few(_retelling_lists.decode(item.get("summary", _NULL)) or (), "parts")):
         _write_part(writer, "response.reasoning_summary_part", {**place, "summary_index": number}, part)
-    for number, part in enumerate(_retelling_lists.decode(item.get("content", _NULL)) or ()):
+    for number, part in enumerate(few(_retelling_lists.decode(item.get("content", _NULL)) or (), "parts")):
         _write_part(writer, "response.content_part", {**place, "content_index": number}, part)
     if argument in item:
         writer.say(f"{argument_events}.delta", **place, delta=item[argument])
@@ -330,7 +331,7 @@ def with_answer(last: Chunk) -> Chunk:
     if not last.finished:  # [DONE]
         return last
     said: list[Chunk] = []
-    for index, item in enumerate(output_of_last(last.data)):
+    for index, item in enumerate(few(output_of_last(last.data), "items")):
         writer = EventWriter()
         with suppress(*UNREADABLE):
             write_item(writer, index, item)
@@ -394,7 +395,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
             writer.say(f"response.{state}", response=began)
-        for index, item in enumerate(items):
+        for index, item in enumerate(few(items, "items")):
             write_item(writer, index, item)
     except UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None

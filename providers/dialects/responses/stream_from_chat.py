@@ -20,7 +20,7 @@ from providers.dialects.chat.deltas import (
     written_arguments,
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE, no_json_object
+from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, Wording, arguments_object, decoded, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -572,7 +572,7 @@ def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in few(value, "parts") if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:

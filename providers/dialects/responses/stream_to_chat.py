@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import DONE
+from providers.dialects.events import DONE, few
 from providers.dialects.responses.events import lenient, read
 from providers.dialects.responses.fields import chat_usage
 from providers.errors import UNREADABLE
@@ -205,7 +205,7 @@ class ToChat:
         """
         kinds = {kind for _, kind in self._sent}
         sent = {_ITEMS[kind] for kind in kinds} | ({"reasoning"} if kinds else set())
-        for number, raw in enumerate(response.output or ()):
+        for number, raw in enumerate(few(response.output or (), "items")):
             item = lenient(raw, _Item)
             if item.type in _ARGUMENTS or item.type not in sent:
                 self._finish_item(self._call_ids.get(item.call_id, -1 - number), item)
@@ -254,7 +254,7 @@ class ToChat:
             self._delta(index, "image", {"images": [{"type": "image_url", "image_url": {"url": url}}]})
         if item.type == "message":
             is_sent = (index, "text") in self._sent, (index, "refusal") in self._sent
-            for part in item.content or ():
+            for part in few(item.content or (), "parts"):
                 if part.text and not is_sent[0]:
                     self._text(index, part.text, part.logprobs)
                 if part.refusal and not is_sent[1]:

@@ -1,12 +1,14 @@
 """What an answer may consist of is bounded, and gathering its pieces takes as long as they are."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from providers.dialects import DIALECTS, Arguments, is_json
+from providers.dialects import DIALECTS, Arguments, is_json, translations
 from providers.dialects.events import MOST_OF_ANSWER
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import MOST_VALUES, check_values
+from providers.sse import MOST_VALUES, check_values, events
 
 
 def chat(*choices: object) -> bytes:
@@ -48,6 +50,95 @@ def test_a_chunk_has_two_thousand_choices_and_calls_at_most(data: bytes) -> None
     with pytest.raises(UpstreamError, match="the answer has more than 2048"):
         read_event(data, ())
     assert read_event(chat(calls(MOST_OF_ANSWER)), ()).names
+
+
+CHOICE = {"index": 0, "delta": {"content": "a"}}
+SAID = {"type": "output_text", "text": "a"}
+ITEM = {"type": "message", "id": "m", "role": "assistant", "content": [SAID]}
+BLOCK = {"type": "text", "text": "a"}
+# (API, the whole answer with as many as are given): each of them becomes an event of its own, or several.
+WHOLE: dict[str, tuple[str, Callable[[int], dict[str, object]]]] = {
+    "items": ("responses", lambda n: {"object": "response", "status": "completed", "output": [ITEM] * n}),
+    "parts": (
+        "responses",
+        lambda n: {"object": "response", "status": "completed", "output": [{**ITEM, "content": [SAID] * n}]},
+    ),
+    "blocks": ("messages", lambda n: {"type": "message", "role": "assistant", "content": [BLOCK] * n}),
+    "citations": (
+        "messages",
+        lambda n: {"type": "message", "role": "assistant", "content": [{**BLOCK, "citations": [{"type": "c"}] * n}]},
+    ),
+}
+PICTURE = "A" * 40_000_000
+TEXT = 'a, [b] {"c"} ' * 300_000  # a million tokens
+# (API, a whole answer as large as real ones are)
+LARGEST: dict[str, tuple[str, object]] = {
+    "a text, chat": ("chat", {"choices": [{"index": 0, "message": {"content": TEXT}, "finish_reason": "stop"}]}),
+    "a text, Messages": ("messages", WHOLE["blocks"][1](1) | {"content": [{"type": "text", "text": TEXT}]}),
+    "a text, Responses": (
+        "responses",
+        WHOLE["items"][1](1) | {"output": [{**ITEM, "content": [{"type": "output_text", "text": TEXT}]}]},
+    ),
+    "a text, Gemini's": ("gemini", {"candidates": [{"content": {"parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}),
+    "a picture, Responses": (
+        "responses",
+        WHOLE["items"][1](1) | {"output": [{"type": "image_generation_call", "id": "i", "result": PICTURE}]},
+    ),
+    "a picture, Gemini's": (
+        "gemini",
+        {"candidates": [{"content": {"parts": [{"inlineData": {"data": PICTURE}}]}, "finishReason": "STOP"}]},
+    ),
+}
+# (API, the API it is translated to, one event with as many as are given)
+EVENTS: dict[str, tuple[str, str, Callable[[int], object]]] = {
+    "parts": ("gemini", "chat", lambda n: {"candidates": [{"content": {"parts": [{"text": "a"}] * n}}]}),
+    "candidates": ("gemini", "chat", lambda n: {"candidates": [{"content": {"parts": [{"text": "a"}]}}] * n}),
+    "choices, to Messages": ("chat", "messages", lambda n: {"id": "c", "choices": [CHOICE] * n}),
+    "choices, to Gemini's": ("chat", "gemini", lambda n: {"id": "c", "choices": [CHOICE] * n}),
+    "choices, to Responses": ("chat", "responses", lambda n: {"id": "c", "choices": [CHOICE] * n}),
+    "items": (
+        "responses",
+        "chat",
+        lambda n: {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [ITEM] * n}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_answer_has_two_thousand_of_what_becomes_an_event_at_most(name: str) -> None:
+    api, answer = WHOLE[name]
+    events_of_answer = DIALECTS[api].answers.events_of_answer
+    assert events_of_answer(msgspec.json.encode(answer(MOST_OF_ANSWER)), ())
+    with pytest.raises(UpstreamError, match="the answer has more than 2048") as told:
+        events_of_answer(msgspec.json.encode(answer(MOST_OF_ANSWER + 1)), ())
+    assert told.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_largest_real_answers_pass(name: str) -> None:
+    api, answer = LARGEST[name]
+    answers = DIALECTS[api].answers
+    sent = answers.events_of_answer(msgspec.json.encode(answer), ())
+    check_values(sent)
+    gathering = answers.gathering()
+    for event in events(sent):
+        chunk = answers.read_event(event.data, ())
+        if not chunk.done or b"[DONE]" not in event.data:
+            gathering.take(chunk)
+    assert len(gathering.body()) > 3_000_000
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_that_is_translated_has_two_thousand_of_what_becomes_an_event_at_most(name: str) -> None:
+    source, target, event = EVENTS[name]
+
+    def translated(number: int) -> bytes:
+        [step] = translations(DIALECTS[source], DIALECTS[target], {}, ())
+        return step.feed(b"data: " + msgspec.json.encode(event(number)) + b"\n\n")
+
+    assert translated(MOST_OF_ANSWER)
+    with pytest.raises(UpstreamError, match="the answer has more than 2048"):
+        translated(MOST_OF_ANSWER + 1)
 
 
 def test_calls_that_come_one_by_one_are_bounded_as_well() -> None:

@@ -19,6 +19,14 @@ _LAST = {
     b'data: {"type":"content_block_stop","index":0}\n\n'
     b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
     b'data: {"type":"message_stop"}\n\n',
+    "responses": b'data: {"type":"response.created","response":{"id":"r","status":"in_progress","output":[]}}\n\n'
+    b'data: {"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a"}\n\n'
+    b'data: {"type":"response.completed","response":{"id":"r","status":"completed","output":[],'
+    b'"usage":{"input_tokens":1,"output_tokens":1}}}\n\n',
+    # The end that some proxies send in every API; Google sends none.
+    "gemini": b'data: {"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"a"}]}}]}\n\n'
+    b'data: {"candidates":[{"index":0,"finishReason":"STOP"}],'
+    b'"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1}}\n\ndata: [DONE]\n\n',
 }
 
 
@@ -51,11 +59,9 @@ class Open:
         pass
 
 
-@pytest.mark.parametrize("source", ["chat", "messages"])
-@pytest.mark.parametrize("target", ["chat", "messages", "responses", "gemini"])
-def test_a_translated_answer_does_not_wait_for_the_end_of_its_connection(source: str, target: str) -> None:
-    if source == target:
-        return
+@pytest.mark.parametrize("source", _LAST)
+@pytest.mark.parametrize("target", _LAST)
+def test_an_answer_does_not_wait_for_the_end_of_its_connection(source: str, target: str) -> None:
     given, asked = DIALECTS[source], DIALECTS[target]
 
     async def read() -> list[Chunk]:

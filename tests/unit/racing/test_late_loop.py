@@ -85,3 +85,18 @@ def test_a_timer_in_time_ends_an_attempt_at_once(late_s: float) -> None:
         await looped.end()
 
     run(waits())
+
+
+def test_an_attempt_does_not_time_out_while_its_first_event_is_looked_at() -> None:
+    async def looks() -> None:
+        looped = _Loop()
+        looped.clocks.pause(looped.loop.time())
+        await asyncio.sleep(CLOCKS.ttft_s + 1)
+        assert not looped.task.done()
+        looped.clocks.resume()
+        await asyncio.sleep(CLOCKS.ttft_s)
+        assert (told := looped.clocks._expired) is not None
+        assert told.kind is ErrorKind.TTFT_TIMEOUT
+        await looped.end()
+
+    run(looks())

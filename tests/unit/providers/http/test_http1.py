@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.message import BUFFERED_BYTES, HEAD_BYTES, HEAD_FIELDS, READ_BYTES, Connection, Request, Unsent
+from providers.http.message import (
+    BUFFERED_BYTES,
+    FRAMING_BYTES,
+    HEAD_BYTES,
+    HEAD_FIELDS,
+    READ_BYTES,
+    Connection,
+    Request,
+    Unsent,
+)
 from tests.unit.providers.http.h1_server import HEAD, OK, POST, Line
 
 START = b"POST /v1/chat HTTP/1.1\r\nhost: api.example\r\nauthorization: Bearer k\r\n"
@@ -228,6 +237,33 @@ async def test_a_head_without_measure_is_refused_before_it_is_begun(line: Line, 
         await response.begun()
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
     assert garage.heard == ["gone"]
+
+
+async def test_an_answer_in_chunks_of_one_byte_ends_before_it_has_taken_much_time(line: Line, garage: Garage) -> None:
+    response = line.client.send(POST)
+    response.expect_all()
+    line.say(CHUNKED)
+    for _ in range(FRAMING_BYTES // 50_000 + 1):
+        assert not garage.heard
+        line.say(b"1\r\na\r\n" * 10_000)
+        assert await response.read() == b"a" * 10_000
+    assert garage.heard == ["gone"]
+    with pytest.raises(UpstreamError, match="its chunks are too small") as caught:
+        await response.read()
+    assert caught.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+async def test_short_tokens_are_no_framing(line: Line) -> None:
+    response = line.client.send(POST)
+    response.expect_all()
+    line.say(CHUNKED)
+    token = b"8\r\ndata: a\n\r\n"
+    for _ in range(1000):
+        line.say(token * 1000)
+        assert len(await response.read()) == 8000
+    for _ in range(500_000):  # one by one
+        line.say(b"1\r\na\r\n")
+    assert len(await response.read()) == 500_000
 
 
 async def test_closing_fails_what_runs(line: Line, garage: Garage) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.message import HTTP2_STREAM_BYTES, HTTP2_WINDOW_S, Unsent
+from providers.http.message import FRAMING_BYTES, HTTP2_STREAM_BYTES, HTTP2_WINDOW_S, Unsent
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,
@@ -247,6 +247,16 @@ def test_a_stream_that_was_reset_cannot_send_more_than_its_window() -> None:
     assert server.client.alive()
     server.say(data(1, b"x"))
     assert server.failed_with(STREAM_CLOSED)
+
+
+def test_an_answer_in_frames_of_one_byte_ends_before_it_has_taken_much_time() -> None:
+    server = Server()
+    server.client.send(post()).expect_all()
+    server.say(headers(1))
+    for _ in range(FRAMING_BYTES // 90_000 + 1):
+        assert server.client.alive()
+        server.say(data(1, b"x") * 10_000)
+    assert server.failed_with(ENHANCE_YOUR_CALM)
 
 
 def test_more_than_the_connections_window_ends_the_connection() -> None:
