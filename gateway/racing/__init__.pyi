@@ -1,6 +1,6 @@
 from .answer import AnswerStream as AnswerStream
+from .answer import open_exchange as open_exchange
 from .attempt import Attempt as Attempt
-from .attempt import open_exchange as open_exchange
 from .beside import Beside as Beside
 from .beside import Lane as Lane
 from .beside import plan_beside as plan_beside

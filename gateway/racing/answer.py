@@ -1,16 +1,79 @@
-"""One answer: its data are parsed as they arrive, kept until the win, then written to the sink."""
+"""One answer: its request is sent, its data are parsed as they arrive, kept until the win, then written to the sink."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
-from gateway.core.calls import Call
+from gateway.core.calls import Call, Maker
+from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink
 from gateway.racing.speech import Speech
-from gateway.racing.timeouts import AttemptClocks
+from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
-from providers import ErrorKind, UpstreamError
+from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
+from providers.dialects import translations
+
+if TYPE_CHECKING:
+    from gateway.racing.services import Makers
+
+# The exchange of an attempt, and how it is opened.
+
+
+async def open_exchange(
+    deployment: Deployment,
+    call: Call,
+    attempt_id: str,
+    sendings: SendCount,
+    clocks: AttemptClocks,
+    *,
+    whole: bool = False,
+    makers: "Makers | None" = None,
+) -> Exchange:
+    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
+
+    The ``clocks`` hear of thoughts that the client is not shown, and of a call's pieces; the ``makers`` of reasoning.
+
+    Raises:
+        UpstreamError: as for ``Upstream.stream``.
+
+    """
+    spoken = deployment.spoken_to(call.dialect)
+    headers = spoken.headers_of(call.headers)
+    request = Request(
+        model=deployment.model,
+        fields=call.wordings.get(deployment.name, call.fields),
+        dialect=spoken,
+        headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
+        own_headers=deployment.extra_headers,
+        extra_body=deployment.extra_body,
+        upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
+        connect_timeout_s=deployment.clocks.connect_s,
+        drop_params=deployment.drop_params,
+        first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
+        once=call.stateful,
+        key_name=call.key_name,
+        sendings=sendings,
+    )
+    exchange = await deployment.upstream.stream(request)
+    if makers is not None and spoken.answers.binds:
+        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name))
+    if spoken is call.dialect:
+        return exchange
+    read_event, secrets = spoken.answers.read_event, exchange.secrets
+
+    def unsaid(block: bytes) -> None:
+        with suppress(UpstreamError):  # behind the answer's end anything may stand
+            for event in events(block):
+                if (chunk := read_event(event.data, secrets)).meaningful:
+                    clocks.heard(came(chunk))
+
+    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
+
+
+# What its answer is read and forwarded by.
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
 BLOCKED_S = 0.05  # a write that takes longer waits for the client

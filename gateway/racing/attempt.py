@@ -6,15 +6,14 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
-from gateway.core.calls import Call, Maker
+from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import AnswerStream
+from gateway.racing.answer import AnswerStream, open_exchange
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
@@ -30,13 +29,11 @@ from gateway.racing.measurement import (
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
-from gateway.racing.timeouts import AttemptClocks, came, limits_of
+from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import translations
+from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
-    from gateway.racing.services import Makers
     from gateway.racing.slots import Seat
 
 # The states of an attempt and their transitions.
@@ -82,60 +79,7 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 }
 
 
-# The exchange of an attempt, and how it is opened.
-
 LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
-
-
-async def open_exchange(
-    deployment: Deployment,
-    call: Call,
-    attempt_id: str,
-    sendings: SendCount,
-    clocks: AttemptClocks,
-    *,
-    whole: bool = False,
-    makers: "Makers | None" = None,
-) -> Exchange:
-    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
-
-    The ``clocks`` hear of thoughts that the client is not shown, and of a call's pieces; the ``makers`` of reasoning.
-
-    Raises:
-        UpstreamError: as for ``Upstream.stream``.
-
-    """
-    spoken = deployment.spoken_to(call.dialect)
-    headers = spoken.headers_of(call.headers)
-    request = Request(
-        model=deployment.model,
-        fields=call.wordings.get(deployment.name, call.fields),
-        dialect=spoken,
-        headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
-        own_headers=deployment.extra_headers,
-        extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
-        connect_timeout_s=deployment.clocks.connect_s,
-        drop_params=deployment.drop_params,
-        first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
-        once=call.stateful,
-        key_name=call.key_name,
-        sendings=sendings,
-    )
-    exchange = await deployment.upstream.stream(request)
-    if makers is not None and spoken.answers.binds:
-        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name))
-    if spoken is call.dialect:
-        return exchange
-    read_event, secrets = spoken.answers.read_event, exchange.secrets
-
-    def unsaid(block: bytes) -> None:
-        with suppress(UpstreamError):  # behind the answer's end anything may stand
-            for chunk in (read_event(event.data, secrets) for event in events(block)):
-                if chunk.meaningful:
-                    clocks.heard(came(chunk))
-
-    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
 
 
 # The interface of a race that its attempts use.
@@ -252,8 +196,9 @@ class Attempt:
         pauses = services.pauses[self.deployment.name]
         if pauses.pool is None:
             services.pauses.pool(pauses, self.start.model or race.call.model)
-        limits = limits_of(self.deployment, race.call)
-        began = None if self.refused is None else self.refused.measurement.started
+        began, limits = None if self.refused is None else self.refused.measurement.started, self.deployment.clocks
+        if race.call.runs_on:
+            limits = in_background(limits)
         clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
         try:
             try:

@@ -241,9 +241,6 @@ class Tokens(msgspec.Struct, frozen=True):
     units: Mapping[str, int] | None = None  # what else is billed, as reported
 
 
-_UNREPORTED = Usage()
-
-
 class Reported:
     """The data in an answer's events besides text: usage, model, finish reason, tool calls."""
 
@@ -435,7 +432,7 @@ class Measurement:
             )
         if not self.meaningful:
             return None
-        return self._estimated(usage or _UNREPORTED, None)
+        return self._estimated(usage or Usage(), None)
 
     def _estimated(self, usage: Usage, reported: int | None) -> Tokens:
         """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""

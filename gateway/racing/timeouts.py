@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.core.calls import Call
-from gateway.fleet.models import Clocks, Deployment
+from gateway.fleet.models import Clocks
 from providers import ErrorKind, UpstreamError
 from providers.dialects import Chunk
 
@@ -33,10 +32,9 @@ AGAIN_S = 5.0  # between two looks at a silence, as another deployment may be as
 TEXT_S = 60.0  # how long a stream may stand still after text, unless its deployment is known to pause for longer
 
 
-def limits_of(deployment: Deployment, call: Call) -> Clocks:
-    """Return the limits of an attempt. One that runs on in the background may be silent for as long as it likes."""
-    clocks = deployment.clocks
-    return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf) if call.runs_on else clocks
+def in_background(clocks: Clocks) -> Clocks:
+    """Return the limits of an attempt that runs on in the background: it may be silent for as long as it likes."""
+    return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf)
 
 
 class Came(Enum):
