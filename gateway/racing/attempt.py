@@ -215,6 +215,11 @@ class Attempt:
                     raise
                 self._drop()
                 await self._failed(expiry)
+            except MemoryError:  # the answer is too large for what is left: not a defect, and not the provider's fault
+                clocks.stop()
+                await self._failed(
+                    UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this answer")
+                )
         except ClientGone:
             race.client_gone(self)
         except Exception as defect:  # noqa: BLE001 - the race raises it, after all attempts are stopped

@@ -508,6 +508,13 @@ def test_a_defect_of_ours_leaves_nothing_behind_and_is_recorded() -> None:
     assert track.recorder.records[0].error_kind == "internal_error"
 
 
+def test_an_answer_for_which_there_is_no_memory_fails_that_attempt_alone() -> None:
+    track = Track(Timetable("large", [(0.1, MemoryError())]), answers("fine", 0.2))
+    assert run(track.run()).error_kind is None
+    assert track.outcomes == {"large": "interrupted", "fine": "won"}
+    assert track.recorder.records[0].attempts[0].error_kind == "local_resources"
+
+
 def test_a_call_that_the_stopping_gateway_cuts_is_not_put_down_to_the_client() -> None:
     async def main() -> None:
         race = track.race()

@@ -28,7 +28,7 @@ from gateway.steering.estimates import Estimate
 from providers import Answer, Exchange, Listing, Price, Request, UpstreamError, events
 from providers.dialects import PIVOT, Dialect, Loss
 
-Step = bytes | UpstreamError | None  # None: the end of the stream
+Step = bytes | UpstreamError | MemoryError | None  # None: the end of the stream
 
 
 def event(**fields: Any) -> bytes:
@@ -87,7 +87,7 @@ class TimetableExchange:
             await asyncio.sleep(delay)
         if self._aborted:
             await loop.create_future()
-        if isinstance(step, UpstreamError):
+        if isinstance(step, UpstreamError | MemoryError):
             raise step
         if step is None:
             self._over = True
