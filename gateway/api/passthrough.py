@@ -126,6 +126,7 @@ def plan_relay(
         leased=seats.leased,
         is_counted=is_counted(call, model),
         stateful=not api.is_short,
+        watches=False,
         # Nobody expects a race of the others, but whoever asks for one is told.
         asked=None
         if api.is_short or asked.race == NO_OVERRIDE
@@ -160,7 +161,7 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
-        plan = msgspec.structs.replace(plan, rest=())
+        plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
     return plan
 
 

@@ -63,6 +63,7 @@ class Terms(msgspec.Struct, frozen=True):
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
     holds: bool = False  # whether a first token may be held back for an attempt that should give the answer sooner
     stateful: bool = False  # never sent twice, so its settings are those of mode single
+    watches: bool = True  # whether losers can be watched to their end: else none is launched to measure its deployment
     whole: Collection[str] = ()  # deployments that answer this call, but do not stream the answer
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
 

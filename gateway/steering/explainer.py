@@ -54,7 +54,7 @@ def explained(
         frozenset(each.deployment for each in lineup.near),
         held,
         costs_usd(by_name, answer_tokens, terms),
-        probes and not terms.stateful,
+        probes and terms.watches and not terms.stateful,
     )
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
     ranked = sorted(

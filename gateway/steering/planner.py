@@ -120,8 +120,9 @@ class Draft:
         lineup, race = self._lineup, self.race
         # A broken canary is tried in its turn: its configured share says how often.
         probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
+        watches = self._terms.watches and not self._terms.stateful
         if self.strategy.in_turn:
-            if probe is not None and (race.budget > 0 or probes) and not self._terms.stateful:
+            if probe is not None and (race.budget > 0 or probes) and watches:
                 self._explore(probe, Why.PROBE)
             if race.budget > 0:
                 self.add_rescues_of_one()
@@ -132,7 +133,7 @@ class Draft:
             self.add_standby(race.budget)
             self.ask()
         else:
-            if race.budget > 0 or probes:
+            if watches and (race.budget > 0 or probes):
                 self.add_second(probe, tokens)
             number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)

@@ -224,3 +224,21 @@ def test_a_call_that_is_never_sent_twice_probes_nobody() -> None:
     plan = replica.steering.plan(MODEL, replica.deployments, RaceSettings(mode=Mode.SINGLE), terms, SHORT)
     assert [each.deployment for each in plan.launches if not each.delay_s] == ["b"]
     assert [each.role for each in replica.plan(mode=Mode.SINGLE).launches][:2] == [Role.PRIMARY, Role.PROBE]
+
+
+def test_a_call_whose_losers_cannot_be_watched_is_hedged_but_probes_nobody() -> None:
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(a=0.2, b=0.5, c=0.6)
+    for _ in range(4):
+        replica.fail("a")
+    replica.now_s += 10.0
+    race = RaceSettings(mode=Mode.HEDGE, budget=0.05)
+    watching, blind = (
+        replica.steering.plan(
+            MODEL, replica.deployments, race, Terms(Objective.FIRST_TOKEN, 100, watches=watches), SHORT
+        )
+        for watches in (True, False)
+    )
+    assert Role.PROBE in {each.role for each in watching.launches}
+    assert [each.role for each in blind.launches][:2] == [Role.PRIMARY, Role.HEDGE]
+    assert "a" not in {each.deployment for each in blind.launches if each.role is not Role.FAILOVER}

@@ -102,6 +102,15 @@ async def test_short_calls_are_raced_where_that_is_set(
         assert (call["endpoint"], call["extras"], call["width_asked"]) == (endpoint, 1, 2)
 
 
+async def test_a_client_that_wants_no_other_deployment_gets_none_beside_either(opened: Open) -> None:
+    config = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], **RACED}}}
+    async with opened(alpha=[says(EMBEDDINGS)], beta=[says(EMBEDDINGS)], config=config) as (running, upstreams):
+        body = {"model": MODEL, "input": "one", "provider": {"allow_fallbacks": False}}
+        async with running.post(body, path="/v1/embeddings") as response:
+            assert response.status == 200
+        assert sum(len(each.received) for each in upstreams.values()) == 1
+
+
 async def test_pictures_are_never_asked_for_twice(opened: Open) -> None:
     config = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], **RACED}}}
     async with opened(alpha=[says(PICTURES)], beta=[says(PICTURES)], config=config) as (running, upstreams):
