@@ -63,9 +63,10 @@ _MOST_WORDS = 12
 _VERSION = re.compile(r"^v\d+$")
 # APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
 _NOT_OFFERED = (
-    *("assistants", "batches", "chatkit", "containers", "conversations", "evals", "files", "fine_tuning", "fine-tunes"),
-    *("messages/batches", "organization", "realtime", "responses/compact", "responses/input_tokens", "skills"),
-    *("threads", "uploads", "vector_stores", "videos"),
+    *("agents", "assistants", "batches", "chatkit", "containers", "conversations", "decisions", "evals", "files"),
+    *("fine_tuning", "fine-tunes", "live", "messages/batches", "organization", "realtime", "responses/compact"),
+    *("responses/input_tokens", "skills", "threads", "uploads", "vaults", "vector_stores", "videos"),
+    "webhook_endpoints",
 )
 
 

@@ -66,6 +66,8 @@ def test_a_path_of_thousands_of_words_is_not_compared_with_any(path: str) -> Non
         ("/v1/responses/compact", True),
         ("/v1/messages/batches", True),
         ("/assistants", True),
+        ("/v1/decisions", True),
+        ("/v1/webhook_endpoints/we_1", True),
         ("/v1/responses/resp_1", False),
         ("/v1/filesystem", False),
         ("/v1/nowhere", False),
