@@ -377,6 +377,7 @@ class _AnswersEvent(msgspec.Struct, gc=False):
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
 _answers_objects = msgspec.json.Decoder(Object)
+_BEGUN = (msgspec.Raw(b'"queued"'), _IN_PROGRESS)  # in the background: nothing of it is there yet
 _lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
@@ -391,11 +392,13 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     answer = _read(body, secrets)
     writer = EventWriter()
     try:
-        items = _lists.decode(answer.get("output", _NULL)) or ()
+        items = _lists.decode(answer.get("output", _NULL))
+        if items is None and answer.get("status") not in _BEGUN:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response")
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
             writer.say(f"response.{state}", response=began)
-        for index, item in enumerate(few(items, "items")):
+        for index, item in enumerate(few(items or (), "items")):
             write_item(writer, index, item)
     except UNREADABLE:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None

@@ -107,7 +107,7 @@ def test_an_unknown_key_like_no_other_lists_the_known_ones(problems: Problems) -
 
     (problem,) = problems(text)
     assert problem.startswith("gateway.yaml:3: models.m.deployments[0].price_per_mtok.zzz: unknown key; known: ")
-    assert problem.endswith("input, output, cached_input, cache_write, reasoning")
+    assert ": input, output, cached_input, cache_write, cache_write_1h, reasoning, " in problem
 
 
 def test_a_missing_variable_is_named_with_its_place_and_the_way_out(problems: Problems) -> None:
