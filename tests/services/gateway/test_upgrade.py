@@ -282,7 +282,7 @@ async def version_before(folder: Path) -> Path:
     """Write the files of the last commit before the newest migration into ``folder``; return it."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    newest = next((migrations_folder() / "versions").glob(f"{head_revision()}_*.py"))
+    newest = migrations_folder() / "versions" / f"{head_revision()}_*.py"  # whatever it was called when it came
     commits = (await git("log", "--format=%H", "--diff-filter=A", "--", str(newest))).split()
     packed = await git("archive", "--format=tar", f"{commits[-1].decode()}^") if commits else b""
     if not packed:
