@@ -44,7 +44,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy
 from gateway.steering import Plan, Terms
-from providers import ErrorKind, UpstreamError, cost_usd, finished
+from providers import STANDARD, ErrorKind, UpstreamError, cost_usd, finished
 from providers.dialects import DIALECTS, PIVOT, RESPONSES, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
@@ -529,8 +529,10 @@ def _cost_of(deployment: Deployment, response: bytes) -> float | None:
     """Return the cost of a stored response, which may have run in the background; None until its usage is known."""
     with suppress(UpstreamError):
         usage = RESPONSES.answers.read_event(b'{"type":"response.completed","response":%b}' % response, ()).usage
-        if usage is not None:
-            return cost_usd(deployment.price, **msgspec.structs.asdict(usage))
+        price, counts = deployment.price, {} if usage is None else msgspec.structs.asdict(usage)
+        if price is not None and usage is not None:
+            price = price.at(counts.pop("tier") or STANDARD, usage.prompt_tokens or 0)
+            return cost_usd(price, **counts)
     return None
 
 

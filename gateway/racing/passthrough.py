@@ -207,7 +207,11 @@ class Relay:
         while self._names or self._running:
             if not self._running:
                 seat = AttemptSeat(self._open_call)
-                name = await seat.take_seat(self._names, self._plan.tripped)
+                try:
+                    name = await seat.take_seat(self._names, self._plan.tripped)
+                except asyncio.CancelledError:  # perhaps just after it got one
+                    seat.leave_seat()
+                    raise
                 if name is None:
                     full = tuple(self._names)
                     break
