@@ -24,6 +24,7 @@ from gateway.connections.fast_refusal import FastRefusal
 from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
+from gateway.overload.bodies import return_scattered_memory
 from gateway.settings import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -261,6 +262,10 @@ FIRST_LOOK_S = 0.25  # until the first check for stalled clients; later ones dep
 STALL_LOOKS = 4  # checks of all connections within the time limit for stalled clients
 
 
+CROWD = 64  # connections
+RETURNED_AFTER_S = 2.0  # after most of them have gone: others may come at once
+
+
 class Connections:
     """Opens accepted connections, counts them, and cuts those that exceed a limit.
 
@@ -279,6 +284,8 @@ class Connections:
         self.pace = Pace(self._loop.time)
         self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
+        self._crowd = 0  # the most that were open since the memory of an earlier crowd was returned
+        self._returns: asyncio.TimerHandle | None = None  # its memory
         self._opening: set[asyncio.Task[None]] = set()
         self._strangers: Strangers[Connection] = Strangers()
         self._proxied: set[Connection] = set()  # strangers from a trusted proxy: each request has its own address
@@ -350,6 +357,8 @@ class Connections:
     def close(self) -> None:
         """Stop checking the remaining connections."""
         self._stall_look.cancel()
+        if self._returns is not None:
+            self._returns.cancel()
         self._heads.close()
         self._cuts.close()
 
@@ -388,9 +397,14 @@ class Connections:
         self._cut(connection, Reason.AHEAD)
 
     def ended(self, connection: Connection) -> None:
-        """Forget it."""
+        """Forget it; where most of a crowd has gone, return its memory."""
         self._all.discard(connection)
         self._forget(connection)
+        if self._crowd >= CROWD and 2 * len(self._all) < self._crowd:
+            self._crowd = len(self._all)
+            if self._returns is not None:
+                self._returns.cancel()
+            self._returns = self._loop.call_later(RETURNED_AFTER_S, return_scattered_memory)
 
     def _accepted(self, host: str) -> Connection:
         """Return a new connection from ``host``: a stranger whose head is awaited from now on."""
@@ -398,6 +412,7 @@ class Connections:
         connection = Connection(self, self._server, refusals, loop=self._loop, **self._options)
         self._gateway.metrics.connection_accepted()
         self._all.add(connection)
+        self._crowd = max(self._crowd, len(self._all))
         address = read_address(host)
         if address is None or self._current_trust().trusts(address):
             self._proxied.add(connection)

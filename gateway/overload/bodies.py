@@ -262,6 +262,14 @@ def return_freed_memory() -> None:
             library.mallopt(which, value)
 
 
+def return_scattered_memory() -> None:
+    """Return to the system what is free between what is used, as after a crowd of connections: some milliseconds."""
+    with suppress(ImportError, AttributeError):
+        import ctypes  # noqa: PLC0415 - likewise
+
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def calls_in(memory_bytes: int, workers: int = 1) -> int:
     """Return the number of concurrent calls for which each of ``workers`` processes has memory."""
     each = memory_bytes / workers - IDLE_BYTES
