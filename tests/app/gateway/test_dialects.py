@@ -239,7 +239,7 @@ async def test_store_is_untouched_in_the_background(serve: Serve) -> None:
     async with serve(alpha=[Raw(RESPONSE_BYTES)], beta=[Raw(RESPONSE_BYTES)], **NATIVE) as running:
         body = {"model": MODEL, "input": "Hi", "background": True}
         async with running.post(body, path="/v1/responses") as response:
-            assert (response.status, "x-holeshot-store" in response.headers) == (200, False)
+            assert "x-holeshot-store" not in response.headers  # its answer is no response: only the request counts here
         [sent] = [*running["alpha"].received, *running["beta"].received]
         assert "store" not in sent.body
 
