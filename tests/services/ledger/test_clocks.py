@@ -147,7 +147,7 @@ async def test_a_database_in_german_and_in_kolkatas_time_keeps_and_deletes_the_s
         first, second, *_ = await partitions(connection, "calls")
     midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     assert (first.since, first.until, second.since) == (None, midnight, midnight)
-    await store(german_url, timedelta(days=-1.5), timedelta(days=-2.5))
+    await store(german_url, timedelta(days=-1), timedelta(days=-2.5))  # the day of the first has passed at any hour
     later = NOW + timedelta(days=4.1)
     assert await prune(engine, TWO_DAYS, later) == {"calls": 3, "attempts": 3, "refusals": 0}
     assert await prune(engine, TWO_DAYS, later) == {"calls": 0, "attempts": 0, "refusals": 0}
