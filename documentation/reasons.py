@@ -28,6 +28,19 @@ _LIMITS: Reasons = {
     "usd_per_month": "US dollars in a UTC month at list price, losers included.",
 }
 
+_PRICE_CHANGE: Reasons = {
+    "input": "Tokens of prompts.",
+    "output": "Tokens of answers.",
+    "cached_input": "Tokens of prompts that were read from its prompt cache.",
+    "cache_write": "Tokens of prompts that were written to its prompt cache.",
+    "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
+    "reasoning": "Tokens of thinking.",
+    "audio_input": "Tokens of sound in prompts.",
+    "audio_output": "Tokens of sound in answers.",
+    "image_input": "Tokens of pictures in prompts.",
+    "image_output": "Tokens of pictures in answers.",
+}
+
 REASONS: Mapping[str, Reasons] = {
     "Settings": {
         "host": (
@@ -355,30 +368,8 @@ REASONS: Mapping[str, Reasons] = {
         "image_output": "Tokens of pictures in answers. Not set: as `output`.",
         "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as is then the call's cost.",
     },
-    "PriceChange": {
-        "input": "Tokens of prompts.",
-        "output": "Tokens of answers.",
-        "cached_input": "Tokens of prompts that were read from its prompt cache.",
-        "cache_write": "Tokens of prompts that were written to its prompt cache.",
-        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
-        "reasoning": "Tokens of thinking.",
-        "audio_input": "Tokens of sound in prompts.",
-        "audio_output": "Tokens of sound in answers.",
-        "image_input": "Tokens of pictures in prompts.",
-        "image_output": "Tokens of pictures in answers.",
-    },
-    "TierPrice": {
-        "input": "Tokens of prompts.",
-        "output": "Tokens of answers.",
-        "cached_input": "Tokens of prompts that were read from its prompt cache.",
-        "cache_write": "Tokens of prompts that were written to its prompt cache.",
-        "cache_write_1h": "Tokens of prompts that were written to its prompt cache for an hour.",
-        "reasoning": "Tokens of thinking.",
-        "audio_input": "Tokens of sound in prompts.",
-        "audio_output": "Tokens of sound in answers.",
-        "image_input": "Tokens of pictures in prompts.",
-        "image_output": "Tokens of pictures in answers.",
-    },
+    "PriceChange": _PRICE_CHANGE,
+    "TierPrice": _PRICE_CHANGE,
     "RaceSettings": {
         "profile": (
             "A preset for a kind of call; settings beside it win. `chat`: objective reading, `min_tok_s` 30. `voice`:"
