@@ -182,6 +182,7 @@ class Relay:
         self._may_launch = may_launch
         self._on_slot_refused = on_slot_refused
         self._running: dict[asyncio.Task[Answer], RelayedAttempt] = {}
+        self._cut_tasks: list[asyncio.Task[Answer]] = []
         self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
         self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
         self._failures: list[tuple[str, UpstreamError]] = []
@@ -195,11 +196,14 @@ class Relay:
         try:
             return await self._run(outlet)
         except BaseException as reason:
-            await self._interrupt(reason)
-            if isinstance(reason, asyncio.CancelledError):  # perhaps while it waited for a seat
-                why = self._open_call.cancelled_as()
+            if self._running or isinstance(reason, asyncio.CancelledError):  # perhaps while it waited for a seat
+                why = self._why(reason)
+                self._cut(_interruption(why))
                 self._close(None, why.status, why.code)
             raise
+        finally:
+            if self._cut_tasks:
+                await asyncio.wait(self._cut_tasks)
 
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
         due = self._timed(self._open_call.services.clock())
@@ -223,11 +227,11 @@ class Relay:
             due = self._launch_due(due)
             if (won := await self._first(due)) is not None:
                 attempt, answer = won
-                await self._cut_others()
+                self._cut(Outcome.LOST)
                 return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in self._failures) >= MAX_CLIENT_FAULTS:
                 break
-        await self._cut_others()
+        self._cut(Outcome.LOST)
         failed = tuple(self._failures)
         return Unanswered(failed, tuple(full), {name for name, _ in failed})
 
@@ -235,7 +239,7 @@ class Relay:
         """Return the launches beside the first one, with their times: the plan's, and rescues if all are silent."""
         plan, launches = self._plan, list(self._plan.launches[1:])
         if plan.rescue_s is not None:
-            for number, name in enumerate(plan.rest[: RESCUES - len(launches)], start=1 + len(launches)):
+            for number, name in enumerate(plan.rest[: max(0, RESCUES - len(launches))], start=1 + len(launches)):
                 launches.append(Launch(name, number * plan.rescue_s, Role.FAILOVER))
         return sorted(((began + launch.delay_s, launch) for launch in launches), key=lambda timed: timed[0])
 
@@ -280,34 +284,19 @@ class Relay:
             self._end(attempt, outcome_of(error), error=error)
         return None
 
-    async def _cut_others(self) -> None:
-        """Cut what still runs: another attempt has answered, or the request is invalid."""
-        cut, self._running = self._running, {}
-        for task in cut:
-            task.cancel()
-        for task, attempt in cut.items():
-            await asyncio.wait([task])
-            error = None if task.cancelled() else task.exception()
-            if isinstance(error, UpstreamError):  # it failed in the same moment
+    def _cut(self, outcome: Outcome) -> None:
+        """Cut and record at once what still runs; ``run`` awaits it. What has failed by itself keeps its error."""
+        for task, attempt in self._running.items():
+            error = task.exception() if task.done() else None
+            if isinstance(error, UpstreamError):
                 self._end(attempt, outcome_of(error), error=error)
                 continue
-            answer = None if task.cancelled() or error is not None else task.result()
-            if answer is not None and answer.rest is not None:
-                answer.rest.abort()
-            self._end(attempt, Outcome.LOST)
-
-    async def _interrupt(self, reason: BaseException) -> None:
-        """Cut and record what still runs: the client has gone, the gateway stops, or has a bug."""
-        interrupted, self._running = self._running, {}
-        for task in interrupted:
+            if task.done() and error is None and (rest := task.result().rest) is not None:
+                rest.abort()
             task.cancel()
-        if interrupted:
-            await asyncio.wait(interrupted)
-        for attempt in interrupted.values():
-            self._end(attempt, _interruption(self._why(reason)))
-        if interrupted:
-            why = self._why(reason)
-            self._close(None, why.status, why.code)
+            self._cut_tasks.append(task)
+            self._end(attempt, outcome)
+        self._running.clear()
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
         call, deployment, asking = self._open_call.call, attempt.deployment, self._asking

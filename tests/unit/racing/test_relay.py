@@ -372,6 +372,15 @@ async def test_where_two_are_silent_a_third_is_asked() -> None:
 
 
 @in_virtual_time
+async def test_a_wide_race_has_no_rescues_beside_it() -> None:
+    silent, others = [Speaker(9.0, VECTORS) for _ in range(4)], [Speaker(0.1, VECTORS) for _ in range(3)]
+    wide = [Launch(f"s{number}", 0.0, Role.RACE) for number in (2, 3, 4)]
+    room = Room(*silent, *others, asking=EMBED, beside=wide, rescue_s=2.0)
+    record = await room.run()
+    assert (record.launched, record.total_ms, [each.requests for each in others]) == (4, 9000.0, [[], [], []])
+
+
+@in_virtual_time
 async def test_a_client_that_leaves_ends_both() -> None:
     room = Room(Speaker(17.0, VECTORS), Speaker(17.0, VECTORS), asking=EMBED, beside=[Launch("s2", 0.3, Role.HEDGE)])
     running = asyncio.create_task(room.run())
