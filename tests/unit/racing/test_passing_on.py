@@ -53,6 +53,7 @@ class OverHttp(Timetable):
         elif isinstance(step, UpstreamError):
             response.fail(step)
         else:
+            assert isinstance(step, bytes)
             response.feed(step)
 
 
