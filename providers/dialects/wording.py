@@ -77,7 +77,7 @@ class Calls:
     """The tool calls of one history, in the order in which they are read.
 
     It finds what no API takes: a result without its call, a second result of a call, one id for two calls of a turn.
-    An id may come again in a later turn: some models count their calls again.
+    An id may come again in a later turn: some models count their calls from 0 in each.
     """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
