@@ -204,6 +204,7 @@ class Relay:
         finally:
             if self._cut_tasks:
                 await asyncio.wait(self._cut_tasks)
+                self._cut_tasks.clear()  # their errors' frames refer to this relay
 
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
         due = self._timed(self._open_call.services.clock())
