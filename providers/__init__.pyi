@@ -90,10 +90,13 @@ from .usage import cache_saved_usd as cache_saved_usd
 from .usage import completed as completed
 from .usage import cost as cost
 from .usage import cost_usd as cost_usd
+from .usage import dearest_unasked as dearest_unasked
+from .usage import is_bought as is_bought
 from .usage import is_of_tokens as is_of_tokens
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible
 from .usage import reported as reported
+from .usage import tier_asked_by as tier_asked_by
 from .usage import tier_of as tier_of
 from .vertex_upstream import VertexUpstream as VertexUpstream
 from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
