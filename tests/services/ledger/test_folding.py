@@ -450,18 +450,20 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
     await engine.dispose()
 
 
-OF_0035 = frozenset({"extras", "is_extra", "text_gap_max_ms"})
+OF_0038 = frozenset({"tier_asked", "tier_served", "units_cost_usd", "units"})
+OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
 OF_0033 = OF_0035 | {"narrowed", "width_asked"}
 
 
 def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
     """Store rows without these columns, as older versions do, which every later schema takes."""
     for table, record, names, json in (
-        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl")),
+        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl", "units")),
         ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags")),
     ):
         omitted = {*record.__struct_fields__} - {*getattr(ledger_entries, names)}
-        columns = ledger_entries.Columns(record, left_out=added | omitted, json=json)
+        kept = tuple(name for name in json if name not in added)
+        columns = ledger_entries.Columns(record, left_out=added | omitted, json=kept)
         patch.setattr(ledger_entries, f"_{table.upper()}", columns)
         patch.setattr(inserts, names, columns.names)
         now, before = inserts._NAMES[table], ", ".join(columns.names)
@@ -470,6 +472,10 @@ def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
         fewer = now.count(",") - before.count(",")
         on_sqlite = inserts._INSERT_SQLITE[table].replace(now, before).replace(", ?" * fewer, "", 1)
         patch.setitem(inserts._INSERT_SQLITE, table, on_sqlite)
+    if "units" in added:
+        patch.setattr(
+            inserts, "attempt_rows", lambda entries: (row[:-1] for row in ledger_entries.attempt_rows(entries))
+        )
 
 
 @pytest.fixture
