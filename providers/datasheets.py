@@ -13,9 +13,9 @@ tools. Only an explicit false is a no. A row's list of input kinds (``image``, `
 not listed and has no flag of its own is a no as well.
 """
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -324,14 +324,14 @@ class Source(msgspec.Struct, frozen=True):
     license: str
     released: str = ""  # when the version was, ISO: prices are at least as old
 
-    def age_days(self, today: date) -> int | None:
+    def age_days(self, today: dt.date) -> int | None:
         """Return how many days ago the version was released; None if that is not known."""
         try:
-            return (today - date.fromisoformat(self.released)).days
+            return (today - dt.date.fromisoformat(self.released)).days
         except ValueError:
             return None
 
-    def is_old(self, today: date) -> str | None:
+    def is_old(self, today: dt.date) -> str | None:
         """Return a sentence about its age, if vendors may have changed many prices since."""
         age = self.age_days(today)
         if age is None or age <= OLD_DAYS:

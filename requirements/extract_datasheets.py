@@ -91,7 +91,7 @@ def released(number: str) -> str:
         SystemExit: it does not.
 
     """
-    uv = Path(sys.executable).with_name("uv")
+    uv = str(Path(sys.executable).with_name("uv"))
     command = [uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--format", "pylock.toml", "-"]
     told = subprocess.run(command, input=f"litellm=={number}\n", capture_output=True, text=True, check=False)
     packages = tomllib.loads(told.stdout).get("packages", []) if told.returncode == 0 else []

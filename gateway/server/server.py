@@ -471,7 +471,8 @@ def _check_authorities(path: str | None) -> None:
 def _check_prices(today: date) -> None:
     source = DatasheetTable.shipped().source()
     if source is not None and (problem := source.is_old(today)) is not None:
-        # Event configuration.old_prices: The table of prices is over 90 days old, so costs and limits in dollars may be wrong.
+        # Event configuration.old_prices: The table of prices is over 90 days old, so costs and limits in dollars may be
+        # wrong.
         # Do: Upgrade Holeshot, or set `price_per_mtok` where a vendor has another price now.
         structlog.get_logger().warning("configuration.old_prices", problem=problem)
 
