@@ -130,11 +130,20 @@ def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
 _ASKED_ONLY = frozenset({FAST, OFF_PEAK, "batch", STANDARD})
 
 
-def dearest_unasked(price: Price, prompt_tokens: float) -> str:
-    """Return the dearest tier that may serve a call that asks for none, as a project may have it for all its calls.
+# Vendors that serve a call as standard unless it asks for another tier; at OpenAI and Azure a project or a deployment
+# may have one for all its calls.
+_STANDARD_UNLESS_ASKED = frozenset(
+    {"gemini", "vertex_ai", "vertex_openai", "bedrock", "bedrock_openai", "bedrock_converse", "groq", "anthropic"}
+)
+
+
+def dearest_unasked(vendor: str | None, price: Price, prompt_tokens: float) -> str:
+    """Return the dearest tier in which ``vendor`` may serve a call that asks for none.
 
     A tier without a price for such prompts does not serve them.
     """
+    if vendor in _STANDARD_UNLESS_ASKED:
+        return STANDARD
     known = {tier: card for tier in price.tiers - _ASKED_ONLY if (card := price.at(tier, prompt_tokens)) is not None}
     known = {STANDARD: price.at(STANDARD, prompt_tokens) or price} | known
     return max(known, key=lambda tier: known[tier].input_usd + known[tier].output_usd)

@@ -187,9 +187,8 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         named = [name for name, its_model in unpriced.items() if its_model == where]
-        counted = _counted(settings, [line for line in lines if line.deployment in named])
-        names = ", ".join(named)
-        found.append(f"price unknown, so the cost of calls is unknown too: {names}{counted}; {set_price(where)}")
+        said = f"{', '.join(named)}{_counted(settings, [line for line in lines if line.deployment in named])}"
+        found.append(f"price unknown, so the cost of calls is unknown too: {said}; {set_price(where)}")
     found += _partly_priced(settings, lines)
     priced = {line.model for line in lines if line.input_usd is not None}
     counted = settings.limits_dollars

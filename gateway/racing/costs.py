@@ -494,7 +494,7 @@ def _by_tier(  # noqa: PLR0917
     """
     if record.tier and is_bought(deployment.vendor, record.tier, price):
         return None, Bounds(0.0, None)
-    tiers = _tiers(record, tier_wanted(deployment, asked.tier), price, sent, seen)
+    tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
     low_usd, high_usd = inf, 0.0
     is_known = True
     for one in possible(price, tiers, sent.low_tokens, sent.high_tokens):
@@ -510,14 +510,19 @@ def _by_tier(  # noqa: PLR0917
     return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None)
 
 
-def _tiers(
-    record: AttemptRecord, asked: str | None, price: Price, sent: Sent, seen: "ServedTiers | None"
+def _tiers(  # noqa: PLR0917 - likewise
+    record: AttemptRecord,
+    deployment: Deployment,
+    asked: str | None,
+    price: Price,
+    sent: Sent,
+    seen: "ServedTiers | None",
 ) -> Sequence[str]:
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
     That is the one that its answer names; else the ``asked`` one, or the standard one if the vendor had no room there.
     If none was asked for, those that this deployment's answers to such requests named in the last day; without any,
-    standard service, or the dearest that may serve such a request.
+    standard service, or the dearest in which the vendor may serve such a request.
     """
     if record.tier is not None:
         if asked is None and seen is not None:
@@ -525,7 +530,10 @@ def _tiers(
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    return (() if seen is None else seen.of(record.deployment)) or (dearest_unasked(price, sent.high_tokens), STANDARD)
+    return (() if seen is None else seen.of(record.deployment)) or (
+        dearest_unasked(deployment.vendor, price, sent.high_tokens),
+        STANDARD,
+    )
 
 
 DAY_S = 86_400.0

@@ -340,8 +340,14 @@ def test_a_tier_that_was_asked_for_but_not_answered_bounds_the_cost(asked: str, 
     assert costs(billed(won(), asked)) == tuple(map(pytest.approx, usd))
 
 
-def test_a_tier_that_was_neither_asked_for_nor_answered_is_standard_or_the_dearest_that_may_serve_it() -> None:
-    assert costs(billed(won())) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
+@pytest.mark.parametrize(("vendor", "high"), [(None, 6), ("openai", 6), ("gemini", 2)])
+def test_a_tier_that_was_neither_asked_for_nor_answered_is_standard_or_the_dearest_that_may_serve_it(
+    vendor: str | None, high: float
+) -> None:
+    """A project may have another tier for all its calls; Google serves it to who asks for it alone."""
+    deployment = msgspec.structs.replace(_listed(), vendor=vendor)
+    [priced] = settle([won()], won(), {"winner": deployment}, 1000).attempts
+    assert costs(priced) == (pytest.approx(2), pytest.approx(2), pytest.approx(high))
 
 
 def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_named() -> None:
