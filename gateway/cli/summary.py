@@ -191,9 +191,10 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
         found.append(f"price unknown, so the cost of calls is unknown too: {said}; {set_price(where)}")
     found += _partly_priced(settings, lines)
     priced = {line.model for line in lines if line.input_usd is not None}
-    counted = settings.limits_dollars
+    bounded = {line.model for line in lines if not line.uncounted}  # limits count the dearest price of the vendor
     for name, model in settings.models.items():
-        found += doubtful_model(name, model, priced=name in priced, counted=counted)
+        is_bounded, counted = name in bounded, settings.limits_dollars
+        found += doubtful_model(name, model, priced=name in priced, counted=counted, bounded=is_bounded)
     found += [*_dear_fallbacks(settings, lines), *_mixed_vectors(settings)]
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
 
