@@ -420,8 +420,9 @@ def _beside(
         changes["tier_served"] = record.tier or "standard"
     if record.other_units:
         served = record.tier if record.tier is not None else tier or STANDARD
-        is_unknown = price is None or is_bought(deployment.vendor, served, price)
-        applied = None if is_unknown else price.at(served, 0 if sent is None else sent.tokens)
+        applied = None if price is None else price.at(served, 0 if sent is None else sent.tokens)
+        if price is not None and is_bought(deployment.vendor, served, price):
+            applied = None
         units = {
             unit: Unit(
                 min(count if applied is None else applied.billed(unit, count), _LARGEST),

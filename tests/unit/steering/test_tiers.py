@@ -1,6 +1,7 @@
 """One model in two tiers of service: the standard one is asked, and the dearer one beside it when it is late."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def replica() -> VirtualReplica:
     return made
 
 
-def planned(made: VirtualReplica, *, dearer: float = 2.0, **race: float | str) -> Plan:
+def planned(made: VirtualReplica, *, dearer: float = 2.0, **race: Any) -> Plan:
     """Plan a call; the fast tier costs ``dearer`` times as much."""
     prices = {STANDARD: PRICE, FAST: Price(dearer * PRICE.input_usd, dearer * PRICE.output_usd)}
     return made.plan(objective=Objective.COST, prices=prices, ttft_ms=1000 * DEADLINE_S, max_tokens=100, **race)
