@@ -387,7 +387,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
             changes["price"] = stated
         if sent_tokens is not None and not record.is_begun:
             changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
-    else:
+    elif record.other_units or record.error_kind is not None or record.sends == 0:
         changes |= _without_tokens(record, price)
     if record.tier or record.other_units or asked.tier is not None or "service_tier" in deployment.extra_body:
         changes |= _beside(record, deployment, price, sent, asked)

@@ -124,7 +124,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         _count(fields["tools"]) if "tools" in fields else None,
         min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
         asked_tier(fields),
-        lets_search(fields),
+        lets_search(fields) if "tools" in fields or not _SEARCH_FIELDS.isdisjoint(fields) else False,
     )
 
 
