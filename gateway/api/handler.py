@@ -374,7 +374,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
 class Answer:
     """Answers one call, streamed or as one JSON body."""
 
-    streaming: type[StreamingSink] | partial[StreamingSink] = StreamingSink
+    streaming: Callable[..., StreamingSink] = StreamingSink
 
     def __init__(
         self,

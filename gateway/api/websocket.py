@@ -12,7 +12,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable
 from io import BytesIO
-from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -21,9 +20,6 @@ from gateway.api.headers import SERVER
 from gateway.core.errors import ApiError, NoWebSocket
 from gateway.overload.bodies import Bodies, Body
 from gateway.racing import ClientGone
-
-if TYPE_CHECKING:
-    from aiohttp.web_protocol import RequestHandler
 
 # The codes of RFC 6455, 7.4.1.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
@@ -185,7 +181,7 @@ class WebSocket:
         self.heard_at = asyncio.get_running_loop().time()  # of anything from the client
         self._loop = asyncio.get_running_loop()
         self._request = request
-        self._connection = cast("RequestHandler[web.Request]", request.protocol)
+        self._connection = request.protocol
         self._bodies, self._owner, self._address = bodies, owner, address
         self._most_bytes = most_bytes
         self._messages: deque[Message] = deque()
@@ -235,7 +231,7 @@ class WebSocket:
         """
         response = Switched(accepted_key(self._request))
         await response.prepare(self._request)
-        self._connection.set_parser(self)
+        self._connection.set_parser(self)  # type: ignore[arg-type] # it is fed like aiohttp's own reader
         return response
 
     async def receive(self) -> Message | None:

@@ -137,7 +137,8 @@ async def test_ten_turns_of_a_tool_loop_go_on_with_another_winner_in_another_api
     config = {"providers": {"alpha": speaking("responses"), "beta": speaking("chat")}}
     async with serve(alpha=[Hang()], beta=[Hang()], config=config) as running:
         async with connected(running) as socket:
-            before, new = {}, "Begin"
+            before: dict[str, Any] = {}
+            new: Any = "Begin"
             for number in range(10):
                 call = {
                     "id": f"fc_{number}",
@@ -164,7 +165,7 @@ async def test_ten_turns_of_a_tool_loop_go_on_with_another_winner_in_another_api
             row["provider"]
             for row in await running.rows("select provider from attempts where outcome = 'won' order by id")
         ]
-        last_alpha = [item for item in running["alpha"].received[-1].body["input"]]
+        last_alpha = list(running["alpha"].received[-1].body["input"])
     assert winners == ["alpha", "beta"] * 5
     assert [each.get("output") for each in last_alpha if each.get("type") == "function_call_output"] == [
         f"seen {n}" for n in range(9)
@@ -183,11 +184,14 @@ async def test_an_unknown_response_is_told_and_the_connection_stays(serve: Serve
 
 
 async def test_the_conversation_of_one_connection_is_not_anothers(serve: Serve) -> None:
-    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
-        async with connected(running) as one, connected(running) as other:
-            await one.turn()
-            await other.create(previous_response_id="resp_1")
-            assert (await other.error())["error"]["code"] == "previous_response_not_found"
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as one,
+        connected(running) as other,
+    ):
+        await one.turn()
+        await other.create(previous_response_id="resp_1")
+        assert (await other.error())["error"]["code"] == "previous_response_not_found"
 
 
 async def test_a_warm_up_is_answered_without_a_provider_and_can_be_continued(serve: Serve) -> None:
@@ -224,11 +228,13 @@ async def test_a_warm_up_is_answered_without_a_provider_and_can_be_continued(ser
 async def test_a_message_that_makes_no_sense_is_an_error_event_and_the_connection_stays(
     serve: Serve, sent: str | bytes, why: str
 ) -> None:
-    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
-        async with connected(running) as socket:
-            await (socket.wire.send_str(sent) if isinstance(sent, str) else socket.wire.send_bytes(sent))
-            told = await socket.error()
-            await socket.turn()
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        await (socket.wire.send_str(sent) if isinstance(sent, str) else socket.wire.send_bytes(sent))
+        told = await socket.error()
+        await socket.turn()
     assert told["status"] in {400, 404}
     assert why in told["error"]["message"]
     assert told["error"]["type"] == "invalid_request_error"
@@ -296,14 +302,16 @@ async def test_a_conversation_is_forked_onto_another_stream(serve: Serve) -> Non
 
 
 async def test_a_connection_has_32_named_streams_and_may_go_on_with_each(serve: Serve) -> None:
-    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
-        async with connected(running) as socket:
-            for number in range(32):
-                await socket.turn(stream_id=f"s{number}")
-            await socket.create(stream_id="one-more")
-            told = await socket.error()
-            await socket.turn(stream_id="s0")
-            await socket.turn()
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        for number in range(32):
+            await socket.turn(stream_id=f"s{number}")
+        await socket.create(stream_id="one-more")
+        told = await socket.error()
+        await socket.turn(stream_id="s0")
+        await socket.turn()
     assert (told["error"]["code"], told["stream_id"]) == ("websocket_stream_limit_reached", "one-more")
 
 
@@ -312,24 +320,28 @@ def keyed(**limits: Any) -> dict[str, Any]:
 
 
 async def test_limits_count_each_turn(serve: Serve) -> None:
-    async with serve(alpha=None, config=keyed(rpm=2), in_one_minute=True) as running:
-        async with connected(running, headers=bearer("hs-app")) as socket:
-            await socket.turn()
-            await socket.turn()
-            await socket.create()
-            told = await socket.error()
+    async with (
+        serve(alpha=None, config=keyed(rpm=2), in_one_minute=True) as running,
+        connected(running, headers=bearer("hs-app")) as socket,
+    ):
+        await socket.turn()
+        await socket.turn()
+        await socket.create()
+        told = await socket.error()
     assert (told["status"], told["error"]["type"]) == (429, "rate_limit_error")
     assert float(told["headers"]["retry-after"]) > 0
 
 
 async def test_streams_share_max_parallel_which_counts_only_turns_that_run(serve: Serve) -> None:
-    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=keyed(max_parallel=1)) as running:
-        async with connected(running, headers=bearer("hs-app")) as socket:
-            await socket.create(stream_id="one")
-            await socket.create(stream_id="one")
-            await socket.until("response.output_text.delta")
-            await socket.create(stream_id="two")
-            told = await socket.error()
+    async with (
+        serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=keyed(max_parallel=1)) as running,
+        connected(running, headers=bearer("hs-app")) as socket,
+    ):
+        await socket.create(stream_id="one")
+        await socket.create(stream_id="one")
+        await socket.until("response.output_text.delta")
+        await socket.create(stream_id="two")
+        told = await socket.error()
     assert (told["status"], told["stream_id"]) == (429, "two")
 
 
@@ -400,7 +412,7 @@ async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connec
         bodies = running.gateway.context.bodies
         async with connected(running) as socket:
             await socket.turn("x" * 100_000)
-            while bodies.size > 101_000:  # what the call itself took
+            while bodies.size > 101_000:  # noqa: ASYNC110 - what the call itself took, and only this test waits for it
                 await asyncio.sleep(0)
             assert bodies.size > 100_000
         while bodies.size:  # noqa: ASYNC110 - nobody but this test waits for it
@@ -411,11 +423,13 @@ async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "MOST_KEPT_BYTES", 1000)
-    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
-        async with connected(running) as socket:
-            await socket.turn("x" * 2000)
-            await socket.create(previous_response_id="resp_1")
-            assert (await socket.error())["error"]["code"] == "previous_response_not_found"
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        await socket.turn("x" * 2000)
+        await socket.create(previous_response_id="resp_1")
+        assert (await socket.error())["error"]["code"] == "previous_response_not_found"
 
 
 async def test_a_connection_that_is_too_old_says_so_and_ends_when_its_turns_have(
@@ -442,34 +456,40 @@ async def test_a_silent_client_is_pinged(serve: Serve, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("is_running", [True, False], ids=["running", "idle"])
 async def test_a_gateway_that_stops_lets_running_turns_end_and_closes_with_1001(folder: Path, is_running: bool) -> None:
     gate = asyncio.Event()
-    async with ScriptedProvider([RoleOnly(), Delta("a"), Gate(gate), *answer("b")[1:]]) as provider:
-        async with listening_gateway(folder, provider) as served, aiohttp.ClientSession() as http:
-            async with http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire:
-                socket = Socket(wire)
-                if is_running:
-                    await socket.create()
-                    await socket.create("waits")
-                    await socket.until("response.output_text.delta")
-                else:
-                    await wire.ping()
-                served.stop.set()
-                if is_running:
-                    assert (await socket.error())["error"]["code"] == "shutting_down"  # the one that waits
-                    gate.set()
-                    await socket.until("response.completed")
-                assert (await socket.closed())[0] == 1001
+    async with (
+        ScriptedProvider([RoleOnly(), Delta("a"), Gate(gate), *answer("b")[1:]]) as provider,
+        listening_gateway(folder, provider) as served,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire,
+    ):
+        socket = Socket(wire)
+        if is_running:
+            await socket.create()
+            await socket.create("waits")
+            await socket.until("response.output_text.delta")
+        else:
+            await wire.ping()
+        served.stop.set()
+        if is_running:
+            assert (await socket.error())["error"]["code"] == "shutting_down"  # the one that waits
+            gate.set()
+            await socket.until("response.completed")
+        assert (await socket.closed())[0] == 1001
 
 
 async def test_a_turn_that_outlasts_the_grace_ends_with_an_error_and_1001(folder: Path) -> None:
-    async with ScriptedProvider([RoleOnly(), Delta("a"), Hang()]) as provider:
-        async with listening_gateway(folder, provider, grace_s=0.1) as served, aiohttp.ClientSession() as http:
-            async with http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire:
-                socket = Socket(wire)
-                await socket.create()
-                await socket.until("response.output_text.delta")
-                served.stop.set()
-                assert (await socket.error())["error"]["code"] == "shutting_down"
-                assert (await socket.closed())[0] == 1001
+    async with (
+        ScriptedProvider([RoleOnly(), Delta("a"), Hang()]) as provider,
+        listening_gateway(folder, provider, grace_s=0.1) as served,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire,
+    ):
+        socket = Socket(wire)
+        await socket.create()
+        await socket.until("response.output_text.delta")
+        served.stop.set()
+        assert (await socket.error())["error"]["code"] == "shutting_down"
+        assert (await socket.closed())[0] == 1001
 
 
 async def test_a_get_that_is_no_handshake_is_405_and_an_invalid_one_426(serve: Serve) -> None:

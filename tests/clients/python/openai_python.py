@@ -151,17 +151,36 @@ def a_loop_of_ten_tools_goes_on_over_a_websocket(target: Target) -> None:
     if not hasattr(sdk(target).responses, "connect") or not target.gateway:
         return
     with sdk(target).responses.connect() as connection:
-        said: dict[str, Any] = {"input": 'call: weather {"city": "Oslo"}'}
-        for number in range(10):
-            connection.response.create(model=target.responses, tools=[WEATHER_OF_RESPONSES], store=False, **said)
-            answer = _finished(connection)
-            [call] = [item for item in answer.output if item.type == "function_call"]
-            equal(json.loads(call.arguments), {"city": "Oslo"})
-            result = {"type": "function_call_output", "call_id": call.call_id, "output": f"{number} degrees"}
-            again = {"role": "user", "content": 'call: weather {"city": "Oslo"}'}
-            said = {"input": [result, again], "previous_response_id": answer.id}
-        connection.response.create(model=target.responses, input="say: done", previous_response_id=answer.id)
-        equal(_finished(connection).output_text, "done")
+        create = connection.response.create
+        create(model=target.responses, generate=False, input=[], store=False)
+        last = _finished(connection)
+        for number in range(1, 6):
+            said = 'call: weather {"city": "Oslo"}'
+            create(
+                model=target.responses,
+                tools=[WEATHER_OF_RESPONSES],
+                store=False,
+                input=user(said),
+                previous_response_id=last.id,
+            )
+            last = _finished(connection)
+            calls = [item for item in last.output if item.type == "function_call"]
+            equal(
+                [json.loads(call.arguments) for call in calls], [{"city": "Oslo"}] * number
+            )  # one for each time asked
+            results = [
+                {"type": "function_call_output", "call_id": call.call_id, "output": f"{number} degrees"}
+                for call in calls
+            ]
+            create(
+                model=target.responses,
+                tools=[WEATHER_OF_RESPONSES],
+                store=False,
+                input=results,
+                previous_response_id=last.id,
+            )
+            last = _finished(connection)
+            equal(last.output_text, f"The tool said: {', '.join([f'{number} degrees'] * number)}")
 
 
 def _end(connection: Any) -> Any:
