@@ -110,7 +110,6 @@ class _Stream:
     """One stream: its turns run one after the other."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Turn] = deque()
         self.running: Turn | None = None
         self.task: asyncio.Task[None] | None = None  # of the turn that runs
         self.is_cancelled = False  # by the client
@@ -125,6 +124,7 @@ class _Session:
         self._born_s = self._idle_since = self._pinged_s = self._loop.time()
         self._conversations = Conversations(context, owner)
         self._streams: dict[str | None, _Stream] = {}
+        self._waiting: deque[Turn] = deque()
         self._running = 0
         self._closes_with: int | None = None  # when the running turns have ended; no more are taken
         self._is_over = False
@@ -150,9 +150,8 @@ class _Session:
             raise
         finally:
             self._conversations.close()
-            for stream in self._streams.values():
-                for turn in stream.waiting:
-                    turn.release()
+            for turn in self._waiting:
+                turn.release()
         await self._socket.finish()
         return response
 
@@ -197,9 +196,10 @@ class _Session:
                 " connection",
                 param="stream_id",
             )
-        if sum(len(stream.waiting) for stream in self._streams.values()) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING:
             raise TooManyTurns(f"{MOST_WAITING} turns wait on this connection already: wait for the end of one")
-        self._streams.setdefault(turn.stream, _Stream()).waiting.append(turn)
+        self._streams.setdefault(turn.stream, _Stream())
+        self._waiting.append(turn)
 
     def _cancel(self, name: str | None, response_id: str | None) -> None:
         """Cancel the running turn of a stream."""
@@ -214,13 +214,14 @@ class _Session:
 
     def _begin_turns(self) -> None:
         """Begin the turns that are due: in each stream one after the other, and not too many at a time."""
-        for stream in self._streams.values():
+        for turn in list(self._waiting):  # those that have waited longest first
             if self._is_over or self._running >= MOST_RUNNING:
                 break
-            if stream.running is None and stream.waiting:
-                turn = stream.running = stream.waiting.popleft()
+            stream = self._streams[turn.stream]
+            if stream.running is None:
+                self._waiting.remove(turn)
                 self._running += 1
-                stream.is_cancelled = False
+                stream.running, stream.is_cancelled = turn, False
                 stream.task = self._tasks.create_task(self._run(stream, turn))
                 stream.task.add_done_callback(partial(self._ended, stream, turn))
         self._socket.is_idle = not self._running
@@ -361,11 +362,10 @@ class _Session:
     def _close_soon(self, code: int) -> None:
         """Refuse further turns, and close when those that run have ended."""
         self._closes_with = code
-        for stream in self._streams.values():
-            while stream.waiting:
-                turn = stream.waiting.popleft()
-                turn.release()
-                self._refuse(self._refusal(), turn.stream)
+        while self._waiting:
+            turn = self._waiting.popleft()
+            turn.release()
+            self._refuse(self._refusal(), turn.stream)
         self._close_if_done()
 
     def _close_if_done(self) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from io import BytesIO
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
 from gateway.api.headers import SERVER
@@ -56,11 +56,14 @@ def accepted_key(request: web.Request) -> str:
         is_key = len(base64.b64decode(key, validate=True)) == _KEY_BYTES
     except (binascii.Error, ValueError):
         is_key = False
-    if (
-        not is_key
-        or fields.get("sec-websocket-version") != "13"
-        or "upgrade" not in fields.get("connection", "").lower()
-    ):
+    is_handshake = (
+        is_key
+        and request.version >= HttpVersion11
+        and not request.can_read_body
+        and fields.get("sec-websocket-version") == "13"
+        and "upgrade" in fields.get("connection", "").lower()
+    )
+    if not is_handshake:
         raise NoWebSocket(
             "this is no handshake of a WebSocket of version 13: it needs 'connection: upgrade', 'sec-websocket-version:"
             " 13' and 'sec-websocket-key'; or send a POST request",

@@ -23,8 +23,8 @@ from providers.simulator.script import (
     ToolCall,
     answer,
 )
-from tests.app.gateway.key_desk import bearer, sha256
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.key_desk import bearer, in_database, sha256
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_dialects import event, speaking
 from tests.app.gateway.test_stopping import listening_gateway
 
@@ -345,6 +345,42 @@ async def test_streams_share_max_parallel_which_counts_only_turns_that_run(serve
     assert (told["status"], told["stream_id"]) == (429, "two")
 
 
+async def test_a_connection_ends_with_its_key_and_its_turns_with_it(serve: Serve) -> None:
+    config = in_database(app={"key_sha256": sha256("hs-app")})
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=config) as running:
+        async with connected(running, headers=bearer("hs-app")) as socket:
+            await socket.create()
+            await socket.until("response.output_text.delta")
+            clients = {**running.config["clients"], "app": {"key_sha256": sha256("hs-another")}}
+            running.gateway.reload(read({**running.config, "clients": clients}, running.folder))
+            assert (await socket.wire.receive()).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+            await running["alpha"].reach(disconnects_mid_stream=1)
+        call = await running.call()
+    assert call["status_code"] == 499
+
+
+async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connection_stays(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
+        running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
+        async with connected(running) as socket:
+            await socket.turn("x" * 60_000)
+            await socket.create("x" * 150_000)
+            told = await socket.error()
+            await socket.turn("Hi")
+    assert (told["status"], told["error"]["code"]) == (429, "too_many_bodies")
+
+
+async def test_a_connection_runs_sixteen_turns_at_a_time_those_first_that_have_waited_longest(serve: Serve) -> None:
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running, connected(running) as socket:
+        for number in [*range(17)] * 2:
+            await socket.create(stream_id=f"s{number}")
+        begun = {(await socket.until("response.output_text.delta"))["stream_id"] for _ in range(16)}
+        assert begun == {f"s{number}" for number in range(16)}
+        await socket.wire.send_json({"type": "response.cancel", "stream_id": "s0"})
+        assert (await socket.error())["stream_id"] == "s0"
+        assert (await socket.until("response.output_text.delta"))["stream_id"] == "s16"
+
+
 async def test_a_handshake_needs_a_key_that_may_make_calls(serve: Serve) -> None:
     config = {
         "clients": {"eye": {"key_sha256": sha256("hs-eye"), "role": "viewer"}, "app": {"key_sha256": sha256("hs-app")}}
@@ -500,6 +536,9 @@ async def test_a_get_that_is_no_handshake_is_405_and_an_invalid_one_426(serve: S
         async with running.get(PATH, headers={**upgrade, "sec-websocket-version": "13"}) as response:
             assert response.status == 426
         key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "8"}
+        with_body = {**upgrade, **key, "sec-websocket-version": "13"}
+        async with running.http.get(running.url + PATH, headers=with_body, data=b"x") as response:
+            assert response.status == 426
         async with running.get(PATH, headers={**upgrade, **key}) as response:
             assert (response.status, response.headers["sec-websocket-version"]) == (426, "13")
 
