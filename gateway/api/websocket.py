@@ -191,6 +191,7 @@ class WebSocket:
         self._waiter: asyncio.Future[None] | None = None
         self._is_closing = False  # the end was sent
         self._is_deaf = False  # nothing of what comes is understood any more
+        self._draining: asyncio.Task[None] | None = None  # ends when the client has read, or the connection has ended
         self._gone: asyncio.Future[None] = self._loop.create_future()  # the client has ended it, or its connection
         self._head = bytearray()  # of the next frame, as far as received
         self._opcode = 0
@@ -275,11 +276,19 @@ class WebSocket:
             ClientGone: the connection has ended.
 
         """
-        if self._connection.writing_paused:
-            try:
-                await self._request.writer.drain()
-            except ConnectionError as error:
-                raise ClientGone from error
+        # All who wait share one future of aiohttp, and who is cancelled would cancel it: so only this task awaits it.
+        while self._connection.writing_paused and not self._gone.done():
+            if self._draining is None:
+                self._draining = self._loop.create_task(self._request.writer.drain())
+                self._draining.add_done_callback(self._drained)
+            await asyncio.wait({self._draining})
+        if self._gone.done():
+            raise ClientGone
+
+    def _drained(self, task: "asyncio.Task[None]") -> None:
+        self._draining = None
+        if not task.cancelled():
+            task.exception()  # the connection has ended; it is told elsewhere
 
     def is_late(self, now: float, timeout_s: float, bytes_per_s: float) -> bool:
         """Whether a message has taken longer than this, and a second more for every ``bytes_per_s`` of it."""

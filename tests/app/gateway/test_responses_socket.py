@@ -577,6 +577,8 @@ async def received(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     first, length = await reader.readexactly(2)
     if length == 126:
         length = int.from_bytes(await reader.readexactly(2), "big")
+    elif length == 127:
+        length = int.from_bytes(await reader.readexactly(8), "big")
     return first & 0x0F, await reader.readexactly(length)
 
 
@@ -675,3 +677,25 @@ async def test_a_client_that_does_not_read_stalls_only_itself_and_is_cut(serve: 
             await running["alpha"].reach(disconnects_mid_stream=1)
         rows = await running.rows("select status_code, error_kind from calls order by status_code")
     assert [(row["status_code"], row["error_kind"]) for row in rows] == [(200, None), (499, "client_stalled")]
+
+
+async def test_a_cancelled_turn_of_a_client_that_reads_slowly_takes_no_other_with_it(serve: Serve) -> None:
+    async with serve(alpha=None) as running, raw(running) as (reader, writer):
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        provider = running["alpha"]
+        for name in ("one", "two"):
+            provider.once([RoleOnly(), *[Delta("x" * 8192)] * 1200, Delta("end"), Finish("stop")])
+            create = {"type": "response.create", "stream_id": name, "model": MODEL, "input": name}
+            writer.write(frame(json.dumps(create).encode()))
+        await provider.reach(requests=2)
+        [connection] = running.connections._all
+        while not connection.writing_paused:  # noqa: ASYNC110 - nobody but this test waits for it
+            await asyncio.sleep(0)
+        for _ in range(1000):  # until both turns wait for the client
+            await asyncio.sleep(0)
+        writer.write(frame(b'{"type":"response.cancel","stream_id":"one"}'))
+        await provider.reach(disconnects_mid_stream=1)
+        reader._transport.resume_reading()  # type: ignore[attr-defined]
+        while b'"response.completed"' not in (told := (await received(reader))[1]):
+            pass
+    assert told.endswith(b'"stream_id":"two"}')
