@@ -484,6 +484,15 @@ async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(
         assert (await socket.error())["error"]["code"] == "previous_response_not_found"
 
 
+async def test_idle_connections_keep_nobody_out_where_there_is_no_room_for_more(serve: Serve) -> None:
+    async with serve(alpha=None) as running, connected(running) as socket:
+        await socket.turn()
+        running.connections.most = 1
+        async with running.get("/health/live") as response:
+            assert response.status == 200
+        assert (await socket.wire.receive()).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+
+
 async def test_a_connection_that_is_too_old_says_so_and_ends_when_its_turns_have(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
