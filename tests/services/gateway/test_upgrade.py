@@ -39,10 +39,10 @@ from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
-from tests.services.ledger.test_schema import OF_0003
+from tests.services.ledger.test_schema import OF_0032
 from tests.unit.ledger.records import raced_call
 
-BEFORE = "0003"
+BEFORE = "0032"
 CALLERS = 4
 LAME_DUCK_S = 5.0
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it
@@ -70,7 +70,7 @@ class VersionBefore:
 
     async def _ship(self, connection: Any, call: Any) -> None:
         rows = {"calls": call_rows([Finished(call)]), "attempts": attempt_rows([Finished(call)])}
-        known = {table: columns.split() for table, columns in OF_0003.items()}
+        known = OF_0032
         records = {
             table: [tuple(row[COLUMNS[table].index(name)] for name in known[table]) for row in rows[table]]
             for table in rows
