@@ -77,7 +77,7 @@ def _make_functions(changes: Changes) -> None:
 def downgrade() -> None:
     changes = Changes(op.get_bind(), revision)
     is_postgres = changes.words.is_postgres
-    changes.drop_views(*reversed(VIEWS))
+    changes.drop_views(*reversed(tuple(VIEWS)))
     for table in (*TABLES, *(NOTED if is_postgres else NOTED_ON_SQLITE)):
         changes.run(f"drop table {table}")
     for function in FUNCTIONS if is_postgres else ():
