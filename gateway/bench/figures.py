@@ -216,8 +216,9 @@ def rounds_needed(differences: Sequence[float], amount: float, comparisons: int)
         return None
     mean = sum(differences) / n
     variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
-    level = stats.norm.isf((1.0 - CONFIDENCE) / 2 / comparisons)
-    needed = ((level + stats.norm.ppf(_POWER)) / amount) ** 2 * variance + level**2 / 2  # Student's test needs more
+    level = float(stats.norm.isf((1.0 - CONFIDENCE) / 2 / comparisons))
+    together = level + float(stats.norm.ppf(_POWER))
+    needed = (together / amount) ** 2 * variance + level**2 / 2  # Student's test needs more
     return max(FEWEST_ROUNDS, ceil(needed))
 
 
