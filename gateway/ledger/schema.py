@@ -9,7 +9,7 @@ revision ever makes anything else than it did.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
@@ -64,6 +64,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
 }
 
 
+@cache
 def text_of(name: str, revision: str = "") -> str:
     """Return a view's text at a revision; today's without one."""
     folder = migrations_folder() / "views"
