@@ -4,6 +4,7 @@ from .availability import Readiness as Readiness
 from .availability import Waits as Waits
 from .bedrock_upstream import BedrockUpstream as BedrockUpstream
 from .catalog import BEDROCK as BEDROCK
+from .catalog import BENCH as BENCH
 from .catalog import LITELLM as LITELLM
 from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
@@ -18,6 +19,7 @@ from .catalog import has_google_auth as has_google_auth
 from .catalog import has_litellm as has_litellm
 from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
+from .catalog import has_scipy as has_scipy
 from .catalog import load_catalog as load_catalog
 from .catalog import parameters_of as parameters_of
 from .datasheets import UNKNOWN as UNKNOWN
