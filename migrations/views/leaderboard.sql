@@ -6,7 +6,7 @@
 -- were. Else 'all': Kaplan-Meier over first tokens and attempts cut before theirs (censored), biased when any was cut: a
 -- quick prompt is quick for everybody, so whoever is cut would have been quick, and p95 is 10 to 30 % too high. Speeds pool
 -- all answers whose provider counted the tokens; buffered: at least half of the last 20 came at once, so the rank is by
--- e2e_tps. Ranks are by figures as they are published, with one decimal.
+-- e2e_tps. Ranks are by figures as they are published, with one decimal; a deployment that is out comes last.
 with recursive recent as materialized (
   select * from samples
 {postgresql}  where started_at >= to_timestamp((floor(extract(epoch from now()) / 30) - 19) * 30)
@@ -187,6 +187,19 @@ answers as (
 buffering as (
   select model, deployment, sum(n) >= 3 and sum(n_bursts) >= 0.5 * sum(n) as buffered
   from answers
+-- Outages that last, as far as known: a process that was killed ends none of its own.
+lasting as (
+  select deployment, min(began_at) as open_since
+  from outages
+  where ended_at is null
+{postgresql}    and began_at > now() - interval '1 day'
+{sqlite}    and began_at > datetime('now', '-1 day')
+    and not exists (
+      select 1 from recent
+      where recent.deployment = outages.deployment and recent.started_at > outages.began_at and token_ms is not null
+    )
+  group by deployment
+),
   where n_newer < 20
   group by model, deployment
 ),
@@ -205,11 +218,14 @@ figures as (
     cast(n_errors as double precision) / nullif(n, 0) as error_rate,
     cast(totals.n_won as double precision) / nullif(by_model.n_won, 0) as win_share,
     judged,
-    cast(flawed as double precision) / nullif(judged, 0) as flaw_rate
+    cast(flawed as double precision) / nullif(judged, 0) as flaw_rate,
+    case when open_since is null then 'ok' else 'out' end as state,
+    open_since
   from totals
   join by_model using (model)
   join basis using (model, deployment)
   join buffering using (model, deployment)
+  left join lasting using (deployment)
   left join (select * from ttft where q = 0.50) as p50 using (model, deployment)
   left join (select * from ttft where q = 0.95) as p95 using (model, deployment)
   left join (select * from ttft where q = 0.99) as p99 using (model, deployment)
@@ -218,7 +234,7 @@ select
   model,
   case when ttft_p50_ms is not null then row_number() over (
     partition by model
-    order by round(cast(ttft_p50_ms as numeric), 1) nulls last, round(cast(ttft_p95_ms as numeric), 1) nulls last, deployment
+    order by ttft_p50_ms is null, state = 'out', round(cast(ttft_p50_ms as numeric), 1) nulls last, round(cast(ttft_p95_ms as numeric), 1) nulls last, deployment
   ) end as rank,
   deployment,
   provider,
@@ -236,10 +252,12 @@ select
   e2e_tps,
   buffered,
   case when speed_tps is not null then row_number() over (
-    partition by model order by round(cast(speed_tps as numeric), 1) desc nulls last, deployment
+    partition by model order by speed_tps is null, state = 'out', round(cast(speed_tps as numeric), 1) desc, deployment
   ) end as speed_rank,
   error_rate,
   win_share,
   judged,
-  flaw_rate
+  flaw_rate,
+  state,
+  open_since
 from figures
