@@ -47,8 +47,8 @@ _TOPICS: Mapping[str, Sequence[str]] = {
 }
 _RULES = """## Alert rules
 
-The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `critical` is for now, `warning` for today, `info`
-for when there is time. Each fires when its expression has held for the time beside it.
+The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `page`: look now; `ticket`: look today, as
+in [the gateway's own alerts](../alerts.md). Each fires when its expression has held for the time beside it.
 """
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"

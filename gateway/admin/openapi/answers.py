@@ -230,6 +230,20 @@ _OUTAGE = {
     "may_last": (bool, "No end is known, and it began less than a day ago."),
     "reason replica": str | None,
 }
+_OUTAGE_OF_DAY = {
+    **{name: _OUTAGE[name] for name in ("deployment", "from", "to", "may_last")},
+    "reason": str | None,
+    "replicas": [(str, "One that saw it.")],
+}
+_BUILDING = {
+    "key kind subject": str,
+    "severity": Literal["page", "ticket"],
+    "summary": str,
+    "sql": SQL,
+    "since": datetime,
+    "after_s": (float, "It opens an alert so long after `since`."),
+    "opens_in_s": (float, "So long from now."),
+}
 _SLOWDOWN = {
     "id deployment model": str,
     "metric": (Literal["ttft", "tps", "itl", "errors"], "What got worse."),
@@ -346,10 +360,12 @@ _OF_PAGE: Mapping[str, Any] = {
             "enabled": (bool, "False: `alerts.enabled` is off."),
             "webhooks": [(str, "A name in `alerts.webhooks`.")],
             "open": [ROW],
+            "building": ([_BUILDING], "What opens an alert if it goes on."),
             "data": nullable([ROW]),
-            "sql": nullable(SQL),
+            "sql outages_sql": nullable(SQL),
+            "outages": (nullable([_OUTAGE_OF_DAY]), "Of the last day, however short; the newest first."),
         },
-        "`open` is what this process knows, also while the database is away; then `data`, its rows, is null.",
+        "`open` and `building` are what this process knows, also while the database is away; then the rest is null.",
     ),
     "HistorySeries": (
         {
