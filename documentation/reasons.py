@@ -92,6 +92,10 @@ REASONS: Mapping[str, Reasons] = {
             "How long a call waits, in all, when every deployment has `max_in_flight` requests; then it gets 429. Time"
             " for a short answer to end, but less than any client's time-out. 0: no wait."
         ),
+        "tags_from_metadata": (
+            "Keys of a request's `metadata` whose texts become tags of its call, unless `x-holeshot-tags` has them. All"
+            " of `metadata` is forwarded as it is. By default none, as clients may write anything there."
+        ),
         "responses_store": (
             "The value of `store` for requests to `/v1/responses` that do not set it. The API's own default is true,"
             " but a stored answer cannot be raced."

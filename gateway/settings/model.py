@@ -383,7 +383,7 @@ class Settings(Section):
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     replica: str | None = None  # default: the host's name
     region: str | None = None
-    database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
+    database_url: SecretStr = SecretStr("sqlite:///var/holeshot.db")
     reports_database_url: SecretStr | None = None
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
@@ -405,6 +405,8 @@ class Settings(Section):
     tracing: TracingSettings = TracingSettings()
     secrets: SecretSettings = SecretSettings()
     timeouts: DefaultTimeouts = DefaultTimeouts()
+    # Keys of a request's `metadata` that become tags; `x-holeshot-tags` goes before. All of it is forwarded.
+    tags_from_metadata: tuple[str, ...] = ()
     # How long a call waits, in all, for a slot under max_in_flight: long enough for a short answer to end, but less
     # than any client's timeout, so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
