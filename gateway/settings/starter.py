@@ -145,7 +145,8 @@ _TAIL = """
 def starter_text(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
     """Return a configuration that loads with the present ``environ``.
 
-    ``found`` are vendors with a key in it, at least one. ``market`` has their lists of models; without it, well-known models are proposed.
+    ``found`` are vendors with a key in it, at least one. ``market`` has their lists of models; without it, well-known
+    models are proposed.
     """
     return "".join([
         _HEAD,
