@@ -141,7 +141,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "keep_outages_days": "Older rows of `outages` and `slowdowns` are deleted each hour. There are few.",
         "slowdowns": (
-            "Whether the gateway looks for deployments that got slower than usual ([detector](../detector.md))."
+            "Whether the gateway looks for deployments that got slower than usual ([detector](../monitoring.md#when-a-provider-gets-slower))."
         ),
         "required": (
             "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes its"
@@ -332,7 +332,7 @@ REASONS: Mapping[str, Reasons] = {
             " then `cost_low_usd` and `cost_high_usd` in the ledger differ much."
         ),
         "continues": (
-            "How it is asked to finish an answer that another one began ([takeover](../takeover.md)): `prefix` is a"
+            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix` is a"
             " last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
             " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
             " last item with this status. Not set: as the catalog says, else no."
@@ -630,13 +630,13 @@ SECTIONS: Mapping[str, str] = {
     ),
     "clients.NAME.require": "Only deployments like this get its prompts. By default there is no condition.",
     "slo.NAME": (
-        "A target: which share of calls is to be how fast ([targets](../alerts.md#targets)). Its calls are those of"
+        "A target: which share of calls is to be how fast ([targets](../monitoring.md#targets)). Its calls are those of"
         " `model`, `client` and `profile`, as far as these are set."
     ),
     "page.trusted_header": (
         "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
     ),
-    "alerts": "When there is an alert ([alerts](../alerts.md)). Each is a line of the log, a row, and a message.",
+    "alerts": "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and a message.",
     "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
     "overload": (
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
@@ -649,17 +649,17 @@ SECTIONS: Mapping[str, str] = {
         "OpenTelemetry over OTLP/HTTP ([tracing](../monitoring.md#traces)). What is not set is taken from"
         " `OTEL_…` variables."
     ),
-    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../detector.md#probes)).",
+    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../monitoring.md#probes)).",
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
     "models.NAME.deployments[]": (
         "One model at one provider. In the file it is a plain text, `provider/model`, if it has no other settings."
     ),
     "models.NAME.takeover.slow": (
         "Whether another deployment also goes on with a stream that nearly stops"
-        " ([takeover](../takeover.md#a-stream-that-nearly-stops)). `true` means all defaults."
+        " ([takeover](../answers.md#a-stream-that-nearly-stops)). `true` means all defaults."
     ),
     "models.NAME.takeover": (
-        "Whether an answer that breaks is finished by another deployment ([takeover](../takeover.md)). In the file"
+        "Whether an answer that breaks is finished by another deployment ([takeover](../answers.md#takeover)). In the file"
         " `true` means `when: always`."
     ),
     "models.NAME.fallbacks[]": (

@@ -102,7 +102,7 @@ class NoValidAnswer(RaceFailed):
     # Retry: no.
     # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
     # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
-    # answers](../valid.md)).
+    # answers](../answers.md#first-valid-wins)).
     code = "no_valid_answer"
 
     def __init__(self, message: str) -> None:

@@ -334,7 +334,9 @@ class LedgerSettings(Section):
     keep_rollups_days: Days | None = None
     keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Days | None = None  # when breakers were open
-    slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
+    slowdowns: bool = (
+        True  # whether a deployment that got slower is noticed (docs/monitoring.md#when-a-provider-gets-slower)
+    )
     # A day's spending is counted from them.
     keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
     clickhouse: ClickHouseSettings | None = None  # a second store of calls and attempts (docs/guides/clickhouse.md)

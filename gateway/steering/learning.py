@@ -54,7 +54,7 @@ from providers import ErrorKind
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
 
 BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
-BURST_TPS = 5000.0  # its speed is null (docs/appendix/policy.md#measurement)
+BURST_TPS = 5000.0  # its speed is null (gateway/steering/RULES.md#measurement)
 
 
 def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> Counts:

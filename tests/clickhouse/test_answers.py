@@ -194,9 +194,8 @@ OTHERWISE = {
 
 def questions() -> dict[str, str]:
     """Return the documented questions that are about calls and attempts alone, in Postgres's words."""
-    pages = (ROOT / "docs" / name for name in ("sql.md", "appendix/questions.md"))
     found = {}
-    for title, blocks in _QUESTION.findall("\n".join(page.read_text(encoding="utf-8") for page in pages)):
+    for title, blocks in _QUESTION.findall((ROOT / "docs" / "sql.md").read_text(encoding="utf-8")):
         wordings = dict(_BLOCK.findall(blocks))
         statement = wordings.get("postgresql") or wordings.get("", "")
         if statement and title not in OTHERWISE and not ONLY_IN_SQL.search(statement):

@@ -424,7 +424,7 @@ STANDING = {
     "days": (int, "Over how long."),
     "subject": (str, "Whose calls, in words."),
     "condition": (str, "What a good call is, in words."),
-    "calls": (int, "That count: docs/alerts.md#targets."),
+    "calls": (int, "That count: docs/monitoring.md#targets."),
     "bad": int,
     "failed": (int, "Of the bad ones."),
     "late": (int, "Of the bad ones: the first token came too late, or the client left before it."),

@@ -20,7 +20,7 @@ from tests.unit.ledger.records import attempt, call, failed, new_id
 
 # Not in this view, but in answer_quality.
 INTERVAL = {"flaw_rate_low", "flaw_rate_high"}
-# In docs/voice.md are the columns to ask.
+# In docs/answers.md#voice-the-first-sentence-wins are the columns to ask.
 SENTENCES = {"sentences", "sentence_p50_ms", "sentence_p95_ms", "sentence_biased"}
 # What only a running gateway knows is not in SQL.
 ALIKE = tuple(

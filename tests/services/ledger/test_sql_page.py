@@ -1,4 +1,4 @@
-"""docs/sql.md and its appendix: both databases answer every question on them.
+"""docs/sql.md: both databases answer every question on them.
 
 docs/reference/ledger.md: it has every table and column.
 """
@@ -24,7 +24,6 @@ from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refus
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "sql.md").read_text(encoding="utf-8")
-MORE = (DOCS / "appendix" / "questions.md").read_text(encoding="utf-8")
 COLUMNS = (DOCS / "reference" / "ledger.md").read_text(encoding="utf-8")
 WINDOWS = ("_1h", "_24h", "_30d")
 _QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
@@ -38,7 +37,7 @@ _WINDOW = re.compile(rf"({'|'.join(WINDOWS)})$")
 
 def questions() -> Mapping[str, Mapping[str, str]]:
     """Return the SQL of each question by its dialect, "" for both."""
-    return {title: dict(_BLOCK.findall(blocks)) for title, blocks in _QUESTION.findall(PAGE + MORE)}
+    return {title: dict(_BLOCK.findall(blocks)) for title, blocks in _QUESTION.findall(PAGE)}
 
 
 QUESTIONS = questions()

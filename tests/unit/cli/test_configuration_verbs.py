@@ -132,7 +132,7 @@ def test_init_says_why_a_file_cannot_be_where_it_should_be(
     Path("folder").mkdir()
     Path("file").write_text("")
 
-    result = holeshot("init", path, *options)
+    result = holeshot("init", path, *options, GROQ_API_KEY="gsk-1")
 
     assert (result.exit_code, result.stderr) == (1, f"holeshot: {told}\n")
 
