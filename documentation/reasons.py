@@ -141,7 +141,8 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "keep_outages_days": "Older rows of `outages` and `slowdowns` are deleted each hour. There are few.",
         "slowdowns": (
-            "Whether the gateway looks for deployments that got slower than usual ([detector](../monitoring.md#when-a-provider-gets-slower))."
+            "Whether the gateway looks for deployments that got slower than usual"
+            " ([detector](../monitoring.md#when-a-provider-gets-slower))."
         ),
         "required": (
             "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes its"
@@ -332,8 +333,8 @@ REASONS: Mapping[str, Reasons] = {
             " then `cost_low_usd` and `cost_high_usd` in the ledger differ much."
         ),
         "continues": (
-            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix` is a"
-            " last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
+            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix` is"
+            " a last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
             " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
             " last item with this status. Not set: as the catalog says, else no."
         ),
@@ -582,7 +583,7 @@ REASONS: Mapping[str, Reasons] = {
 
 # Defaults that are not in the schema: they are secrets, or depend on other keys.
 DEFAULTS: Mapping[tuple[str, str], str] = {
-    ("Settings", "database_url"): "`sqlite+aiosqlite:///var/holeshot.db`",
+    ("Settings", "database_url"): "`sqlite:///var/holeshot.db`",
     ("Settings", "replica"): "the host's name",
     ("PageSettings", "signing_key"): "the password in `database_url`, with SQLite a random key in a file beside it",
     ("RaceSettings", "budget"): "1.0, or `width` - 1 if that is more",
@@ -636,7 +637,10 @@ SECTIONS: Mapping[str, str] = {
     "page.trusted_header": (
         "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
     ),
-    "alerts": "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and a message.",
+    "alerts": (
+        "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and a"
+        " message."
+    ),
     "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
     "overload": (
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
@@ -659,8 +663,8 @@ SECTIONS: Mapping[str, str] = {
         " ([takeover](../answers.md#a-stream-that-nearly-stops)). `true` means all defaults."
     ),
     "models.NAME.takeover": (
-        "Whether an answer that breaks is finished by another deployment ([takeover](../answers.md#takeover)). In the file"
-        " `true` means `when: always`."
+        "Whether an answer that breaks is finished by another deployment ([takeover](../answers.md#takeover)). In the"
+        " file `true` means `when: always`."
     ),
     "models.NAME.fallbacks[]": (
         "A model that is tried, in this order, when this one cannot answer. In the file only its name, if it is for"

@@ -188,8 +188,8 @@ class Watch:
         with suppress(OSError):  # the log may be on a full disk
             # Event alert.opened: Something is wrong that somebody should know. `summary` says what; `severity` is
             # `page` (look now) or `ticket` (look today).
-            # Do: Follow the row of its `kind` in [alerts](../monitoring.md#alerts-and-targets). `holeshot sql` runs the query in `sql`, which
-            # shows the rows behind it.
+            # Do: Follow the row of its `kind` in [alerts](../monitoring.md#alerts-and-targets). `holeshot sql` runs the
+            # query in `sql`, which shows the rows behind it.
             _log.error(
                 "alert.opened",
                 alert=alert.id,

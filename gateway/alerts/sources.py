@@ -361,18 +361,16 @@ class OutageSource:
         return found
 
     def _began(self, key: str, since: dict[str, datetime]) -> str:
-        """Return since when a condition holds, as text, and note it in ``since``."""
         since[key] = self._since.get(key) or self._utc_now()
         return f"{since[key]:%H:%M} UTC"
 
     def _of_model(self, model: str, unused: Sequence[NotAsked], since: dict[str, datetime]) -> Condition:
-        began = self._began(key_of(Kind.MODEL_OUT, model), since)
         none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
         return Condition(
             kind=Kind.MODEL_OUT,
             subject=model,
             severity=Severity.PAGE,
-            summary=f"{model} is out since {began}. {none} answer: "
+            summary=f"{model} is out since {self._began(key_of(Kind.MODEL_OUT, model), since)}. {none} answer: "
             + "; ".join(f"{each.deployment}: {each.cause or each.reason}" for each in unused),
             figures={each.deployment: each.reason for each in unused},
             sql=self._attempts([each.deployment for each in unused]),
@@ -403,12 +401,12 @@ order by started_at desc
 limit 50"""  # noqa: S608 - quoted
 
 
-_NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+_NUMBERS = dict(enumerate(("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")))
 
 
 def _others(n: int) -> str:
     """Return as a sentence that ``n`` other deployments answer."""
-    return f"{_NUMBERS[n] if n < len(_NUMBERS) else n} {'other answers' if n == 1 else 'others answer'}."
+    return f"{_NUMBERS.get(n, n)} {'other answers' if n == 1 else 'others answer'}."
 
 
 # A cache for a source that is expensive to read.

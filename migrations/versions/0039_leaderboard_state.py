@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the columns away on Postgres, where earlier definitions could not replace a view that has more."""
+    """Remove the columns on Postgres, where earlier definitions could not replace a view that has more."""
     if op.get_bind().dialect.name == "postgresql":
         op.get_bind().exec_driver_sql("drop view leaderboard")
         op.get_bind().exec_driver_sql(BEFORE.read_text(encoding="utf-8"))
