@@ -333,8 +333,8 @@ REASONS: Mapping[str, Reasons] = {
             " then `cost_low_usd` and `cost_high_usd` in the ledger differ much."
         ),
         "continues": (
-            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix` is"
-            " a last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
+            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix`"
+            " is a last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
             " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
             " last item with this status. Not set: as the catalog says, else no."
         ),
@@ -638,8 +638,8 @@ SECTIONS: Mapping[str, str] = {
         "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
     ),
     "alerts": (
-        "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and a"
-        " message."
+        "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and"
+        " a message."
     ),
     "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
     "overload": (
