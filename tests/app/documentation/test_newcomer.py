@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> Folder:
 def commands(welcome: str) -> list[str]:
     """Return what the gateway says to try: lines that go on after a backslash, or to the end of a document, are one."""
     text = welcome[welcome.index("Try it:") :]
-    found = re.findall(r"^  (\S.*(?:\\\n.*)*(?:<<'PY'\n(?:.*\n)*?PY)?)", text, re.MULTILINE)
+    found = re.findall(r"^  (\S(?:.*\\\n)*.*(?:(?<=<<'PY')\n(?:.*\n)*?PY$)?)", text, re.MULTILINE)
     return [each for each in found if "pip install" not in each]
 
 

@@ -20,7 +20,7 @@ import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
 const ROWS = 12;
-const STATES = 8; // deployments whose state is shown, if all are well
+const STATES = 4; // deployments whose state is shown, if all are well
 const SLOW_MS = 1000; // between frames for who wants little motion, between figures and rows for everybody
 const WORTH_EVERY_MS = 30_000;
 const REMEMBERED = 200; // calls of before the page was opened, at most
