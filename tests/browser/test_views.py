@@ -405,3 +405,57 @@ def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(
         assert line.all_inner_texts()[0].endswith(": small/x is rate-limited"), view
         assert seen.overflow_px() <= 0, view
     assert seen.complaints == []
+
+
+def test_an_open_alert_is_a_count_in_the_menu_and_the_title_and_what_builds_up_is_shown(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def tell(route: "Route") -> None:
+        alert = {
+            "id": "1", "key": "deployment_out:b/x", "kind": "deployment_out", "subject": "b/x", "severity": "ticket",
+            "summary": "b/x is out since 19:40 UTC: no connection. One other answers.", "sql": "select 1",
+            "opened_at": "2026-11-26T19:45:00Z", "resolved_at": None,
+        }  # fmt: skip
+        building = {
+            "key": "deployment_out:a/x", "kind": "deployment_out", "subject": "a/x", "severity": "ticket",
+            "summary": "a/x is out since 19:46 UTC: no connection. Two others answer.", "sql": "select 1",
+            "since": "2026-11-26T19:46:00Z", "after_s": 300.0, "opens_in_s": 60.0,
+        }  # fmt: skip
+        outage = {
+            "deployment": "c/x", "from": "2026-11-26T12:00:00Z", "to": "2026-11-26T12:02:00Z", "may_last": False,
+            "reason": "connect_error", "replicas": ["here"],
+        }  # fmt: skip
+        told = {"enabled": True, "webhooks": [], "open": [alert], "building": [building], "data": [], "sql": "select 1"}
+        route.fulfill(json={**told, "outages": [outage], "outages_sql": "select 1"})
+
+    seen = visit(demo)
+    seen.page.route("**/api/alerts", tell)
+    page = seen.open("alerts")
+    seen.settle()
+    shown = page.locator("main").inner_text()
+    assert "a/x is out for" in shown
+    assert "an alert opens after 5 min" in shown
+    assert re.search(r"c/x\s+.*2 min\s+no connection", shown, re.DOTALL)
+    assert page.locator("#navigation a[data-entry=alerts] .count").inner_text() == "1"
+    assert page.title() == "(1) Alerts · Holeshot"
+    assert seen.axe() == []
+    assert seen.overflow_px() <= 0
+
+
+def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("nonsense")
+    assert "There is no view called nonsense" in page.locator("main").inner_text()
+    assert page.title() == "Not found · Holeshot"
+    assert page.locator("#navigation a[aria-current=page]").count() == 0
+
+
+def test_a_filter_goes_along_to_other_views_and_back_undoes_it(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.open("live")
+    page.get_by_label("Model").select_option(MODEL)
+    assert page.url.endswith(f"#/live?model={MODEL}")
+    assert page.locator("#navigation a[data-entry=calls]").get_attribute("href") == f"#/calls?model={MODEL}"
+    page.go_back()
+    page.wait_for_function("() => location.hash === '#/live'")
+    page.wait_for_selector("main h1")
+    assert page.get_by_label("Model").input_value() == ""
