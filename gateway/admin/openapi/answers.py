@@ -215,7 +215,7 @@ ROW = (dict[str, Any], "All columns of its table: docs/sql.md.")
 WORTH = (dict[str, Any], "`model` or `client`, and the columns of the view `race_value`: docs/sql.md.")
 REPLAYED = (
     dict[str, Any],
-    "What other settings would have done, in milliseconds and US dollars per call: docs/replay.md.",
+    "What other settings would have done, in milliseconds and US dollars per call: docs/measuring.md.",
 )
 _SETTINGS = (dict[str, Any], "As in the configuration file, with defaults; secrets are `***`.")
 _BOARD_ROW = {
