@@ -15,6 +15,7 @@ from sqlalchemy import Connection, inspect
 
 from gateway.core.attempts import Outcome, TokensSource, WinOn
 from gateway.core.calls import CallRecord
+from gateway.core.records import OutageRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, migrate
 from gateway.ledger.errors import is_sqlite
@@ -114,6 +115,9 @@ async def filled_url(ledger_url: str, tmp_path: Path) -> str:
     minute = lately().replace(second=0, microsecond=0)
     misused = refusal(started_at=minute, client="tests", status_code=404, reason="model_not_found", n=3)
     ledger.refused((refusal(started_at=minute, n=70), misused))
+    ledger.outage(
+        OutageRecord(id=new_id(), deployment="a", model="m", began_at=lately(hours=1), reason="slow", replica="r")
+    )
     await ledger.flush()
     await ledger.close()
     return ledger_url
