@@ -203,15 +203,6 @@ def test_history_opens_on_the_hour_when_there_is_no_more_than_that(
     assert pressed.inner_text() == "Day"
 
 
-def test_an_address_that_no_view_has_opens_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
-    for name in ("nothing", "constructor"):
-        seen.page.goto(f"{demo.url}/#/{name}")
-        seen.page.reload()
-        seen.page.wait_for_selector("main h1:text-is('Live')")
-    assert seen.complaints == []
-
-
 def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
     page = visit(demo).page
     page.route("**/api/calls/*", lambda route: route.fulfill(status=503, body='{"error": {"message": "away"}}'))
@@ -442,11 +433,14 @@ def test_an_open_alert_is_a_count_in_the_menu_and_the_title_and_what_builds_up_i
     assert seen.overflow_px() <= 0
 
 
-def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit]) -> None:
-    page = visit(demo).open("nonsense")
-    assert "There is no view called nonsense" in page.locator("main").inner_text()
+@pytest.mark.parametrize("name", ["nonsense", "constructor"])
+def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit], name: str) -> None:
+    seen = visit(demo)
+    page = seen.open(name)
+    assert f"There is no view called {name}" in page.locator("main").inner_text()
     assert page.title() == "Not found · Holeshot"
     assert page.locator("#navigation a[aria-current=page]").count() == 0
+    assert seen.complaints == []
 
 
 def test_a_filter_goes_along_to_other_views_and_back_undoes_it(demo: Installation, visit: Callable[..., Visit]) -> None:

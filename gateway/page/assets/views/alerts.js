@@ -59,7 +59,7 @@ export function view(root) {
   const lasting = table(COLUMNS, { caption: "Open alerts", key: (each) => each.id, stacks: true });
   const past = table(COLUMNS, { caption: "Past alerts", key: (each) => each.id, stacks: true });
   const soon = table(BUILDING, { caption: "What becomes an alert", key: (each) => each.key, stacks: true });
-  const outages = table(OUTAGES, { caption: "Outages of the last day", key: (each) => `${each.deployment} ${each.from}`, stacks: true });
+  const outages = table(OUTAGES, { caption: "Outages, the newest first", key: (each) => `${each.deployment} ${each.from}`, stacks: true });
   const about = h("p");
   const older = h("div");
   const outs = h("div");
