@@ -87,7 +87,7 @@ function surely(row, isOneOfMany, window) {
 
 function unsurely(rows, isMore) {
   const names = rows.map((each) => `${each.model} (${soFar(each)})`).join(", ");
-  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not told of all: " : "What racing saved is not known yet: ", `${names}. `,
+  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not told of all: " : "What racing saved cannot be told yet: ", `${names}. `,
     "Where another overtook the first choice, a random share of the losers is audited: it runs on until its first token. More calls bring more of them.");
 }
 
