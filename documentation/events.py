@@ -111,8 +111,8 @@ is an object with `event`, `level`, `timestamp` and the fields below:
 - `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` is written
   with `log_level: debug` only.
 - `hint` and `effect` are sentences for you. `exception` is the trace of a bug.
-- Most problems that last are also an [alert](../alerts.md), which can call a webhook. Watch alerts; read the log for
-  details.
+- Most problems that last are also an [alert](../monitoring.md#alerts-and-targets), which can call a webhook. Watch
+  alerts; read the log for details.
 - A line whose `event` is a sentence comes from a library, not from the gateway.
 
 This page is made from the code by `make docs`, and a test compares them.

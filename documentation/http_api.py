@@ -1,7 +1,8 @@
-"""Every route of the gateway."""
+"""Every route of the gateway, and how a program reads /api."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from documentation.document import openapi
@@ -10,7 +11,8 @@ from documentation.tables import code, marked
 _HEAD = """# HTTP API
 
 Every route, what it does, and how it can answer. A running gateway serves the same as OpenAPI at `/openapi.json`, with
-all fields, and as a page at `/docs`. [The read API](../api.md) has examples of `/api`.
+all fields, and as a page at `/docs`. [The read API](#the-read-api) has examples of
+`/api`.
 
 - **Keys**: `authorization: Bearer hs-…`, `x-api-key` as Anthropic's SDKs send it, or `x-goog-api-key` as Google's do.
   Without `clients:` in the configuration, programs on this machine need none.
@@ -19,6 +21,7 @@ all fields, and as a page at `/docs`. [The read API](../api.md) has examples of 
 
 This page is made from the code by `make docs`, and a test compares them.
 """
+_READ_API = Path(__file__).with_suffix(".md")  # written by hand
 _FIRST_ERROR = 400
 
 
@@ -31,7 +34,7 @@ def page() -> str:
         for method, operation in operations.items():
             tag = (operation.get("tags") or ["Others"])[0]
             by_tag.setdefault(tag, []).append((f"{method.upper()} {path}", operation))
-    lines = [_HEAD]
+    lines = [_HEAD, _READ_API.read_text(encoding="utf-8")]
     for tag, routes in by_tag.items():
         lines += [f"## {tag}", "", *([marked(about[tag]), ""] if about.get(tag) else [])]
         for facts, alike in groupby(routes, key=lambda route: _facts(route[1])):

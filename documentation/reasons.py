@@ -92,6 +92,10 @@ REASONS: Mapping[str, Reasons] = {
             "How long a call waits, in all, when every deployment has `max_in_flight` requests; then it gets 429. Time"
             " for a short answer to end, but less than any client's time-out. 0: no wait."
         ),
+        "tags_from_metadata": (
+            "Keys of a request's `metadata` whose texts become tags of its call, unless `x-holeshot-tags` has them. All"
+            " of `metadata` is forwarded as it is. By default none, as clients may write anything there."
+        ),
         "responses_store": (
             "The value of `store` for requests to `/v1/responses` that do not set it. The API's own default is true,"
             " but a stored answer cannot be raced."
@@ -137,7 +141,8 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "keep_outages_days": "Older rows of `outages` and `slowdowns` are deleted each hour. There are few.",
         "slowdowns": (
-            "Whether the gateway looks for deployments that got slower than usual ([detector](../detector.md))."
+            "Whether the gateway looks for deployments that got slower than usual"
+            " ([detector](../monitoring.md#when-a-provider-gets-slower))."
         ),
         "required": (
             "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes its"
@@ -328,8 +333,8 @@ REASONS: Mapping[str, Reasons] = {
             " then `cost_low_usd` and `cost_high_usd` in the ledger differ much."
         ),
         "continues": (
-            "How it is asked to finish an answer that another one began ([takeover](../takeover.md)): `prefix` is a"
-            " last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
+            "How it is asked to finish an answer that another one began ([takeover](../answers.md#takeover)): `prefix`"
+            " is a last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
             " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
             " last item with this status. Not set: as the catalog says, else no."
         ),
@@ -583,7 +588,7 @@ REASONS: Mapping[str, Reasons] = {
 
 # Defaults that are not in the schema: they are secrets, or depend on other keys.
 DEFAULTS: Mapping[tuple[str, str], str] = {
-    ("Settings", "database_url"): "`sqlite+aiosqlite:///var/holeshot.db`",
+    ("Settings", "database_url"): "`sqlite:///var/holeshot.db`",
     ("Settings", "replica"): "the host's name",
     ("PageSettings", "signing_key"): "the password in `database_url`, with SQLite a random key in a file beside it",
     ("RaceSettings", "budget"): "1.0, or `width` - 1 if that is more",
@@ -631,13 +636,16 @@ SECTIONS: Mapping[str, str] = {
     ),
     "clients.NAME.require": "Only deployments like this get its prompts. By default there is no condition.",
     "slo.NAME": (
-        "A target: which share of calls is to be how fast ([targets](../alerts.md#targets)). Its calls are those of"
+        "A target: which share of calls is to be how fast ([targets](../monitoring.md#targets)). Its calls are those of"
         " `model`, `client` and `profile`, as far as these are set."
     ),
     "page.trusted_header": (
         "A header in which a proxy names the person who has signed in there. The proxy must replace what browsers send."
     ),
-    "alerts": "When there is an alert ([alerts](../alerts.md)). Each is a line of the log, a row, and a message.",
+    "alerts": (
+        "When there is an alert ([alerts](../monitoring.md#alerts-and-targets)). Each is a line of the log, a row, and"
+        " a message."
+    ),
     "alerts.webhooks.NAME": "Where messages about alerts are sent. `holeshot alerts test` tries them.",
     "overload": (
         "How many calls a worker takes on; the others wait a moment, then get 503 ([overload](../overload.md))."
@@ -650,18 +658,18 @@ SECTIONS: Mapping[str, str] = {
         "OpenTelemetry over OTLP/HTTP ([tracing](../monitoring.md#traces)). What is not set is taken from"
         " `OTEL_…` variables."
     ),
-    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../detector.md#probes)).",
+    "probes": "The gateway's own small calls to deployments that nobody calls ([probes](../monitoring.md#probes)).",
     "ledger": "For how many days rows are kept. By default for ever, but for refusals.",
     "models.NAME.deployments[]": (
         "One model at one provider. In the file it is a plain text, `provider/model`, if it has no other settings."
     ),
     "models.NAME.takeover.slow": (
         "Whether another deployment also goes on with a stream that nearly stops"
-        " ([takeover](../takeover.md#a-stream-that-nearly-stops)). `true` means all defaults."
+        " ([takeover](../answers.md#a-stream-that-nearly-stops)). `true` means all defaults."
     ),
     "models.NAME.takeover": (
-        "Whether an answer that breaks is finished by another deployment ([takeover](../takeover.md)). In the file"
-        " `true` means `when: always`."
+        "Whether an answer that breaks is finished by another deployment ([takeover](../answers.md#takeover)). In the"
+        " file `true` means `when: always`."
     ),
     "models.NAME.fallbacks[]": (
         "A model that is tried, in this order, when this one cannot answer. In the file only its name, if it is for"

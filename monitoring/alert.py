@@ -19,7 +19,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     expr: str
     lasting: str  # how long the expression must hold: "5m"
-    severity: Literal["critical", "warning", "info"]
+    severity: Literal["page", "ticket"]  # look now, or today: as the gateway's own alerts
     summary: str  # may contain {{ $labels.x }}
     description: str  # what to do
     labels: Mapping[str, str]  # without the severity

@@ -10,8 +10,8 @@ from monitoring.alert import Alert
 _HEAD = """# Metrics and alert rules
 
 **What does each metric of `GET /metrics` count, and when does each alert rule fire?** The page is Prometheus' text
-format. If keys are required, it needs that of an admin, an operator or a viewer. [Monitoring](../monitoring.md) says
-how to scrape it; begin there. [The rules](#alert-rules) come last.
+format. If keys are required, it needs that of an admin, an operator or a viewer.
+[Monitoring](../monitoring.md#monitoring) says how to scrape it; begin there. [The rules](#alert-rules) come last.
 
 - **Entries**: the type, the unit unless it is a count, the labels, and what it counts.
 - **Types**: a *counter* only grows, so look at its rate; a *gauge* is a value of now; a *histogram* counts by
@@ -47,8 +47,9 @@ _TOPICS: Mapping[str, Sequence[str]] = {
 }
 _RULES = """## Alert rules
 
-The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `critical` is for now, `warning` for today, `info`
-for when there is time. Each fires when its expression has held for the time beside it.
+The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `page`: look now; `ticket`: look today, as
+in [the gateway's own alerts](../monitoring.md#alerts-and-targets). Each fires when its expression has held for the
+time beside it.
 """
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"

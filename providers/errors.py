@@ -95,7 +95,7 @@ class ErrorKind(StrEnum):
     # Do: The caller asks in an API that has one: chat completions, Gemini's, or for pictures Responses.
     NO_PLACE = "no_place"
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
-    # Do: If one deployment fails often, use another ([valid answers](../valid.md)).
+    # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).
     INVALID_ANSWER = "invalid_answer"
 
 

@@ -35,7 +35,7 @@ async def simulate(happening: list[Incident], *, seed: int, days: float) -> Find
 
 
 def table(findings: Findings) -> str:
-    """Return the table, as docs/appendix/alerts.md has it."""
+    """Return the table, as benchmarks/alerts/RESULTS.md has it."""
     columns = ("injected", "expected", "fired after", "resolved after its end", "duplicates")
     lines = markdown(columns, map(_cells, findings.findings), words=len(columns))
     lines += ["", f"False alarms: {len(findings.false_alarms)}. Missed: {len(findings.missed)}."]

@@ -38,7 +38,7 @@ GOALS_MS = {
     "sqlite": {"_1h": 300.0, "_24h": 1000.0, "_30d": 1000.0, "": 1000.0},
 }
 Ask = Callable[[], Awaitable[object]]
-PAGES = [Path(__file__).resolve().parents[2] / "docs" / name for name in ("sql.md", "appendix/questions.md")]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 _QUESTION = re.compile(r"^\*\*([^\n]+?)\*\*[^\n]*\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TABLES = ("calls", "attempts", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls", "rollup_tags")
@@ -147,13 +147,13 @@ async def database(name: str) -> AsyncIterator[str]:
 
 
 async def _questions(name: str, url: str) -> dict[str, str]:
-    """Return every windowed view, what people look up, and the questions of docs/sql.md and its appendix."""
+    """Return every windowed view, what people look up, and the questions of docs/sql.md."""
     catalog = "sqlite_master where type = 'view'" if name == "sqlite" else "pg_views where schemaname = 'public'"
     column = "name" if name == "sqlite" else "viewname"
     views = sorted(row[0] for row in (await queries.run(url, f"select {column} from {catalog}")).rows)
     found = {view: f"select * from {view}" for view in views if view.endswith(("_1h", "_24h", "_30d"))}
     found |= {view: f"select * from {view}" for view in ("leaderboard", "load_5m", "load_peaks", "tag_differences")}
-    for title, blocks in _QUESTION.findall("\n".join(page.read_text(encoding="utf-8") for page in PAGES)):
+    for title, blocks in _QUESTION.findall(PAGE.read_text(encoding="utf-8")):
         wordings: dict[str, str] = dict(_BLOCK.findall(blocks))
         found[title] = wordings.get(name if name == "sqlite" else "postgresql", wordings.get("", ""))
     return {title: sql for title, sql in found.items() if sql}

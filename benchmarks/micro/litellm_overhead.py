@@ -6,7 +6,7 @@ The upstream is a process of its own on loopback: it sends the first token after
 2 ms, in OpenAI's chat completions, in Anthropic's messages and in Bedrock's Converse. Both ways take turns, call by
 call. The first token is timed from the call to the first bytes that hold one; CPU is this process's over whole answers,
 per chunk. Then, per family, calls are cut before their headers and in the middle, and counted where they arrive. The
-last two tables go into docs/appendix/performance.md.
+last two tables go into benchmarks/speed/RESULTS.md.
 """
 
 import asyncio

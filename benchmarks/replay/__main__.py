@@ -1,4 +1,4 @@
-"""How far a replay's figures are from the truth: ``python -m benchmarks.replay`` prints the table of docs/replay.md."""
+"""How far a replay is from the truth: ``python -m benchmarks.replay`` prints the table of docs/measuring.md."""
 
 import argparse
 import json

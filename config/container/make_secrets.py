@@ -1,8 +1,9 @@
-"""Makes what `docker compose up` needs and nobody has given: Postgres's password and the owner's key to the gateway.
+"""Makes what `docker compose up` needs and nobody has given: Postgres's passwords and the owner's key to the gateway.
 
 Run once at each start, as ``make_secrets.py FOLDER``; what is there stays. The variables POSTGRES_PASSWORD and
-OWNER_KEY_SHA256 go before what was made. The files are postgres_password, database_url, owner_key (unless the owner has
-their own), owner_key_sha256, prometheus_key, prometheus_key_sha256 and grafana_password.
+OWNER_KEY_SHA256 go before what was made. The files are postgres_password (of the role that owns the tables),
+database_url, reader_password and reader_url (of a role that only reads), admin_password (of Postgres's superuser),
+owner_key (unless the owner has their own), owner_key_sha256, prometheus_key, prometheus_key_sha256, grafana_password.
 """
 
 import hashlib
@@ -22,6 +23,10 @@ def make(folder: Path, given: Mapping[str, str]) -> bool:
     password = given.get("POSTGRES_PASSWORD") or _kept(folder / "postgres_password") or secrets.token_hex(24)
     _write(folder / "postgres_password", password, OTHERS_TOO)
     _write(folder / "database_url", f"postgresql://holeshot:{quote(password, safe='')}@postgres:5432/holeshot", OURS)
+    reader = _kept(folder / "reader_password") or secrets.token_hex(24)
+    _write(folder / "reader_password", reader, OTHERS_TOO)
+    _write(folder / "reader_url", f"postgresql://holeshot_reader:{reader}@postgres:5432/holeshot", OURS)
+    _write(folder / "admin_password", _kept(folder / "admin_password") or secrets.token_hex(24), OTHERS_TOO)
     digest = given.get("OWNER_KEY_SHA256")
     key = _kept(folder / "owner_key")
     is_new = not digest and not key

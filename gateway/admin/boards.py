@@ -55,7 +55,8 @@ async def configuration(request: web.Request) -> web.Response:
     return answer(
         request,
         {
-            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets),
+            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
+            | {name: _address(getattr(settings, name)) for name in _ADDRESSES if getattr(settings, name) is not None},
             "models": [_model(context, name, model, secrets) for name, model in settings.models.items()],
             "providers": [{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
         },
@@ -98,6 +99,23 @@ def _text(value: str, secrets: Collection[str]) -> str:
         return value
     address, _, query = value.partition("?")
     return f"{address}?{_PARAMETER.sub(MASK, query)}"
+
+
+_ADDRESSES = ("database_url", "reports_database_url", "redis_url")
+
+
+def _address(secret: SecretStr) -> str:
+    """Return the address of a store: which one it is, without password and parameters.
+
+    All of it is masked if a password has characters that belong elsewhere in an address.
+    """
+    address = secret.get_secret_value()
+    parts = urlsplit(address)
+    if address.count("@") > parts.netloc.count("@") or parts.netloc.count("@") > 1:
+        return MASK
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{parts.scheme}://{name}{f':{MASK}' if colon else ''}{at}{host}{parts.path}"
 
 
 def _secrets(value: Any) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """GET /api/calls: calls, the newest first, and one call with its attempts."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -126,15 +127,17 @@ async def alerts(request: web.Request) -> web.Response:
         "enabled": settings.enabled,
         "webhooks": sorted(settings.webhooks),
         "open": [_shown(each) for each in lasting],
+        "building": [msgspec.to_builtins(each) for each in request.app[OPERATIONS].alerts.building()],
         "data": None,
         "sql": None,
+        "outages": None,
+        "outages_sql": None,
     }
-    try:
+    with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the open ones are more important
         table = await request.app[OPERATIONS].reports.alerts()
-    except (ReportsUnreachable, ReportTooSlow):  # logged; the open ones are more important
-        pass
-    else:
         found |= {"data": table.rows, "sql": table.sql}
+        outages = await request.app[OPERATIONS].reports.outages()
+        found |= {"outages": outages.rows, "outages_sql": outages.sql}
     return answer(request, found)
 
 

@@ -59,6 +59,20 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         return key_of(self.kind, self.subject)
 
 
+class Building(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition that opens an alert if it goes on for ``opens_in_s`` more seconds."""
+
+    key: str
+    kind: Kind
+    subject: str
+    severity: Severity
+    summary: str
+    sql: str
+    since: datetime
+    after_s: float  # from ``since`` until the alert opens
+    opens_in_s: float
+
+
 def key_of(kind: Kind, subject: str) -> str:
     """Return the name of an incident."""
     return f"{kind}:{subject}"

@@ -14,6 +14,7 @@ from gateway.alerts.alert import (
     Alert,
     Book,
     BookAway,
+    Building,
     Condition,
     Kind,
     Message,
@@ -81,6 +82,8 @@ class Watch:
         self._seen_since_s: dict[str, float] = {}  # by key
         self._unseen_since_s: dict[str, tuple[datetime, float]] = {}  # by key of open alerts: seen_at, and our clock
         self.book_is_away = False
+        self._building: list[Building] = []
+        self._looked_at_s = 0.0
         self._causes = OutageCauses()
         self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
 
@@ -110,6 +113,14 @@ class Watch:
         return sorted(
             (each for each in alerts if each.resolved_at is None), key=lambda each: each.opened_at, reverse=True
         )
+
+    def building(self) -> list[Building]:
+        """Return the conditions of the last look that open an alert if they go on, the soonest first."""
+        passed_s = self._clock() - self._looked_at_s
+        left = [
+            msgspec.structs.replace(each, opens_in_s=max(0.0, each.opens_in_s - passed_s)) for each in self._building
+        ]
+        return sorted(left, key=lambda each: each.opens_in_s)
 
     async def _ask(self) -> tuple[dict[str, Condition], set[Kind]]:
         """Return the conditions by key, and the kinds whose conditions are unknown now."""
@@ -145,16 +156,17 @@ class Watch:
         now = self._utc_now()
         lasting = {each.key: each for each in alerts if each.resolved_at is None}
         await self._note_seen(book, [each for each in resolvable if each.resolved_at is None and each.key in seen], now)
-        for key, condition in seen.items():
-            if (
-                key not in lasting
-                and condition.opens
-                and self._is_due(condition)
-                and not _is_covered(condition, seen, alerts, now)
-            ):
-                await self._open(book, condition, now)
-        gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
         now_s = self._clock()
+        self._building, self._looked_at_s = [], now_s
+        for key, condition in seen.items():
+            if key in lasting or not condition.opens or _is_covered(condition, seen, alerts, now):
+                continue
+            held_s = now_s - self._seen_since_s[key]
+            if held_s >= condition.after_s:
+                await self._open(book, condition, now)
+            else:
+                self._building.append(_building(condition, now, held_s))
+        gone = [each for each in lasting.values() if each.key not in seen and each.kind not in unknown]
         # The conditions of a source that fails are unknown: their time begins again when the source is back.
         self._unseen_since_s = {each.key: self._unseen(each, now_s) for each in gone}
         for alert in gone:
@@ -166,9 +178,6 @@ class Watch:
         known = self._unseen_since_s.get(alert.key)
         return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
-    def _is_due(self, condition: Condition) -> bool:
-        return self._clock() - self._seen_since_s[condition.key] >= condition.after_s
-
     async def _open(self, book: Book, condition: Condition, now: datetime) -> None:
         scope = Scope.PROCESS if book is self._own else Scope.ALL
         condition = _again(condition, self._before(condition.key), now)
@@ -179,8 +188,8 @@ class Watch:
         with suppress(OSError):  # the log may be on a full disk
             # Event alert.opened: Something is wrong that somebody should know. `summary` says what; `severity` is
             # `page` (look now) or `ticket` (look today).
-            # Do: Follow the row of its `kind` in [alerts](../alerts.md). `holeshot sql` runs the query in `sql`, which
-            # shows the rows behind it.
+            # Do: Follow the row of its `kind` in [alerts](../monitoring.md#alerts-and-targets). `holeshot sql` runs the
+            # query in `sql`, which shows the rows behind it.
             _log.error(
                 "alert.opened",
                 alert=alert.id,
@@ -262,6 +271,20 @@ def _again(condition: Condition, before: Alert | None, now: datetime) -> Conditi
         condition,
         summary=f"Again, {minutes:.0f} min after its end: {condition.summary}",
         figures={**condition.figures, "reopens": before.id},
+    )
+
+
+def _building(condition: Condition, now: datetime, held_s: float) -> Building:
+    return Building(
+        key=condition.key,
+        kind=condition.kind,
+        subject=condition.subject,
+        severity=condition.severity,
+        summary=condition.summary,
+        sql=condition.sql,
+        since=now - timedelta(seconds=held_s),
+        after_s=condition.after_s,
+        opens_in_s=condition.after_s - held_s,
     )
 
 
@@ -400,10 +423,10 @@ class Alerts:
         book: Book,
         own: MemoryBook,
         enabled: Callable[[], bool],
-        is_urgent: Callable[[], bool] = lambda: False,
+        urgent: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``is_urgent`` tells each second whether there is something that the next look must not be waited for."""
-        self._is_urgent = is_urgent
+        """``urgent`` is asked each second how many problems there are for which the next look must not be waited."""
+        self._urgent = urgent
         self._watch = watch
         self._delivery = delivery
         self._sender = sender
@@ -442,6 +465,10 @@ class Alerts:
         """Return the open alerts, the newest first."""
         return await self._watch.open_alerts()
 
+    def building(self) -> list[Building]:
+        """Return what opens an alert if it goes on, the soonest first."""
+        return self._watch.building() if self._enabled() else []
+
     async def look(self) -> None:
         """Look once, unless alerts are off."""
         if self._enabled():
@@ -450,13 +477,13 @@ class Alerts:
 
     async def _until_look(self) -> None:
         """Wait for the next look: until it is due, or something urgent has begun."""
-        was_urgent = self._is_urgent()
+        before = self._urgent()
         for _ in range(int(LOOK_S / URGENT_S)):
             await asyncio.sleep(URGENT_S)
-            is_urgent = self._is_urgent()
-            if is_urgent and not was_urgent:
+            now = self._urgent()
+            if now > before:
                 return
-            was_urgent = is_urgent
+            before = now
 
     async def _until_delivery(self) -> None:
         await asyncio.sleep(DELIVER_S)

@@ -337,37 +337,55 @@ class OutageSource:
         self._model_out_s = model_out_s
         self._deployment_out_s = deployment_out_s
         self._utc_now = utc_now
+        self._since: dict[str, datetime] = {}  # when a condition was first seen, by its key
 
     async def conditions(self) -> Sequence[Condition]:
         """Return the models and deployments that are out."""
         found: list[Condition] = []
         covers: dict[str, str] = {}  # the model that is out altogether, by deployment
         broken: dict[str, NotAsked] = {}
+        others: dict[str, int] = {}  # how many answer beside a deployment: the fewest of its models
+        since: dict[str, datetime] = {}  # by the key of a condition
         for model, deployments in self._models().items():
             unused = self._not_asked(deployments)
             if unused and len(unused) == len(deployments):
-                found.append(self._of_model(model, unused))
+                found.append(self._of_model(model, unused, since))
                 covers |= dict.fromkeys(deployments, model)
-            broken |= {each.deployment: each for each in unused if each.is_broken}
-        return [*found, *(self._of_deployment(each, covers.get(name)) for name, each in broken.items())]
+            for each in unused:
+                if each.is_broken:
+                    broken[each.deployment] = each
+                    answering = len(deployments) - len(unused)
+                    others[each.deployment] = min(answering, others.get(each.deployment, answering))
+        found += [self._of_deployment(each, others[name], covers.get(name), since) for name, each in broken.items()]
+        self._since = since
+        return found
 
-    def _of_model(self, model: str, unused: Sequence[NotAsked]) -> Condition:
+    def _began(self, key: str, since: dict[str, datetime]) -> str:
+        since[key] = self._since.get(key) or self._utc_now()
+        return f"{since[key]:%H:%M} UTC"
+
+    def _of_model(self, model: str, unused: Sequence[NotAsked], since: dict[str, datetime]) -> Condition:
+        none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
         return Condition(
             kind=Kind.MODEL_OUT,
             subject=model,
             severity=Severity.PAGE,
-            summary=f"Model {model}: none of its {len(unused)} deployments can answer",
+            summary=f"{model} is out since {self._began(key_of(Kind.MODEL_OUT, model), since)}. {none} answer: "
+            + "; ".join(f"{each.deployment}: {each.cause or each.reason}" for each in unused),
             figures={each.deployment: each.reason for each in unused},
             sql=self._attempts([each.deployment for each in unused]),
             after_s=self._model_out_s(),
         )
 
-    def _of_deployment(self, unused: NotAsked, covering: str | None) -> Condition:
+    def _of_deployment(
+        self, unused: NotAsked, others: int, covering: str | None, since: dict[str, datetime]
+    ) -> Condition:
+        began = self._began(key_of(Kind.DEPLOYMENT_OUT, unused.deployment), since)
         return Condition(
             kind=Kind.DEPLOYMENT_OUT,
             subject=unused.deployment,
             severity=Severity.TICKET,
-            summary=f"Deployment {unused.deployment} is out: {unused.reason}",
+            summary=f"{unused.deployment} is out since {began}: {unused.cause or unused.reason}. {_others(others)}",
             figures={"reason": unused.reason},
             sql=self._attempts([unused.deployment]),
             after_s=self._deployment_out_s(),
@@ -381,6 +399,14 @@ from attempts
 where deployment in {texts(deployments)} and started_at >= {instant(self._utc_now() - OUTAGES_BEFORE)}
 order by started_at desc
 limit 50"""  # noqa: S608 - quoted
+
+
+_NUMBERS = dict(enumerate(("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")))
+
+
+def _others(n: int) -> str:
+    """Return as a sentence that ``n`` other deployments answer."""
+    return f"{_NUMBERS.get(n, n)} {'other answers' if n == 1 else 'others answer'}."
 
 
 # A cache for a source that is expensive to read.

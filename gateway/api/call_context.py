@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from gateway.api.client import Client
+from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.attempts import AnswerKind, Invalid, WinOn
 from gateway.core.calls import Call, Kind, Level, Objective
@@ -150,6 +151,9 @@ def new_call(
     call_id = services.new_id() if instead_of is None else instead_of.id
     tracing = context.tracing.own
     levels, tags = origin.levels, origin.tags
+    if context.settings.tags_from_metadata and "metadata" in fields:
+        names = [name for name in context.settings.tags_from_metadata if name not in (TEAM, END_USER)]
+        tags = {**tags_of_metadata(fields["metadata"], names), **tags}
     if levels and origin.client.team is not None:
         tags = {**tags, TEAM: origin.client.team}
     if origin.end_user is not None and (found := origin.end_user.of(fields)) is not None:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -314,6 +314,22 @@ def read_tags(header: str | None) -> dict[str, str]:
     if len(tags) > MAX_TAGS or any(len(name) + len(value) > MAX_TAG_CHARS for name, value in tags.items()):
         raise InvalidRequest(f"x-holeshot-tags takes at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
     return {redact_word(name): redact_word(value) for name, value in tags.items()}
+
+
+def tags_of_metadata(metadata: msgspec.Raw, names: Sequence[str]) -> dict[str, str]:
+    """Return the texts in ``metadata`` that have one of ``names``, as tags. What would not be a tag is left out."""
+    try:
+        values = _metadata.decode(metadata)
+    except msgspec.DecodeError:
+        return {}  # the provider reports the error
+    return {
+        redact_word(name): redact_word(value)
+        for name in names
+        if isinstance(value := values.get(name), str) and len(name) + len(value) <= MAX_TAG_CHARS
+    }
+
+
+_metadata = msgspec.json.Decoder(dict[str, Any])
 
 
 def decoded(name: str, raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -103,8 +103,10 @@ def alerts(
         listener=metrics,
     )
 
-    def is_urgent() -> bool:
-        return ledger.is_unrecorded or (runtime.peers is not None and bool(runtime.peers.stopped))
+    def urgent() -> int:
+        stopped = 0 if runtime.peers is None else len(runtime.peers.stopped)
+        out = sum(not each.is_in_use for each in context().steering.healths().values())
+        return ledger.is_unrecorded + stopped + out
 
     for kind in Kind:
         metrics.alert_kind(kind)
@@ -123,9 +125,7 @@ def alerts(
         "Messages about alerts that were dropped, as too many waited while the database was away.",
         lambda: own.dropped,
     )
-    return Alerts(
-        watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, is_urgent=is_urgent
-    )
+    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, urgent=urgent)
 
 
 def _memory_book(runtime: Runtime) -> Book | None:

@@ -36,7 +36,7 @@ def _alerts(
 ) -> None:
     """Show the alerts, the open ones first.
 
-    docs/alerts.md has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
+    docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 
     Example: holeshot alerts --open --sql
     """
@@ -80,7 +80,7 @@ def _try(
     settings, _ = read_settings(config)
     webhooks = settings.alerts.webhooks
     if not webhooks:
-        fail("no webhook is configured: add one to alerts.webhooks (docs/alerts.md)")
+        fail("no webhook is configured: add one to alerts.webhooks (docs/monitoring.md#alerts-and-targets)")
     answers = asyncio.run(_send(webhooks, settings.replica or "test"))
     rows = [
         {"webhook": name, "ok": each.delivery.ok, "answer": each.delivery.answer, "said": each.reply}

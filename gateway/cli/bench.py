@@ -112,7 +112,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the
     ledger, unless the requests go through a gateway.
 
-    The cost is estimated first, and never more than --max-usd. docs/bench.md explains figures and method.
+    The cost is estimated first, and never more than --max-usd. docs/measuring.md explains figures and method.
 
     As a gate of a pipeline (--fail-if, --against) it exits with 3 if a goal is broken or a run of before was better,
     and with 4 if there is too little data to say.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.configuration import ConfigOption, report
-from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, write_json, write_table
+from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, warn, write_json, write_table
 from providers import is_of_tokens
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _PRICES: "Mapping[str, Callable[[DeploymentLine], float | None]]" = {
     "$/M cache write": lambda line: line.cache_write_usd,
     "$/M reasoning": lambda line: line.reasoning_usd,
 }
-_ALWAYS = ("$/M in", "$/M out")  # the others only if a deployment has one
 _ABILITIES = ("context", "longest answer", "tools", "JSON schema", "vision", "audio", "PDF", "reasoning")
 
 
@@ -136,12 +135,10 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
         *_unread_exceptions(),
-        *_liveness_notes(liveness),
-        *(each.note for each in unlisted),
         *endings,
-        *unusable,
         *(redis.doubts if redis is not None else ()),
     ]
+    warnings = [*_liveness_notes(liveness), *(each.note for each in unlisted), *unusable]
     works = (
         all(answer.works for answer in liveness.values())
         and all(each.answers is not False for each in unlisted)
@@ -153,7 +150,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
                 "ok": works,
                 "config": _name(path),
                 "problems": [],
-                "warnings": notes,
+                "warnings": [*notes, *warnings],
                 "providers": providers,
                 "deployments": deployments,
                 "fallbacks": fallbacks,
@@ -164,7 +161,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
             }
         )
         return OK if works else FAILED
-    state = "ok" if works else "usable, but not every provider, model and store answers: see the notes"
+    state = "ok" if works else "usable, but not every provider, model and store answers: see the warnings"
     if redis is not None:
         prose(f"shared through {redis.topology}")
     _write_providers(providers, liveness)
@@ -174,6 +171,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.released}")
     for note in notes:
         prose(f"note: {note}")
+    for warning in warnings:
+        warn(warning)
     say(f"{_name(path) or 'no file: environment and defaults'}: {state}")
     return OK if works else FAILED
 
@@ -250,9 +249,12 @@ def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liven
 def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:
     if deployments:
         _write_models(deployments, fallbacks)
-        prices = [name for name, usd in _PRICES.items() if name in _ALWAYS or any(map(usd, deployments))]
-        columns = ["model", "deployment", *prices, "bills after cancel"]
-        write_table(columns, [_price_cells(line, prices) for line in deployments])
+        prices = [name for name, usd in _PRICES.items() if any(map(usd, deployments))]
+        if prices or any(
+            line.bills_after_disconnect is not None for line in deployments
+        ):  # else there is only "unknown"
+            columns = ["model", "deployment", *prices, "bills after cancel"]
+            write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_tiers(deployments)
         _write_calling(deployments)
         _write_abilities(deployments)

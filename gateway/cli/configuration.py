@@ -23,8 +23,14 @@ ConfigOption = Annotated[
 ]
 
 # For commands that ask a running gateway.
-LOCAL_URL = "http://127.0.0.1:4000"
-UrlOption = Annotated[str, typer.Option(envvar="HOLESHOT_URL", help="URL of the running gateway.")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLESHOT_URL",
+        show_envvar=True,
+        help="URL of the running gateway. [default: host and port of the configuration]",
+    ),
+]
 KeyOption = Annotated[
     str | None,
     typer.Option(
@@ -65,6 +71,19 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
     try:
         path = locate(config, os.environ)
         return load_database_url(path, os.environ, for_reports=for_reports).get_secret_value()
+    except ConfigurationError as error:
+        report(error)
+        raise typer.Exit(FAILED) from None
+
+
+def gateway_url(url: str | None, config: Path | None) -> str:
+    """Return the address of the running gateway: ``url``, else the one that the configuration has."""
+    if url is not None:
+        return url
+    from gateway.settings import ConfigurationError, load_address, locate  # noqa: PLC0415 - as above
+
+    try:
+        return load_address(locate(config, os.environ), os.environ)
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
+from gateway.cli.configuration import ConfigOption, KeyOption, UrlOption, gateway_url
 from gateway.cli.terminal import UNKNOWN, fail, prose, write_json, write_table
 from gateway.core.attempts import Narrowed
 
@@ -74,8 +74,9 @@ def explain(  # noqa: PLR0917 - options are named on the command line
             help="Assume that a first token may wait for a faster answer, or wins at once. [default: the model's]",
         ),
     ] = None,
-    url: UrlOption = LOCAL_URL,
+    url: UrlOption = None,
     key: KeyOption = None,
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
 ) -> None:
     """Explain the plan of the next call.
@@ -100,7 +101,9 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         "hold": None if hold is None else str(hold).lower(),
     }
     try:
-        explained = _fetch(url, key, {name: value for name, value in query.items() if value is not None})
+        explained = _fetch(
+            gateway_url(url, config), key, {name: value for name, value in query.items() if value is not None}
+        )
     except GatewayError as error:
         fail(str(error))
     if as_json:

@@ -10,7 +10,7 @@ import typer
 
 from gateway.cli.configuration import check_place, report, write_file
 from gateway.cli.terminal import FAILED, MISUSED, as_json, fail, prose, say, write_json
-from gateway.core.terminal_text import counted
+from gateway.core.terminal_text import counted, program
 
 if TYPE_CHECKING:
     from gateway.cli.import_litellm.conversion import Converted
@@ -80,13 +80,16 @@ def write_configuration(
 
     check_place(path, force=force)  # before providers are asked
     found = list(found_vendors(environ, catalog))
+    again = program("holeshot")
+    if not found:
+        fail(
+            "no provider's key is in the environment, so nothing was written. Set the keys that you have, and run it"
+            f" again:\n  GROQ_API_KEY=... CEREBRAS_API_KEY=... {again} init --live\nWithout keys `{again} serve` starts"
+            f" simulated providers; `{again} init --example` shows how a server of your own is named"
+        )
     market = None if top is None else _ask(environ, catalog, top)
     _write(path, starter_text(found, environ, market), force=force)
-    names = (
-        ", ".join(vendor.name for vendor in found)
-        or "none: set one such as GROQ_API_KEY and run it again, or edit the file"
-    )
-    prose(f"wrote {path}\nproviders found in the environment: {names}")
+    prose(f"wrote {path}\nproviders found in the environment: {', '.join(vendor.name for vendor in found)}")
     if market is not None:
         say(
             f"models that several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"
@@ -95,7 +98,7 @@ def write_configuration(
         )
         for name, why in market.silent.items():
             prose(f"note: {name}: {why}")
-    say("next: holeshot check --live, then holeshot serve")
+    say(f"next: {again} check --live, then {again} serve")
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
@@ -257,7 +260,7 @@ def _print_result(converted: "Converted", output: Path, problems: "list[Problem]
         say("to correct before `holeshot serve`:", err=True)
         for problem in problems:
             prose(f"  {problem}", err=True)
-    say("next: holeshot check --live, then holeshot serve")
+    say(f"next: {program('holeshot')} check --live, then {program('holeshot')} serve")
 
 
 def _print_json_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:

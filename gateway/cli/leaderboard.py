@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import LOCAL_URL, ConfigOption, KeyOption, UrlOption, read_database_url
+from gateway.cli.configuration import ConfigOption, KeyOption, UrlOption, gateway_url, read_database_url
 from gateway.cli.terminal import MISUSED, console, fail, fitting_widths, table, write_json
 from gateway.core.terminal_text import visible
 
@@ -197,7 +197,7 @@ _LONGEST_S = 3660 * 86_400
 
 def leaderboard(  # noqa: PLR0917 - options are named on the command line
     model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
-    url: UrlOption = LOCAL_URL,
+    url: UrlOption = None,
     key: KeyOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the gateway's JSON.")] = False,
     since: Annotated[
@@ -217,9 +217,10 @@ def leaderboard(  # noqa: PLR0917 - options are named on the command line
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
 
     if since is None:
+        address = gateway_url(url, config)
 
         def read() -> Models:
-            return _fetch(url, key, model)
+            return _fetch(address, key, model)
     else:
         window_s, database_url = _seconds(since), read_database_url(config, for_reports=True)
 

@@ -50,7 +50,7 @@ def replay(  # noqa: PLR0917 - options are named on the command line
 
     It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. What
     cancelled losers would have done is known from audited ones, so p95 needs 500 of them per deployment: if there are
-    fewer, it says how many are missing. docs/replay.md has the method, its assumptions and its errors.
+    fewer, it says how many are missing. docs/measuring.md has the method, its assumptions and its errors.
 
     Example: holeshot replay --model llama-3.3-70b --window 7d --budget 0.1,0.2
 
@@ -145,7 +145,7 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
             say(written)
             is_begun = True
     if not as_yaml:
-        prose("\nMilliseconds; intervals of 95 % in brackets. docs/replay.md has the assumptions.", err=True)
+        prose("\nMilliseconds; intervals of 95 % in brackets. docs/measuring.md has the assumptions.", err=True)
 
 
 def _table(found: "Found", request: "Request") -> None:

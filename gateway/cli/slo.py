@@ -35,7 +35,7 @@ def slo(
     It also shows what is left of their error budgets, and how fast they are spent.
 
     A burn of 1 spends the budget just within the target's days; 14.4 for an hour spends 2 % of a month's. The figures
-    are read from the ledger; no gateway need run. docs/alerts.md says which calls count.
+    are read from the ledger; no gateway need run. docs/monitoring.md#alerts-and-targets says which calls count.
 
     Example: holeshot slo --json
     """
@@ -46,7 +46,7 @@ def slo(
 
     watched = read_targets(config)
     if not watched.slo:
-        fail("there is no target: add a section `slo:` to the configuration; docs/alerts.md#targets has examples")
+        fail("there is no target: add a section `slo:` to the configuration; docs/monitoring.md#targets has examples")
     if target is not None and target not in watched.slo:
         fail(f"there is no target {target!r}; {nearest(target, watched.slo)}")
     wanted = [each for each in targets_of(watched.slo) if target in {None, each.name}]
@@ -161,7 +161,7 @@ def slowdowns(
     """Show when deployments were slower or failed more than usual.
 
     A running gateway compares each deployment every five minutes with its own earlier weeks and with the model's other
-    deployments. docs/detector.md says how, and how soon it notices what.
+    deployments. docs/monitoring.md#when-a-provider-gets-slower says how, and how soon it notices what.
 
     Example: holeshot slowdowns --now
     """

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
-from gateway.cli.configuration import LOCAL_URL, KeyOption, UrlOption
+from gateway.cli.configuration import ConfigOption, KeyOption, UrlOption, gateway_url
 from gateway.cli.terminal import console, fail, json_text, on_a_terminal, prose, say
 from gateway.core.terminal_text import visible
 
@@ -32,8 +32,9 @@ def tail(  # noqa: PLR0917 - options are named on the command line
         float | None,
         typer.Option("--slow", min=0, metavar="MS", help="Only calls whose first token took longer, or never came."),
     ] = None,
-    url: UrlOption = LOCAL_URL,
+    url: UrlOption = None,
     key: KeyOption = None,
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each call as JSON on a line of its own.")] = False,
 ) -> None:
     """Show calls as they end, until Ctrl-C.
@@ -48,6 +49,7 @@ def tail(  # noqa: PLR0917 - options are named on the command line
 
     wanted = {"model": model, "client": client, "deployment": deployment}
     query = urlencode({name: value for name, value in wanted.items() if value is not None})
+    url = gateway_url(url, config)
     address = url.rstrip("/") + "/api/live" + (f"?{query}" if query else "")
 
     def is_wanted(call: TailedCall) -> bool:

@@ -40,7 +40,12 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(visible(text, lines=True), err=err)
 
 
-def prose(text: str, *, err: bool = False) -> None:
+def warn(text: str) -> None:
+    """Print ``text`` as a warning; on a terminal in yellow, unless ``NO_COLOR`` is set."""
+    prose(f"warning: {text}", style="yellow")
+
+
+def prose(text: str, *, err: bool = False, style: str = "") -> None:
     """Print ``text`` with a newline; on a terminal it is broken between words, elsewhere it is one line."""
     if not (sys.stderr if err else sys.stdout).isatty():
         say(text, err=err)
@@ -48,7 +53,7 @@ def prose(text: str, *, err: bool = False) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
     from rich.text import Text  # noqa: PLC0415 - likewise
 
-    Console(stderr=err, markup=False, emoji=False, highlight=False).print(Text(visible(text, lines=True)))
+    Console(stderr=err, markup=False, emoji=False, highlight=False).print(Text(visible(text, lines=True), style))
 
 
 @contextmanager

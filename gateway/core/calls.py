@@ -2,7 +2,7 @@
 
 Everything here is frozen and has no behaviour but a call's ``repr``. Times within a call are milliseconds since it was
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
-``None``, never zero: docs/appendix/policy.md#measurement has the rules.
+``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
 """

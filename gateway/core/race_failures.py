@@ -4,7 +4,7 @@ The whole tree of errors is drawn in ``errors.py``. If all attempts failed, the 
 did not run (out, cooling down, broken), and why.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,30 @@ RETRY_FULL_S = 1.0  # retry-after of a call without a free slot; it has already 
 _TIMEOUTS = frozenset(
     {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
 )
+
+
+# Why attempts fail, in words; the page's (page/assets/views/parts/words.js) are the same.
+CAUSES: Mapping[str, str] = {
+    ErrorKind.CONNECT_ERROR: "no connection",
+    ErrorKind.CONNECT_TIMEOUT: "no connection in time",
+    ErrorKind.LOCAL_RESOURCES: "the gateway ran out of local resources",
+    ErrorKind.DISCONNECTED: "the connection was lost",
+    ErrorKind.TTFT_TIMEOUT: "no first token in time",
+    ErrorKind.STALL_TIMEOUT: "silent for too long",
+    ErrorKind.TOTAL_TIMEOUT: "not done in time",
+    ErrorKind.PROVIDER_AUTH: "the provider refused the key",
+    ErrorKind.NOT_FOUND: "the provider does not know the model",
+    ErrorKind.NO_SUCH_API: "the provider has no such API",
+    ErrorKind.RATE_LIMITED: "rate limited",
+    ErrorKind.BAD_REQUEST: "the provider refused the request",
+    ErrorKind.SERVER_ERROR: "the provider's server failed",
+    ErrorKind.INVALID_RESPONSE: "the answer could not be read",
+    ErrorKind.STREAM_ERROR: "an error in the middle of the stream",
+    ErrorKind.UPSTREAM_EMPTY: "an empty answer",
+    ErrorKind.UPSTREAM_TRUNCATED: "the answer broke off",
+    ErrorKind.NO_PLACE: "a picture or sound, for which the client's API has no place",
+    ErrorKind.INVALID_ANSWER: "the answer was not valid",
+}
 
 
 class RaceFailed(ApiError):
@@ -33,6 +57,7 @@ class NotAsked(msgspec.Struct, frozen=True):
     reason: str  # its state and its last error: "out: provider_auth: Invalid API key"
     for_good: bool  # until the operator changes its configuration
     is_broken: bool = True  # otherwise it only cools down
+    cause: str | None = None  # its last error, in words for operators: "the provider refused the key (401)"
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"
@@ -77,7 +102,7 @@ class NoValidAnswer(RaceFailed):
     # Retry: no.
     # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
     # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
-    # answers](../valid.md)).
+    # answers](../answers.md#first-valid-wins)).
     code = "no_valid_answer"
 
     def __init__(self, message: str) -> None:

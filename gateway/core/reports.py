@@ -228,6 +228,12 @@ class Reports(Protocol):
     async def alerts(self) -> Table:
         """Return the open alerts and the newest closed ones, each with the number of messages sent."""
 
+    async def outages(self) -> Table:
+        """Return the outages of the last day, the newest first, each once however many processes saw it.
+
+        ``may_last``: no end is known, and it began less than a day ago.
+        """
+
     async def gaps(self) -> Gaps:
         """Return p50 and p95 of the gaps between chunks in the last 24 hours, by model and deployment; ms.
 

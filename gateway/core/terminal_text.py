@@ -1,4 +1,9 @@
-"""Text for terminals, and of them: escapes control characters and text direction marks; also formats counts."""
+"""Text for terminals: escapes control characters and direction marks, formats counts, spells commands."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
 
 _TAB, _LINE_FEED, _ONE_BYTE = 0x09, 0x0A, 0xFF
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -33,3 +38,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 def visible_json(text: str) -> str:
     """Return the same JSON with those control characters escaped that JSON itself allows."""
     return text if text.isprintable() else text.translate(_AS_JSON)
+
+
+def program(name: str) -> str:
+    """Return how a program of this environment is called here: only its name if it is on the PATH."""
+    path = Path(sys.executable).parent / name
+    found = shutil.which(name)
+    if found is not None and Path(found).absolute() == path.absolute():
+        return name
+    return os.path.relpath(path) if path.exists() else name

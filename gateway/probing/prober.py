@@ -432,7 +432,7 @@ class Prober:
         if self._logged.get(name) is not reason:
             # Event probes.not_probed: A deployment is not probed, for this `reason`; said once for each reason.
             # Do: Nothing, mostly. `no_price`: set `price_per_mtok` or `probes.usd_if_unknown`. `usd_per_day`,
-            # `max_per_day`: the limit of the day is reached. See [probes](../detector.md#probes).
+            # `max_per_day`: the limit of the day is reached. See [probes](../monitoring.md#probes).
             _log.info("probes.not_probed", deployment=name, reason=str(reason))
         self.not_probed[name] = self._logged[name] = reason
         self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)

@@ -1,6 +1,6 @@
 """Measures one attempt while it streams, and computes its figures.
 
-The definitions, and when a figure is null, are in docs/appendix/policy.md#measurement. Times are monotonic seconds; one
+Definitions, and when a figure is null, are in gateway/steering/RULES.md#measurement. Times are monotonic seconds; one
 timestamp is taken per read, so deltas that arrive together share it.
 """
 

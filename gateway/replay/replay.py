@@ -1,4 +1,4 @@
-"""Replays a model's calls under other settings (docs/replay.md has the method, its assumptions and its errors)."""
+"""Replays a model's calls under other settings (docs/measuring.md has the method, its assumptions and its errors)."""
 
 from collections.abc import Callable, Collection, Sequence
 from random import Random

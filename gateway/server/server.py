@@ -11,7 +11,6 @@ import errno
 import gc
 import os
 import select
-import shutil
 import signal
 import socket
 import ssl
@@ -22,7 +21,6 @@ from contextlib import AsyncExitStack, suppress
 from datetime import UTC, date, datetime
 from enum import EnumType
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -45,7 +43,7 @@ from gateway.connections.listener import (
 )
 from gateway.connections.tls import Certificate, open_context
 from gateway.core.tasks import Lifeline, mask_signals
-from gateway.core.terminal_text import counted
+from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
 from gateway.overload.bodies import return_freed_memory
 from gateway.server.reload import Latest, Reloader, Source, check_opens
@@ -66,7 +64,7 @@ def welcome(settings: Settings, url: str) -> str:
     needs_key = bool(settings.clients) or settings.keys == "database"
     authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
     api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'
-    python, holeshot = _program("python"), _program("holeshot")
+    python, holeshot = program("python"), program("holeshot")
     race = f'  {holeshot} race "Why race?"\n\n' if settings.models else ""  # without a model it needs a choice
     return f"""
 {_who_races(settings, url)}{_who_calls(settings)}
@@ -89,7 +87,7 @@ PY
 Then ask which provider was fast:
 
   {holeshot} leaderboard{f" --url {url}" if not (url.startswith("http:") and url.endswith(":4000")) else ""}
-  {holeshot} sql "select * from throughput"
+  {holeshot} sql "select model, verdict, saved_ms_per_call from race_value"
 
 """  # noqa: S608 - text for people; the SQL in it is an example
 
@@ -104,7 +102,8 @@ def _who_races(settings: Settings, url: str) -> str:
     if are_demo(settings.providers):
         return (
             f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
-            "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run `holeshot init`.\n"
+            "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run "
+            f"`{program('holeshot')} init`.\n"
             f"To see what racing saves, open {url} and send calls for a minute: there is a button.\n"
         )
     if not settings.models:
@@ -117,15 +116,6 @@ def _who_calls(settings: Settings) -> str:
     if settings.keys == "file" or settings.clients:
         return ""
     return "Every call needs a key; `holeshot keys new NAME` makes one, also while the gateway runs.\n"
-
-
-def _program(name: str) -> str:
-    """Return the command for a program of this environment: only its name if it is on the PATH."""
-    program = Path(sys.executable).parent / name
-    found = shutil.which(name)
-    if found is not None and Path(found).absolute() == program.absolute():
-        return name
-    return os.path.relpath(program) if program.exists() else name
 
 
 # Worker processes: forked from one parent, restarted when they die or stand still, signalled and ended with it.

@@ -13,6 +13,7 @@ from .loader import Installation as Installation
 from .loader import Watched as Watched
 from .loader import keys_in_clear as keys_in_clear
 from .loader import load as load
+from .loader import load_address as load_address
 from .loader import load_clickhouse as load_clickhouse
 from .loader import load_database_url as load_database_url
 from .loader import load_installation as load_installation

@@ -240,6 +240,21 @@ def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_repo
     return settings.reports_database_url or settings.database_url
 
 
+def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
+    """Return the URL at which programs of this machine reach the gateway, for commands that ask it.
+
+    Raises:
+        ConfigurationError: the file is not YAML, or one of these settings is invalid.
+
+    """
+    settings = _part(_read(path, environ, _NOTHING), ("host", "port", "tls"))
+    host = _LOCAL_OF.get(settings.host, settings.host)
+    return f"http{'s' * (settings.tls is not None)}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+_LOCAL_OF: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - what listens everywhere
+
+
 def load_clickhouse(path: Path | None, environ: Mapping[str, str]) -> ClickHouseSettings | None:
     """Return only ``ledger.clickhouse``, for commands that need no provider's key.
 
@@ -315,7 +330,7 @@ def through_litellm(path: Path | None, environ: Mapping[str, str], *, catalog: C
 
 
 def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
-    """Return settings of which only ``names`` are read; unresolved references of clients are tolerated."""
+    """Return settings of which only ``names`` are read; clients may still wait for their keys' hashes."""
     part = {name: inputs.merged.get(name) for name in names}
     data, unresolved = _resolved(part, inputs)
     broken = {complaint.place for complaint in unresolved}
@@ -324,6 +339,7 @@ def _part(inputs: "_Inputs", names: Sequence[str]) -> Settings:
     if problems := [each for each in inputs.problems if each.file is None and each.message.startswith(unread)]:
         raise ConfigurationError(problems)
     settings = validate(data, complaints, broken)
+    complaints = [each for each in complaints if (each.place[0], each.place[-1]) != ("clients", "key_sha256")]
     if settings is not None and not complaints:
         urls = {("database_url",), ("reports_database_url",)}
         complaints += (found for found in check(settings, {}) if found.place in urls)

@@ -337,7 +337,9 @@ class LedgerSettings(Section):
     keep_rollups_days: Days | None = None
     keep_refusals_days: Days = 30.0  # refused requests, with the addresses they came from
     keep_outages_days: Days | None = None  # when breakers were open
-    slowdowns: bool = True  # whether a deployment that got slower is noticed (docs/detector.md)
+    slowdowns: bool = (
+        True  # whether a deployment that got slower is noticed (docs/monitoring.md#when-a-provider-gets-slower)
+    )
     # A day's spending is counted from them.
     keep_probes_days: Annotated[float, Field(gt=1, le=MOST_DAYS)] | None = None
     clickhouse: ClickHouseSettings | None = None  # a second store of calls and attempts (docs/guides/clickhouse.md)
@@ -386,7 +388,7 @@ class Settings(Section):
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     replica: str | None = None  # default: the host's name
     region: str | None = None
-    database_url: SecretStr = SecretStr("sqlite+aiosqlite:///var/holeshot.db")
+    database_url: SecretStr = SecretStr("sqlite:///var/holeshot.db")
     reports_database_url: SecretStr | None = None
     redis_url: SecretStr | None = None
     spool_dir: str = "var/spool"
@@ -408,6 +410,8 @@ class Settings(Section):
     tracing: TracingSettings = TracingSettings()
     secrets: SecretSettings = SecretSettings()
     timeouts: DefaultTimeouts = DefaultTimeouts()
+    # Keys of a request's `metadata` that become tags; `x-holeshot-tags` goes before. All of it is forwarded.
+    tags_from_metadata: tuple[str, ...] = ()
     # How long a call waits, in all, for a slot under max_in_flight: long enough for a short answer to end, but less
     # than any client's timeout, so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0

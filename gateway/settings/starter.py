@@ -108,14 +108,6 @@ _MORE_PROVIDERS = """\
   # groq-2: { preset: groq, api_key: "${GROQ_2_API_KEY}" }  # the same vendor with another key
 """
 
-_NO_PROVIDERS = """
-# The providers. No key was found in the environment, so `holeshot serve` starts simulated providers.
-# providers:
-#   groq: { api_key: "${GROQ_API_KEY}" }
-#   cerebras: { api_key: "${CEREBRAS_API_KEY}" }
-#   my-vllm: { base_url: "http://10.0.0.5:8000/v1" }     # any OpenAI-compatible server
-"""
-
 _MODELS = """
 # What clients ask for, and the deployments (provider/model) that race to answer.
 # Names change: `holeshot check --live` asks the providers.
@@ -151,12 +143,11 @@ _TAIL = """
 
 
 def starter_text(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
-    """Return a configuration that loads with the present ``environ``; ``found`` are vendors with a key in it.
+    """Return a configuration that loads with the present ``environ``.
 
-    ``market`` has their lists of models; without it, well-known models are proposed.
+    ``found`` are vendors with a key in it, at least one. ``market`` has their lists of models; without it, well-known
+    models are proposed.
     """
-    if not found:
-        return _HEAD + _NO_PROVIDERS + _NO_MODELS + _TAIL
     return "".join([
         _HEAD,
         _PROVIDERS,

@@ -6,6 +6,7 @@ from math import exp, exp2, inf, log, log1p, sqrt
 import msgspec
 
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.race_failures import CAUSES
 from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
@@ -239,9 +240,18 @@ class Trouble(msgspec.Struct, frozen=True):
     @property
     def for_others(self) -> str:
         """Return what other callers may read: messages about key, model name or limits, without addresses."""
+        return self._without_requests(self._head)
+
+    @property
+    def in_words(self) -> str:
+        """Return the same for operators: the kind as words."""
+        words = CAUSES.get(self.kind, self.kind)
+        return self._without_requests(words if self.status is None else f"{words} ({self.status})")
+
+    def _without_requests(self, head: str) -> str:
         if self.kind not in _SAYS_NOTHING_OF_REQUESTS or not self.message:
-            return self._head
-        return f"{self._head}: {without_addresses(self.message)}"
+            return head
+        return f"{head}: {without_addresses(self.message)}"
 
     @property
     def _head(self) -> str:

@@ -259,12 +259,12 @@ def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: fl
 
 
 def rank(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows with ranks, in the policy's order of preference if known, else by rank."""
+    """Return the rows with ranks, those out last, in the policy's order of preference if known, else by rank."""
     rows = tuple(rows)
     by_ttft = [each for each in rows if each.ttft_p50_ms is not None]
-    by_ttft.sort(key=lambda each: (each.ttft_p50_ms, _last(each.ttft_p95_ms), each.deployment))
+    by_ttft.sort(key=lambda each: (_is_out(each), each.ttft_p50_ms, _last(each.ttft_p95_ms), each.deployment))
     by_speed = [each for each in rows if _speed(each) is not None]
-    by_speed.sort(key=lambda each: (-(_speed(each) or 0.0), each.deployment))
+    by_speed.sort(key=lambda each: (_is_out(each), -(_speed(each) or 0.0), each.deployment))
     ranks = {each.deployment: place for place, each in enumerate(by_ttft, start=1)}
     speed_ranks = {each.deployment: place for place, each in enumerate(by_speed, start=1)}
     ranked = (
@@ -295,6 +295,11 @@ def _speed(row: Row) -> float | None:
 
 def _sort_key(row: Row) -> tuple[bool, float, float, str]:
     return row.state not in {State.OK, None}, _last(row.score), _last(row.rank), row.deployment
+
+
+def _is_out(row: Row) -> bool:
+    """Whether it is broken, refuses the key or does not know the model: then it comes after all others."""
+    return row.state in {State.OPEN, State.HALF_OPEN, State.OUT}
 
 
 def _last(value: float | None) -> float:
@@ -334,5 +339,6 @@ def not_asked(
         if health.trouble is not None:
             reason += f": {health.trouble.for_others}"
         state = condition.state
-        found.append(NotAsked(name, reason, for_good=state is State.OUT, is_broken=state is not State.COOLING))
+        cause = None if health.trouble is None else health.trouble.in_words
+        found.append(NotAsked(name, reason, state is State.OUT, state is not State.COOLING, cause))
     return tuple(found)

@@ -1,7 +1,7 @@
 """Learning: updates the board's counts and the deployments' health as attempts start, answer and end."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf, log
 from typing import Protocol
@@ -54,7 +54,7 @@ from providers import ErrorKind
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
 
 BURST_S = 0.020  # an answer that arrives within this time, or faster than any provider decodes, comes out of a buffer:
-BURST_TPS = 5000.0  # its speed is null (docs/appendix/policy.md#measurement)
+BURST_TPS = 5000.0  # its speed is null (gateway/steering/RULES.md#measurement)
 
 
 def of_token(start: AttemptStart, prompt_class: PromptClass, ttft_s: float) -> Counts:
@@ -358,7 +358,7 @@ class Learning:
         self._board = board
         self._snapshots = snapshots
         self._strikes = strikes
-        self._outages = outages
+        self.outages = outages
         self._strikes.listen(self._fails_elsewhere)
         self._clock = clock
         self._unix_clock = unix_clock
@@ -411,7 +411,7 @@ class Learning:
             self._strike(model, start, "slow", ago_s)
         else:
             if health.delivered(corrected_s, estimate.well_q95_s, now_s):
-                self._outages.recovered(model, deployment, ago_s)
+                self.outages.recovered(model, deployment, ago_s)
                 self._recovered_at_s[deployment] = self._unix_clock() - ago_s
             if not health.tripped:
                 sizing.seen(size, ttft_s)
@@ -479,7 +479,7 @@ class Learning:
         self._recovered_at_s = {name: at for name, at in self._recovered_at_s.items() if name in deployments}
         self._suspects.forget_others(deployments)
         self._strikes.keep(deployments)
-        self._outages.keep(deployments)
+        self.outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
 
     def _broken(
@@ -509,8 +509,8 @@ class Learning:
                 # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
                 # calls, but one try a minute.
                 # Do: Correct the key, the model's name or `base_url`, and reload.
-                hint = _HINTS[ErrorKind(kind)]
-                get_logger().warning("steering.out", model=model, deployment=name, kind=kind, hint=hint)
+                get_logger().warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[kind])
+                self.outages.begin(name, kind, model, ago_s)
             return
         health.trouble = trouble
         if attempt.retry_after_s is not None:
@@ -581,7 +581,7 @@ class Learning:
     def _opened(self, deployment: str, cause: str | None, model: str | None = None, ago_s: float = 0.0) -> None:
         """Record that the breaker opened, and where that was observed; drop the samples of the fault."""
         self._suspects.drop(deployment)
-        self._outages.opened(deployment, cause, model, ago_s)
+        self.outages.opened(deployment, cause, model, ago_s)
 
     def _fails_elsewhere(self, deployment: str) -> None:
         """Open the breaker of a deployment that other replicas report as broken; it is probed as usual."""
@@ -594,7 +594,7 @@ class Learning:
             self._board.add(model, counts, self._unix_clock() if unix_s is None else unix_s)
 
 
-_HINTS = {
+_HINTS: Mapping[str, str] = {
     ErrorKind.PROVIDER_AUTH: "the provider refuses the key, or wants to be paid: set a valid one and reload, or pay",
     ErrorKind.NOT_FOUND: "the provider does not know this model or the path: correct its name or base_url and reload",
 }

@@ -1,4 +1,4 @@
-"""This process's open outages: recorded when a breaker opens, and again when it closes."""
+"""This process's open outages: recorded when a deployment breaks or refuses the key, and again when it answers."""
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from gateway.steering.constants import (
 
 
 class Outages:
-    """The deployments whose breakers are open here. ``record`` is called at the begin and the end of each outage."""
+    """The deployments that are out here. ``record`` is called at the begin and the end of each outage."""
 
     def __init__(
         self,
@@ -50,6 +50,10 @@ class Outages:
         # Do: Nothing: others answer. If it goes on, an alert follows. See [when a provider
         # fails](../guides/failing-provider.md).
         get_logger().warning("steering.opened", **where, deployment=deployment, cause=reason)
+        self.begin(deployment, reason, model, ago_s)
+
+    def begin(self, deployment: str, reason: str | None, model: str | None, ago_s: float = 0.0) -> None:
+        """Record that a deployment is out since ``ago_s`` seconds, unless that is known."""
         if deployment in self._lasting:
             return
         outage = OutageRecord(
@@ -68,18 +72,19 @@ class Outages:
         # Event steering.recovered: A deployment that was broken or out answers again.
         # Do: Nothing.
         get_logger().info("steering.recovered", model=model, deployment=deployment)
-        self._end(deployment, ago_s)
+        self.end(deployment, ago_s)
 
     def keep(self, deployments: Collection[str]) -> None:
         """End the outages of all other deployments: they are no longer used."""
         for deployment in self._lasting.keys() - set(deployments):
-            self._end(deployment)
+            self.end(deployment)
 
     def close(self) -> None:
         """End all outages: the breakers end with the process."""
         self.keep(())
 
-    def _end(self, deployment: str, ago_s: float = 0.0) -> None:
+    def end(self, deployment: str, ago_s: float = 0.0) -> None:
+        """Record that an outage ended ``ago_s`` seconds ago, if there was one."""
         outage = self._lasting.pop(deployment, None)
         if outage is not None:
             self._record(msgspec.structs.replace(outage, ended_at=self._utc_now() - timedelta(seconds=ago_s)))

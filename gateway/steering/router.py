@@ -356,8 +356,10 @@ class Steering:
         """
         self._catch_up()
         self._configured = {model: tuple(names) for model, names in models.items()}
-        for health in self._learning.healths.values():
+        for name, health in self._learning.healths.items():
             health.reload()
+            if not health.tripped:
+                self._learning.outages.end(name)
         for name in {name for names in models.values() for name in names}:
             self._learning.health_of(name)  # creates it, so that other replicas' reports apply before its first call
         for model in models:

@@ -34,7 +34,7 @@ def budget_left(calls: int, bad: int, objective: float) -> float | None:
     return None if rate is None else 1.0 - rate
 
 
-# A target: the calls it counts, and when a call is good. docs/alerts.md#targets has the rules.
+# A target: the calls it counts, and when a call is good. docs/monitoring.md#targets has the rules.
 
 
 class Definition(msgspec.Struct, frozen=True, omit_defaults=True):

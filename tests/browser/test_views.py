@@ -19,6 +19,7 @@ VIEWS = (
     "live", "leaderboard", "alerts", "calls", "history", "worth", "replay", "targets", "refusals", "keys", "playground",
     "configuration",
 )  # fmt: skip
+UNDER = {"targets": "alerts", "refusals": "calls", "replay": "worth"}  # the entry of the menu that they belong to
 LOOKS = ((1400, False, True), (1280, True, False), (900, False, False), (390, True, True))  # width, dark, with axe-core
 SCROLLS = 900  # wide tables do, in their own place: there is no room for all figures, and too much for a list
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
@@ -33,7 +34,9 @@ def test_every_view_is_clean(
     for view in VIEWS:
         page = seen.open(view)
         seen.settle()
-        assert page.locator("#navigation a[aria-current=page]").get_attribute("href") == f"#/{view}", view
+        assert page.locator("#navigation a[aria-current=page]").get_attribute("href") == f"#/{UNDER.get(view, view)}", (
+            view
+        )
         assert not asks or seen.axe() == [], view
         assert seen.overflow_px() <= 0, view
         assert width == SCROLLS or seen.scrolling() == [], view
@@ -198,15 +201,6 @@ def test_history_opens_on_the_hour_when_there_is_no_more_than_that(
         page.get_by_role("button", name="Day").click()
     seen.settle()
     assert pressed.inner_text() == "Day"
-
-
-def test_an_address_that_no_view_has_opens_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:
-    seen = visit(demo)
-    for name in ("nothing", "constructor"):
-        seen.page.goto(f"{demo.url}/#/{name}")
-        seen.page.reload()
-        seen.page.wait_for_selector("main h1:text-is('Live')")
-    assert seen.complaints == []
 
 
 def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
@@ -402,3 +396,60 @@ def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(
         assert line.all_inner_texts()[0].endswith(": small/x is rate-limited"), view
         assert seen.overflow_px() <= 0, view
     assert seen.complaints == []
+
+
+def test_an_open_alert_is_a_count_in_the_menu_and_the_title_and_what_builds_up_is_shown(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    def tell(route: "Route") -> None:
+        alert = {
+            "id": "1", "key": "deployment_out:b/x", "kind": "deployment_out", "subject": "b/x", "severity": "ticket",
+            "summary": "b/x is out since 19:40 UTC: no connection. One other answers.", "sql": "select 1",
+            "opened_at": "2026-11-26T19:45:00Z", "resolved_at": None,
+        }  # fmt: skip
+        building = {
+            "key": "deployment_out:a/x", "kind": "deployment_out", "subject": "a/x", "severity": "ticket",
+            "summary": "a/x is out since 19:46 UTC: no connection. Two others answer.", "sql": "select 1",
+            "since": "2026-11-26T19:46:00Z", "after_s": 300.0, "opens_in_s": 60.0,
+        }  # fmt: skip
+        outage = {
+            "deployment": "c/x", "from": "2026-11-26T12:00:00Z", "to": "2026-11-26T12:02:00Z", "may_last": False,
+            "reason": "connect_error", "replicas": ["here"],
+        }  # fmt: skip
+        told = {"enabled": True, "webhooks": [], "open": [alert], "building": [building], "data": [], "sql": "select 1"}
+        route.fulfill(json={**told, "outages": [outage], "outages_sql": "select 1"})
+
+    seen = visit(demo)
+    seen.page.route("**/api/alerts", tell)
+    page = seen.open("alerts")
+    seen.settle()
+    shown = page.locator("main").inner_text()
+    assert "a/x is out for" in shown
+    assert "an alert opens after 5 min" in shown
+    assert re.search(r"c/x\s+.*2 min\s+no connection", shown, re.DOTALL)
+    assert page.locator("#navigation a[data-entry=alerts] .count").inner_text() == "1"
+    assert page.title() == "(1) Alerts · Holeshot"
+    assert seen.axe() == []
+    assert seen.overflow_px() <= 0
+
+
+@pytest.mark.parametrize("name", ["nonsense", "constructor"])
+def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit], name: str) -> None:
+    seen = visit(demo)
+    page = seen.open(name)
+    assert f"There is no view called {name}" in page.locator("main").inner_text()
+    assert page.title() == "Not found · Holeshot"
+    assert page.locator("#navigation a[aria-current=page]").count() == 0
+    assert seen.complaints == []
+
+
+def test_a_filter_goes_along_to_other_views_and_back_undoes_it(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.open("live")
+    page.get_by_label("Model").select_option(MODEL)
+    assert page.url.endswith(f"#/live?model={MODEL}")
+    assert page.locator("#navigation a[data-entry=calls]").get_attribute("href") == f"#/calls?model={MODEL}"
+    page.go_back()
+    page.wait_for_function("() => location.hash === '#/live'")
+    page.wait_for_selector("main h1")
+    assert page.get_by_label("Model").input_value() == ""

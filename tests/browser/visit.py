@@ -48,8 +48,7 @@ class Visit:
         """Open a view, and wait until its title is there."""
         self.page.goto(f"{self.url}/#/{view}")
         name = view.partition("/")[0]
-        shown = f"#navigation a[aria-current=page][href='#/{name}']"  # no longer the view before
-        self.page.wait_for_selector(shown, state="attached")
+        self.page.wait_for_selector(f"main[data-view='{name}']", state="attached")  # no longer the view before
         self.page.wait_for_selector("main h1")
         return self.page
 

@@ -28,7 +28,7 @@ from tests.clients.targets import GATEWAYS, plan_of, targets
 
 HERE = Path(__file__).parent
 DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
-APPENDIX = installs.CHECKOUT / "docs" / "appendix" / "clients.md"
+CASES = installs.CHECKOUT / "tests" / "clients" / "RESULTS.md"
 TARGETS = ("directly", *GATEWAYS)
 
 
@@ -88,7 +88,7 @@ def main() -> int:
     everything = not (asked.clients or asked.case or asked.target)
     if everything and not table.skipped:
         DOCS.write_text(table.as_markdown())
-        APPENDIX.write_text(table.as_appendix())
+        CASES.write_text(table.as_cases())
     print(json.dumps(table.as_json(), indent=1) if asked.json else table.as_text())  # noqa: T201 - the result
     return 1 if table.failed else 0
 

@@ -1,4 +1,4 @@
-"""What came of all cases: text for a terminal, JSON, the page docs/reference/clients.md, and its appendix."""
+"""What came of all cases: text for a terminal, JSON, the page docs/reference/clients.md, and every case beside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -101,7 +101,7 @@ class Table:
         """Return the page."""
         return "\n".join((*_HEAD, *self._scores(), "", *self._matrix(), ""))
 
-    def as_appendix(self) -> str:
+    def as_cases(self) -> str:
         """Return the raw tables of the page: every case."""
         return "\n".join((*_HEAD_OF_APPENDIX, *self._details()))
 
@@ -179,14 +179,14 @@ _HEAD = (
     "",
     "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
     "[any client, any provider](../using/apis.md). `make test WHAT=clients` writes this page, and",
-    "[a list of every case](../appendix/clients.md).",
+    "[a list of every case](../../tests/clients/RESULTS.md).",
     "",
 )
 
 _HEAD_OF_APPENDIX = (
     "# Raw tables: clients",
     "",
-    "**Which cases has each client passed?** [Clients](../reference/clients.md) says what the columns and marks mean.",
+    "**Which cases has each client passed?** [Clients](clients.md) says what the columns and marks mean.",
 )
 
 

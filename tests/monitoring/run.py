@@ -38,7 +38,6 @@ SECONDS = 30.0
 KEYS = {name: f"hs-{name}" for name in ("team-a", "team-b", "team-c", "prometheus")}
 # What the providers' and clients' faults below must at least have begun to fire.
 EXPECTED = {
-    "HoleshotBreakerOpen",
     "HoleshotCallsFail",
     "HoleshotClientDollarsGone",
     "HoleshotDeploymentOut",

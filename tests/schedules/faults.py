@@ -238,7 +238,7 @@ For whoever writes a client, or is called at night.
 |---|---|
 | at one provider, before the first token | gets the whole answer of another provider, and does not notice |
 | at one provider, in an answer that is not streamed | the same |
-| at one provider, in the middle of a stream | gets a part, then an error event, but with [takeover](../takeover.md) |
+| at one provider, in the middle of a stream | gets a part, then an error, but with [takeover](../answers.md#takeover) |
 | at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
 
 Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code.
@@ -255,7 +255,7 @@ fault is seen: in a race the others answer meanwhile.
   leaderboard; metrics are named without `holeshot_`.
 
 Faults of the stores hold up no call: [production](../production.md#when-something-is-away) has them.
-[More that was tried](../appendix/faults.md): odd answers, full disks, no descriptors, wrong clocks.
+[More that was tried](../../benchmarks/failover/RESULTS.md): odd answers, full disks, no descriptors, wrong clocks.
 """
 
 

@@ -105,6 +105,7 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     assert "owner_key" in made_secrets(tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
     ours = {"postgres_password", "database_url", "owner_key", "owner_key_sha256"}
+    ours |= {"reader_password", "reader_url", "admin_password"}
     assert set(made) == ours | {"prometheus_key", "prometheus_key_sha256", "grafana_password"}
     assert len(made["postgres_password"]) >= 32
 
@@ -124,7 +125,26 @@ def test_secrets_that_are_given_go_before_those_that_were_made(tmp_path: Path) -
 def test_only_what_other_containers_need_is_readable_for_them(tmp_path: Path) -> None:
     made_secrets(tmp_path)
     readable = {path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077}
-    assert readable == {"postgres_password", "prometheus_key", "grafana_password"}
+    of_postgres = {"postgres_password", "reader_password", "admin_password"}
+    assert readable == {*of_postgres, "prometheus_key", "grafana_password"}
+
+
+def test_the_gateway_is_no_superuser_and_another_role_only_reads(tmp_path: Path) -> None:
+    made_secrets(tmp_path)
+    environment = SERVICES["postgres"]["environment"]
+    assert "POSTGRES_USER" not in environment  # so the superuser is postgres, whose password the gateway does not have
+    assert environment["POSTGRES_PASSWORD_FILE"].endswith("/admin_password")
+    roles = (ROOT / "config" / "container" / "roles.sh").read_text(encoding="utf-8")
+    assert "./config/container/roles.sh:/docker-entrypoint-initdb.d/roles.sh:ro" in SERVICES["postgres"]["volumes"]
+    for name, url in (("holeshot", "database_url"), ("holeshot_reader", "reader_url")):
+        assert (tmp_path / url).read_text().startswith(f"postgresql://{name}:")
+        assert f"create role {name} login password" in roles
+    assert "superuser" not in roles.partition("set -eu")[2]
+    mounted = environment["POSTGRES_PASSWORD_FILE"].rsplit("/", 1)[0]
+    assert all(
+        f"$secrets/{name}" in roles and (tmp_path / name).is_file() for name in ("postgres_password", "reader_password")
+    )
+    assert f":-{mounted}}}" in roles
 
 
 def test_prometheus_reads_metrics_with_a_key_that_makes_no_calls(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ ROW = (dict[str, Any], "All columns of its table: docs/sql.md.")
 WORTH = (dict[str, Any], "`model` or `client`, and the columns of the view `race_value`: docs/sql.md.")
 REPLAYED = (
     dict[str, Any],
-    "What other settings would have done, in milliseconds and US dollars per call: docs/replay.md.",
+    "What other settings would have done, in milliseconds and US dollars per call: docs/measuring.md.",
 )
 _SETTINGS = (dict[str, Any], "As in the configuration file, with defaults; secrets are `***`.")
 _BOARD_ROW = {
@@ -229,6 +229,20 @@ _OUTAGE = {
     "to": (datetime | None, "Null while it lasts, and if its end was not seen."),
     "may_last": (bool, "No end is known, and it began less than a day ago."),
     "reason replica": str | None,
+}
+_OUTAGE_OF_DAY = {
+    **{name: _OUTAGE[name] for name in ("deployment", "from", "to", "may_last")},
+    "reason": str | None,
+    "replicas": [(str, "One that saw it.")],
+}
+_BUILDING = {
+    "key kind subject": str,
+    "severity": Literal["page", "ticket"],
+    "summary": str,
+    "sql": SQL,
+    "since": datetime,
+    "after_s": (float, "It opens an alert so long after `since`."),
+    "opens_in_s": (float, "So long from now."),
 }
 _SLOWDOWN = {
     "id deployment model": str,
@@ -346,10 +360,12 @@ _OF_PAGE: Mapping[str, Any] = {
             "enabled": (bool, "False: `alerts.enabled` is off."),
             "webhooks": [(str, "A name in `alerts.webhooks`.")],
             "open": [ROW],
+            "building": ([_BUILDING], "What opens an alert if it goes on."),
             "data": nullable([ROW]),
-            "sql": nullable(SQL),
+            "sql outages_sql": nullable(SQL),
+            "outages": (nullable([_OUTAGE_OF_DAY]), "Of the last day, however short; the newest first."),
         },
-        "`open` is what this process knows, also while the database is away; then `data`, its rows, is null.",
+        "`open` and `building` are what this process knows, also while the database is away; then the rest is null.",
     ),
     "HistorySeries": (
         {
@@ -408,7 +424,7 @@ STANDING = {
     "days": (int, "Over how long."),
     "subject": (str, "Whose calls, in words."),
     "condition": (str, "What a good call is, in words."),
-    "calls": (int, "That count: docs/alerts.md#targets."),
+    "calls": (int, "That count: docs/monitoring.md#targets."),
     "bad": int,
     "failed": (int, "Of the bad ones."),
     "late": (int, "Of the bad ones: the first token came too late, or the client left before it."),

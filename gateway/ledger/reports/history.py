@@ -120,6 +120,25 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
     return msgspec.Raw(msgspec.json.encode(known | columns))
 
 
+async def outages(reader: Reader, now: datetime) -> Table:
+    """Return the outages of the last day, the newest first; what several processes saw at a time is one."""
+    sql = _outages_sql(reader.words, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now))
+    merged: list[dict[str, Any]] = []
+    last: dict[str, dict[str, Any]] = {}  # by deployment
+    for row in reversed(shapes.rows(await reader.run(sql))):
+        ended_at, may_last = row["ended_at"], row["ended_at"] is None and now - row["began_at"] < _LASTS
+        known = last.get(row["deployment"])
+        if known is not None and (known["may_last"] or (known["to"] is not None and row["began_at"] <= known["to"])):
+            known["may_last"] = known["may_last"] or may_last
+            known["to"] = None if known["may_last"] or ended_at is None else max(known["to"], ended_at)
+            known["replicas"] = sorted({*known["replicas"], row["replica"]})
+            continue
+        found = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
+        last[row["deployment"]] = found | {"may_last": may_last, "replicas": [row["replica"]]}
+        merged.append(last[row["deployment"]])
+    return Table(merged[::-1], sql)
+
+
 async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
     """Return a figure for each deployment, weekday and hour in which there were attempts."""
     sql = _heat_sql(reader.words, wanted, now)

@@ -329,6 +329,10 @@ class LedgerReports:
         """Return the alerts that are open, and the newest of the others."""
         return await incidents.listed(self._reader)
 
+    async def outages(self) -> Table:
+        """Return the outages of the last day."""
+        return await history.outages(self._reader, self._utc_now())
+
     async def open_slowdowns(self) -> Sequence[Slowdown]:
         """Return the slowdowns that have not ended."""
         return await incidents.open_slowdowns(self._reader)

@@ -1,30 +1,32 @@
 // The shell: which view is shown, who looks, light or dark.
 
-import { alarms } from "./lib/alarm.js";
+import { alarms, counting, entitle } from "./lib/alarm.js";
 import { get, send } from "./lib/api.js";
 import { themeChanged } from "./lib/colours.js";
 import { fill, h, say, tell } from "./lib/dom.js";
 import { to, where } from "./lib/route.js";
-import { failed, waiting } from "./lib/states.js";
+import { empty, failed, waiting } from "./lib/states.js";
 import { view as login } from "./views/login.js";
 import { Traffic } from "./views/parts/demo.js";
 
-// One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead.
+// One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead. Those `under` another one have
+// no entry of their own in the menu: they stand beside it, above what is shown.
 const VIEWS = {
   live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
   playground: { title: "Playground", group: "Now" },
   alerts: { title: "Alerts", group: "Now" },
+  targets: { title: "Targets", under: "alerts" },
   calls: { title: "Calls", group: "Past", one: "call" },
+  refusals: { title: "Refusals", under: "calls" },
   history: { title: "History", group: "Past" },
-  worth: { title: "Racing's worth", group: "Past" },
-  replay: { title: "What if", group: "Past" },
-  targets: { title: "Targets", group: "Past" },
-  refusals: { title: "Refusals", group: "Access" },
-  keys: { title: "Keys and limits", group: "Access", admin: true },
-  teams: { title: "Teams", group: "Access", payers: true },
+  worth: { title: "What racing saved", group: "Past" },
+  replay: { title: "What if", under: "worth" },
+  keys: { title: "Keys", group: "Access", admin: true },
+  teams: { title: "Teams", under: "keys", payers: true },
   configuration: { title: "Configuration", group: "Access" },
 };
+const CARRIED = ["model", "client", "deployment", "window"]; // filters that go along to other views
 
 const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
 
@@ -38,29 +40,68 @@ let turns = 0; // how many were asked for: a slow one must not replace a later o
 
 async function show() {
   const { name, params, query } = where();
-  const wanted = Object.hasOwn(VIEWS, name) ? name : home();
-  const { title, one } = VIEWS[wanted];
-  const file = one && params.length ? one : wanted;
   const turn = (turns += 1);
   open?.close();
   open = null;
-  document.title = `${title} · Holeshot`;
-  for (const link of document.querySelectorAll("#navigation a")) {
-    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
   fold(true);
+  const wanted = name || home();
+  main.dataset.view = wanted;
+  if (!Object.hasOwn(VIEWS, wanted)) {
+    mark(null);
+    entitle("Not found · Holeshot");
+    fill(main, h("header", { class: "head" }, h("h1", {}, "Not found")), h("div", { class: "card" },
+      empty(`There is no view called ${wanted}`, "The menu has all there are.", h("a", { class: "button", href: to(home()) }, "Open Live"))));
+    return;
+  }
+  const { title, one, under } = VIEWS[wanted];
+  const file = one && params.length ? one : wanted;
+  mark(under ?? wanted);
+  entitle(`${title} · Holeshot`);
   fill(main, waiting());
   try {
     const { view } = await import(`./views/${file}.js`);
     if (turn !== turns) return;
-    fill(main);
+    const place = h("div");
+    fill(main, tabs(wanted), place);
+    carry();
     window.scrollTo(0, 0);
-    open = view(main, params, session, query);
+    open = view(place, params, session, query);
   } catch (error) {
     console.error(error);
     if (turn === turns) fill(main, failed(new Error(`This view could not be loaded: ${error.message}`), show));
   }
+}
+
+/** Mark an entry of the menu as the one that is shown. */
+function mark(entry) {
+  for (const link of document.querySelectorAll("#navigation a")) {
+    if (link.dataset.entry === entry) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+/** Links to the views that share an entry of the menu with `name`; nothing if it is alone. */
+function tabs(name) {
+  const names = family(VIEWS[name].under ?? name);
+  if (names.length < 2) return null;
+  return h("nav", { class: "tabs", "aria-label": "Parts" }, names.map((each) =>
+    h("a", { href: to(each), "data-view": each, "aria-current": each === name ? "page" : null }, VIEWS[each].title)));
+}
+
+/** An entry's views that this visitor may see. */
+function family(entry) {
+  return Object.keys(VIEWS).filter((each) => (each === entry || VIEWS[each].under === entry) && isSeen(VIEWS[each]));
+}
+
+function isSeen(view) {
+  return !(view.admin && session.user.role !== "admin") && !(view.payers && !session.payers); // no teams nor end users are configured
+}
+
+/** Have the links to other views take the filters along. */
+function carry() {
+  const { query } = where();
+  const kept = Object.fromEntries(CARRIED.map((each) => [each, query.get(each)]));
+  for (const link of document.querySelectorAll("a[data-view]")) link.setAttribute("href", to(link.dataset.view, [], kept));
 }
 
 function home() {
@@ -96,7 +137,8 @@ function signIn(words = "") {
   fill(document.getElementById("navigation"));
   fill(document.getElementById("tools"));
   menu.hidden = true;
-  document.title = "Sign in · Holeshot";
+  counting(0);
+  entitle("Sign in · Holeshot");
   open = login(main, { words, provider, done: start });
 }
 
@@ -117,15 +159,14 @@ async function turned() {
 
 function navigation() {
   const groups = new Map();
-  for (const [name, each] of Object.entries(VIEWS)) {
-    if (each.admin && session.user.role !== "admin") continue;
-    if (each.payers && !session.payers) continue; // neither teams nor end users are configured
-    groups.set(each.group, [...(groups.get(each.group) ?? []), [name, each]]);
+  for (const [entry, { title, group }] of Object.entries(VIEWS)) {
+    const [first] = group ? family(entry) : [];
+    if (first) groups.set(group, [...(groups.get(group) ?? []), { entry, first, title }]);
   }
-  fill(document.getElementById("navigation"), [...groups].map(([group, views]) => h("div", {},
+  fill(document.getElementById("navigation"), [...groups].map(([group, entries]) => h("div", {},
     h("h2", { id: `group-${group}` }, group),
-    h("ul", { "aria-labelledby": `group-${group}` }, views.map(([name, { title }]) =>
-      h("li", {}, h("a", { href: to(name), "data-view": name }, title)))))));
+    h("ul", { "aria-labelledby": `group-${group}` }, entries.map(({ entry, first, title }) =>
+      h("li", {}, h("a", { href: to(first), "data-view": first, "data-entry": entry }, title)))))));
 }
 
 function tools() {
@@ -162,6 +203,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // #main is no view
   main.focus();
 });
+window.addEventListener("holeshot:filtered", carry);
 window.addEventListener("holeshot:signed-out", () => session && signIn(OVER));
 
 await start();

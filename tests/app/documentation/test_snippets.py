@@ -218,9 +218,9 @@ async def demo(folder: Path, migrated: Path) -> AsyncIterator[Run]:
         for name, value in os.environ.items()
         if not name.startswith("HOLESHOT_") and not name.endswith(("_KEY", "_TOKEN"))
     }
-    environ = {**clean, "PYTHONPATH": str(ROOT), "PATH": f"{folder / 'bin'}{os.pathsep}{clean['PATH']}"}
-    shim = folder / "bin" / "holeshot"
-    shim.parent.mkdir()
+    environ = {**clean, "PYTHONPATH": str(ROOT), "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{clean['PATH']}"}
+    shim = folder / ".venv" / "bin" / "holeshot"  # where `make run` puts it
+    shim.parent.mkdir(parents=True)
     shim.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n', encoding="utf-8")
     shim.chmod(0o755)
     process = await asyncio.create_subprocess_exec(

@@ -1,6 +1,7 @@
 """Alerts of a whole gateway: a model that is out is said once, shown, counted and resolved."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,29 @@ async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, 
     assert len(receiver.received) == len(messages) == 1
     seen = repr([found, row, messages, metrics, configured, logged, receiver.received[0][1]])
     assert not [word for word in (SECRET, SECRET.removeprefix("whsec_"), "T0P-S3CRET") if word in seen]
+
+
+async def test_what_builds_up_and_the_outages_of_the_day_are_shown_before_an_alert_opens(serve: Serve) -> None:
+    async with serve(alpha=[Status(401)], beta=None) as running:
+        for _ in range(3):
+            async with running.chat() as response:
+                assert response.status == 200
+        await running.gateway.operations.alerts.look()
+        await running.rows("select 1")  # what happened so far is stored
+        found = await shown(running)
+        [building] = found["building"]
+        [outage] = found["outages"]
+    assert found["open"] == []
+    assert building["key"] == "deployment_out:alpha/m"
+    assert re.fullmatch(
+        r"alpha/m is out since \d\d:\d\d UTC: the provider refused the key \(401\).*\. One other answers\.",
+        building["summary"],
+    )
+    assert (building["after_s"], building["severity"]) == (300.0, "ticket")
+    assert 0 < building["opens_in_s"] <= 300
+    assert (outage["deployment"], outage["reason"], outage["to"], outage["may_last"]) == (
+        "alpha/m", "provider_auth", None, True,
+    )  # fmt: skip
 
 
 async def test_alerts_that_are_off_open_nothing(serve: Serve) -> None:

@@ -47,6 +47,20 @@ async def test_a_call_is_listed_before_its_row_is_stored_and_after(serve: Serve)
     assert one["attempts"] == same["attempts"]
 
 
+async def test_listed_keys_of_metadata_become_tags_and_all_of_it_is_forwarded(serve: Serve) -> None:
+    metadata = {"feature": "search", "secret": "x", "number": 7, "team": "mine"}
+    config = {"tags_from_metadata": ["feature", "number", "team", "missing"]}
+    async with serve(alpha=None, config=config) as running:
+        await chat(running, {"x-holeshot-tags": "variant=b"}, metadata=metadata)
+        await chat(running, {"x-holeshot-tags": "feature=header"}, metadata=metadata)
+        rows = await running.rows("select tags from calls order by id")
+        sent = running["alpha"].received
+    assert [msgspec.json.decode(row["tags"]) for row in rows] == [
+        {"feature": "search", "variant": "b"}, {"feature": "header"},
+    ]  # fmt: skip
+    assert [each.body["metadata"] for each in sent] == [metadata, metadata]
+
+
 async def test_a_running_call_can_be_looked_at(serve: Serve) -> None:
     async with serve(alpha=[*answer("Hello")[:2], Hang()]) as running, running.chat(stream=True) as response:
         await response.content.readline()

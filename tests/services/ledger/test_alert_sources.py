@@ -156,6 +156,33 @@ async def test_a_model_is_out_when_none_of_its_deployments_can_answer() -> None:
     assert covered == [None, f"model_out:{ODD}", f"model_out:{ODD}"]
 
 
+async def test_the_sentence_says_since_when_why_and_how_many_others_answer() -> None:
+    now = NOW.replace(hour=19, minute=46)
+    refused = "the provider refused the key (401)"
+
+    def unused(deployments: Collection[str]) -> Sequence[NotAsked]:
+        return [NotAsked(each, "out: …", for_good=True, cause=refused) for each in deployments if each in broken]
+
+    source = OutageSource(
+        lambda: {"fast": ["a/x", "b/x", "c/x"]},
+        unused,
+        model_out_s=lambda: 30,
+        deployment_out_s=lambda: 300,
+        utc_now=lambda: now,
+    )
+    broken = {"a/x"}
+    [found] = await source.conditions()
+    assert found.summary == f"a/x is out since 19:46 UTC: {refused}. Two others answer."
+    now += timedelta(minutes=3)
+    broken = {"a/x", "b/x"}
+    first, second = await source.conditions()
+    assert first.summary == f"a/x is out since 19:46 UTC: {refused}. One other answers."
+    assert second.summary == f"b/x is out since 19:49 UTC: {refused}. One other answers."
+    broken = {"a/x", "b/x", "c/x"}
+    model = (await source.conditions())[0]
+    assert model.summary.startswith("fast is out since 19:49 UTC. None of its 3 deployments can answer: a/x: ")
+
+
 async def test_a_ledger_is_behind_when_a_row_waits_too_long() -> None:
     state = State()
     assert await keys(ledger_source(state)) == ["ledger_behind:here", "spool:here", "ledger_unrecorded:here"]

@@ -12,6 +12,7 @@ import pytest
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.prompt_classes import decoded_class
+from gateway.core.records import OutageRecord
 from gateway.ledger import queries
 from gateway.ledger.board import counts_since
 from gateway.ledger.writer import Ledger
@@ -20,7 +21,7 @@ from tests.unit.ledger.records import attempt, call, failed, new_id
 
 # Not in this view, but in answer_quality.
 INTERVAL = {"flaw_rate_low", "flaw_rate_high"}
-# In docs/voice.md are the columns to ask.
+# In docs/answers.md#voice-the-first-sentence-wins are the columns to ask.
 SENTENCES = {"sentences", "sentence_p50_ms", "sentence_p95_ms", "sentence_biased"}
 # What only a running gateway knows is not in SQL.
 ALIKE = tuple(
@@ -228,3 +229,31 @@ async def test_attempts_launched_more_than_ten_minutes_ago_are_on_no_leaderboard
     assert (await queries.run(ledger_url, "select count(*) from leaderboard")).rows == [(0,)]
     assert (await counts_since(ledger_url, now - timedelta(hours=1))).keys() == {"llama", "qwen"}
     assert replayed(old, now.timestamp()).leaderboard("llama").deployments == ()
+
+
+async def test_a_deployment_that_is_out_comes_last_until_it_has_a_first_token(ledger_url: str, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    began_at = now - timedelta(minutes=3)
+
+    def answers(name: str, at: datetime, ttft_ms: float) -> list[CallRecord]:
+        racers = [_racer(Random(1), new_id(), 1, name=name, ttft_ms=ttft_ms, at=at, audited=False) for _ in range(5)]
+        return [_call(each, model="llama", started_at=at, win_on=WinOn.ANY) for each in racers]
+
+    outage = OutageRecord(
+        id=new_id(), deployment="groq/x", model="llama", began_at=began_at, reason="connect_error", replica="r"
+    )
+    ledger = Ledger(ledger_url, tmp_path / "spool", "out")
+    for record in [*answers("groq/x", now - timedelta(minutes=5), 50.0), *answers("slow/x", now, 900.0)]:
+        ledger.call_finished(record)
+    ledger.outage(outage)
+    await ledger.flush()
+    asked = "select deployment, rank, state, open_since from leaderboard order by rank"
+    rows = (await queries.run(ledger_url, asked)).rows
+    assert [row[:3] for row in rows] == [("slow/x", 1, "ok"), ("groq/x", 2, "out")]
+    assert str(rows[1][3])[:16] == f"{began_at:%Y-%m-%d %H:%M}"
+    for record in answers("groq/x", now, 50.0):
+        ledger.call_finished(record)
+    await ledger.flush()
+    await ledger.close()
+    rows = (await queries.run(ledger_url, asked)).rows
+    assert rows == [("groq/x", 1, "ok", None), ("slow/x", 2, "ok", None)]

@@ -1,4 +1,4 @@
-"""docs/sql.md and its appendix: both databases answer every question on them.
+"""docs/sql.md: both databases answer every question on them.
 
 docs/reference/ledger.md: it has every table and column.
 """
@@ -15,6 +15,7 @@ from sqlalchemy import Connection, inspect
 
 from gateway.core.attempts import Outcome, TokensSource, Unit, WinOn
 from gateway.core.calls import CallRecord
+from gateway.core.records import OutageRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, migrate
 from gateway.ledger.errors import is_sqlite
@@ -24,7 +25,6 @@ from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refus
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "sql.md").read_text(encoding="utf-8")
-MORE = (DOCS / "appendix" / "questions.md").read_text(encoding="utf-8")
 COLUMNS = (DOCS / "reference" / "ledger.md").read_text(encoding="utf-8")
 WINDOWS = ("_1h", "_24h", "_30d")
 _QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
@@ -38,7 +38,7 @@ _WINDOW = re.compile(rf"({'|'.join(WINDOWS)})$")
 
 def questions() -> Mapping[str, Mapping[str, str]]:
     """Return the SQL of each question by its dialect, "" for both."""
-    return {title: dict(_BLOCK.findall(blocks)) for title, blocks in _QUESTION.findall(PAGE + MORE)}
+    return {title: dict(_BLOCK.findall(blocks)) for title, blocks in _QUESTION.findall(PAGE)}
 
 
 QUESTIONS = questions()
@@ -119,6 +119,9 @@ async def filled_url(ledger_url: str, tmp_path: Path) -> str:
     minute = lately().replace(second=0, microsecond=0)
     misused = refusal(started_at=minute, client="tests", status_code=404, reason="model_not_found", n=3)
     ledger.refused((refusal(started_at=minute, n=70), misused))
+    ledger.outage(
+        OutageRecord(id=new_id(), deployment="a", model="m", began_at=lately(hours=1), reason="slow", replica="r")
+    )
     await ledger.flush()
     await ledger.close()
     return ledger_url

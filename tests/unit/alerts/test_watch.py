@@ -93,6 +93,23 @@ async def test_one_that_must_last_before_it_is_said_is_not_said_earlier() -> Non
     assert await world.said() == [(OPENED, KEY)]
 
 
+async def test_what_becomes_an_alert_if_it_goes_on_is_known_before_it_opens() -> None:
+    world = World()
+    world.sources[0].now = [condition(after_s=300.0), condition("n", Kind.DEPLOYMENT_OUT, covered_by=KEY)]
+    await world.run(EVERY_S)
+    [found] = world.watches[0].building()
+    assert (found.key, found.after_s, found.opens_in_s) == (KEY, 300.0, 300.0)
+    assert found.since == world.now
+    await world.run(240)
+    world.elapsed_s += 5
+    [found] = world.watches[0].building()
+    assert (found.opens_in_s, found.since) == (55.0, START + timedelta(seconds=EVERY_S))
+    assert await world.said() == []
+    await world.run(60)
+    assert world.watches[0].building() == []
+    assert await world.said() == [(OPENED, KEY)]
+
+
 async def test_a_restart_neither_repeats_nor_forgets_it() -> None:
     world = World()
     world.sources[0].now = [condition()]

@@ -52,13 +52,23 @@ def test_init_writes_a_configuration_that_check_accepts(holeshot: Holeshot) -> N
     assert "gsk-1" not in checked.output + Path("config/gateway.yaml").read_text()
 
 
+def test_init_without_a_key_writes_nothing_and_says_what_to_run(holeshot: Holeshot) -> None:
+    told = holeshot("init")
+
+    assert told.exit_code == 1
+    assert not Path("config").exists()
+    [command] = [line.strip() for line in told.stderr.splitlines() if line.startswith("  ")]
+    assert command.startswith("GROQ_API_KEY=... CEREBRAS_API_KEY=... ")
+    assert command.endswith("holeshot init --live")
+
+
 def test_schema_prints_the_schema_of_the_configuration(holeshot: Holeshot) -> None:
     assert json.loads(holeshot("schema").output) == json_schema()
 
 
 def test_init_names_the_schema_beside_what_it_writes(holeshot: Holeshot) -> None:
-    holeshot("init")
-    holeshot("init", "elsewhere/mine.yaml")
+    holeshot("init", GROQ_API_KEY="gsk-1")
+    holeshot("init", "elsewhere/mine.yaml", GROQ_API_KEY="gsk-1")
 
     for path in (Path("config/gateway.yaml"), Path("elsewhere/mine.yaml")):
         comment, _, name = path.read_text().partition("\n")[0].partition("$schema=")
@@ -69,13 +79,13 @@ def test_init_names_the_schema_beside_what_it_writes(holeshot: Holeshot) -> None
 def test_init_leaves_another_schema_alone_unless_forced(holeshot: Holeshot) -> None:
     Path("gateway.schema.json").write_text("{}")
 
-    kept = holeshot("init", "mine.yaml")
+    kept = holeshot("init", "mine.yaml", GROQ_API_KEY="gsk-1")
 
     assert "note: gateway.schema.json already exists and was not changed" in kept.output
     assert Path("gateway.schema.json").read_text() == "{}"
-    assert "note" not in holeshot("init", "mine.yaml", "--force").output
+    assert "note" not in holeshot("init", "mine.yaml", "--force", GROQ_API_KEY="gsk-1").output
     assert json.loads(Path("gateway.schema.json").read_text()) == json_schema()
-    assert "note" not in holeshot("init", "another.yaml").output  # it is this version's
+    assert "note" not in holeshot("init", "another.yaml", GROQ_API_KEY="gsk-1").output  # it is this version's
 
 
 def test_init_leaves_alone_what_it_cannot_read_in_the_place_of_the_schema(holeshot: Holeshot) -> None:
@@ -103,7 +113,7 @@ def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     assert refused.exit_code == 1
     assert refused.stderr == "holeshot: mine.yaml already exists; --force overwrites it\n"
     assert Path("mine.yaml").read_text() == "port: 1\n"
-    assert holeshot("init", "mine.yaml", "--force").exit_code == 0
+    assert holeshot("init", "mine.yaml", "--force", GROQ_API_KEY="gsk-1").exit_code == 0
     assert Path("mine.yaml").read_text() != "port: 1\n"
 
 
@@ -122,7 +132,7 @@ def test_init_says_why_a_file_cannot_be_where_it_should_be(
     Path("folder").mkdir()
     Path("file").write_text("")
 
-    result = holeshot("init", path, *options)
+    result = holeshot("init", path, *options, GROQ_API_KEY="gsk-1")
 
     assert (result.exit_code, result.stderr) == (1, f"holeshot: {told}\n")
 
@@ -393,6 +403,17 @@ def test_a_key_is_long_random_and_shown_with_the_entry_that_admits_it(holeshot: 
     assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
     assert client.role is Role.ADMIN
     assert yaml.safe_load(entry)["clients"]["my-team"].get("adhoc") is None
+
+
+@pytest.mark.parametrize("entry", ['{ key_sha256: "..." }', '{ key_sha256: "${NOT_YET}" }', "{}"])
+def test_a_key_is_made_where_the_file_waits_for_its_hash(holeshot: Holeshot, entry: str) -> None:
+    Path("config").mkdir()
+    Path("config/gateway.yaml").write_text(f"clients:\n  my-team: {entry}\n")
+
+    made = holeshot("keys", "new", "my-team")
+
+    assert made.exit_code == 0, made.output
+    assert "hs-" in made.output
 
 
 def test_no_two_keys_are_alike(holeshot: Holeshot) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings, load_database_url, locate
+from gateway.settings import ConfigurationError, Settings, load_address, load_database_url, locate
 
 Load = Callable[..., Settings]
 
@@ -214,3 +214,21 @@ def test_what_only_reads_for_people_reads_the_replica_if_there_is_one(tmp_path: 
     assert load_database_url(path, {}, for_reports=True).get_secret_value() == "postgresql://primary/x"
     assert load_database_url(path, replica, for_reports=True).get_secret_value() == "postgresql://replica/x"
     assert load_database_url(path, replica).get_secret_value() == "postgresql://primary/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "url"),
+    [
+        ("", {}, "http://127.0.0.1:4000"),
+        ("port: 4001", {}, "http://127.0.0.1:4001"),
+        ("port: 4001", {"HOLESHOT_PORT": "4002"}, "http://127.0.0.1:4002"),
+        ("host: 0.0.0.0\nport: 80\nclients: { a: { key_sha256: '...' } }", {}, "http://127.0.0.1:80"),
+        ("host: '::1'\ntls: { certificate: a.pem, key: b.pem }", {}, "https://[::1]:4000"),
+    ],
+)
+def test_programs_of_this_machine_find_the_gateway_by_the_configuration(
+    tmp_path: Path, text: str, environ: dict[str, str], url: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert load_address(path, environ) == url

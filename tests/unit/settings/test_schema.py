@@ -128,7 +128,7 @@ def test_sections_are_described(validator: Draft7Validator) -> None:
     assert "timeouts of an attempt" in validator.schema["$defs"]["Timeouts"]["description"]
 
 
-@pytest.mark.parametrize("environ", [{}, {"GROQ_API_KEY": "k", "CEREBRAS_API_KEY": "k"}])
+@pytest.mark.parametrize("environ", [{"OPENAI_API_KEY": "k"}, {"GROQ_API_KEY": "k", "CEREBRAS_API_KEY": "k"}])
 def test_what_init_writes_is_plain_yaml_and_valid(validator: Draft7Validator, environ: dict[str, str]) -> None:
     text = starter_text(list(found_vendors(environ, load_catalog())), environ)
 

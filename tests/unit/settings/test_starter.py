@@ -39,7 +39,7 @@ def test_no_key_is_written(tmp_path: Path) -> None:
     assert "gsk-1" not in started({"GROQ_API_KEY": "gsk-1"}, tmp_path)[0]
 
 
-@pytest.mark.parametrize("environ", [{}, {"DEEPINFRA_TOKEN": "k"}, {"FRIENDLI_TOKEN": "k"}, EVERY_KEY])
+@pytest.mark.parametrize("environ", [{"DEEPINFRA_TOKEN": "k"}, {"FRIENDLI_TOKEN": "k"}, EVERY_KEY])
 def test_what_is_written_loads_in_the_environment_it_was_written_for(environ: dict[str, str], tmp_path: Path) -> None:
     _, settings = started(environ, tmp_path)
 

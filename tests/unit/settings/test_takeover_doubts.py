@@ -25,7 +25,7 @@ def test_nobody_is_known_to_continue(loaded: Load, takeover: str) -> None:
 
     assert note == (
         "model 'm': takeover finishes few answers, as none is known to continue those of chat:"
-        " set `continues:` at deployments that do (docs/takeover.md)"
+        " set `continues:` at deployments that do (docs/answers.md#takeover)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Outages: recorded when a breaker opens, and when it closes, however it does."""
+"""Outages: recorded when a breaker opens or a key is refused, and when that is over, however it is."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -9,6 +9,7 @@ from gateway.core.attempts import Role
 from gateway.steering.board import MemoryBoard
 from gateway.steering.outages import Outages
 from gateway.steering.router import Steering
+from providers import ErrorKind
 from tests.unit.steering.replica import Replica, later, struck, well
 
 if TYPE_CHECKING:
@@ -92,3 +93,21 @@ def test_a_breaker_that_opens_and_closes_is_an_outage() -> None:
     later(60.0, replica)
     replica.win("a", role=Role.PROBE)
     assert diary.told == [("1", "a", False), ("1", "a", True)]
+
+
+def test_a_deployment_that_refuses_the_key_is_out_until_it_answers_or_a_reload() -> None:
+    diary = Diary()
+    replica = Replica(["a", "b"])
+    replica.steering = Steering(
+        MemoryBoard(), clock=lambda: replica.now_s, unix_clock=replica.unix_s, random=Random(1), outages=diary.outages
+    )
+    replica.steering.reset({"llama": replica.deployments})
+    well(replica)
+    replica.fail("a", kind=ErrorKind.PROVIDER_AUTH)
+    assert (diary.told, diary.records[0].reason) == ([("1", "a", False)], "provider_auth")
+    later(70.0, replica)
+    replica.win("a", role=Role.PROBE)
+    assert diary.told == [("1", "a", False), ("1", "a", True)]
+    replica.fail("a", kind=ErrorKind.PROVIDER_AUTH)
+    replica.steering.reset({"llama": replica.deployments})
+    assert diary.told[2:] == [("2", "a", False), ("2", "a", True)]

@@ -1,36 +1,51 @@
-// The chips beside the navigation, whatever view is shown: how many alerts are open, whether the database, or its
-// replica that reports read, is away or behind, and whether this replica's clock is off.
+// What is told whatever view is shown: how many alerts are open, in the menu and in the page's title; and chips that say
+// whether the database, or its replica that reports read, is away or behind, and whether this replica's clock is off.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { counted } from "./format.js";
-import { to } from "./route.js";
 
+const ALERTS_EVERY_MS = 15_000;
 const EVERY_MS = 60_000;
 const SHOWN_S = 5; // sums are up to two seconds old anyway
+let title = "Holeshot";
+let open = 0;
 
-/** The chips, kept up to date while they are on the page. `session` is what is known at first. */
+/** The chips, kept up to date while they are on the page, with the count. `session` is what is known at first. */
 export function alarms(session) {
-  const [alerts, database] = [h("span"), h("span", {}, away(session))];
-  setTimeout(() => keep(alerts, "alerts", opened)); // when they are on the page
-  setTimeout(() => keep(database, "session", away), EVERY_MS);
+  const [alerts, database] = [h("span", { hidden: true }), h("span", {}, away(session))];
+  setTimeout(() => keep(alerts, "alerts", (found) => counting(found.open.length), ALERTS_EVERY_MS)); // when they are on the page
+  setTimeout(() => keep(database, "session", away, EVERY_MS), EVERY_MS);
   return h("div", { class: "controls" }, alerts, database);
 }
 
-async function keep(place, path, chip) {
+/** Show how many alerts are open. */
+export function counting(number) {
+  open = number;
+  for (const link of document.querySelectorAll("#navigation a[data-entry=alerts]")) {
+    link.querySelector(".count")?.remove();
+    if (open) link.append(h("span", { class: "count", title: `${counted(open, "alert")} open` }, String(open)));
+  }
+  const menu = document.getElementById("menu");
+  if (open) menu.dataset.alerts = String(open);
+  else delete menu.dataset.alerts;
+  entitle(title);
+}
+
+/** Name what is shown in the page's title, after the number of open alerts. */
+export function entitle(text) {
+  title = text;
+  document.title = `${open ? `(${open}) ` : ""}${text}`;
+}
+
+async function keep(place, path, chip, everyMs) {
   if (!place.isConnected) return;
   try {
     fill(place, chip(await get(path)));
   } catch {
     // the views say that the gateway is away
   }
-  setTimeout(() => keep(place, path, chip), EVERY_MS);
-}
-
-function opened({ open }) {
-  if (!open.length) return null;
-  const now = open.some((each) => each.severity === "page");
-  return h("a", { class: now ? "chip bad" : "chip", href: to("alerts") }, counted(open.length, "alert"));
+  setTimeout(() => keep(place, path, chip, everyMs), everyMs);
 }
 
 function away({ stores }) {

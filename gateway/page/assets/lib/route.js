@@ -13,11 +13,13 @@ export function to(name, params = [], query = {}) {
   return `#/${[name, ...params].map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
-/** Change filters of the present view without opening it again. */
+/** Change filters of the present view without opening it again; Back undoes it. */
 export function filter(changes) {
   const { name, params, query } = where();
-  const next = { ...Object.fromEntries(query), ...changes };
-  history.replaceState(history.state, "", to(name, params, next));
+  const next = to(name, params, { ...Object.fromEntries(query), ...changes });
+  if (next === location.hash) return;
+  history.pushState(history.state, "", next);
+  window.dispatchEvent(new CustomEvent("holeshot:filtered"));
 }
 
 /** `query` as text, without what has no value. */

@@ -137,6 +137,10 @@ function sentence(call, attempts, source, nowMs) {
   const winner = attempts.find((each) => each.id === call.winner_attempt_id);
   const took = call.total_ms === null || call.total_ms === undefined ? "" : ` after ${ms(call.total_ms)}`;
   if (kind === "left") return `The client left${took}${call.error_kind && call.error_kind !== "client_disconnected" ? `: ${words}` : ""}.`;
+  const broken = attempts.find((each) => each.error_kind && known(each.ttft_ms));
+  if (kind === "bad" && broken && known(call.ttft_ms)) {
+    return `Broke off after ${counted(call.completion_tokens ?? broken.completion_tokens ?? 0, "token")}: ${broken.deployment}: ${errorWords(broken.error_kind)}.`;
+  }
   if (kind === "bad") return `Failed${took}: ${words}.`;
   const by = winner ? ` by ${winner.deployment}` : "";
   const first = known(call.ttft_ms) ? `, first token after ${ms(call.ttft_ms)}` : "";

@@ -17,12 +17,12 @@ const GRACES = [[0, "at once"], [3600, "in an hour"], [DAY_S, "in a day"], [7 * 
 /** Show them in `root` until closed. */
 export function view(root, params, session) {
   if (session?.user?.role !== "admin" && session?.authentication !== "none") {
-    fill(root, h("header", { class: "head" }, h("h1", {}, "Keys and limits")), empty("Only for admins", "Sign in with the key of an admin to see clients, their keys and limits."));
+    fill(root, h("header", { class: "head" }, h("h1", {}, "Keys")), empty("Only for admins", "Sign in with the key of an admin to see clients, their keys and limits."));
     return { close() {} };
   }
   const place = h("div");
   const making = h("div", { class: "controls" });
-  fill(root, h("header", { class: "head" }, h("h1", {}, "Keys and limits"), making), place);
+  fill(root, h("header", { class: "head" }, h("h1", {}, "Keys"), making), place);
   const kept = watching(place, load, (found, body) => redraw(body, draw(found)), { everyMs: EVERY_MS });
 
   async function load(signal) {

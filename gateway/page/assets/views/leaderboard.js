@@ -9,16 +9,9 @@ import { axisHead, axisOf, range } from "../lib/range.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
-import { narrowedLine } from "./parts/words.js";
+import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const EVERY_MS = 3000;
-const STATES = {
-  ok: "good",
-  cooling: "warn", // it was rate-limited
-  "half-open": "warn", // it failed too often, and is tried again, one call at a time
-  open: "bad", // it failed too often, and gets no calls for a while
-  out: "bad", // it refuses the key, or does not know the model
-};
 
 /** Show it in `root` until closed. */
 export function view(root, params, session, query) {
@@ -143,8 +136,7 @@ function refill(place, children) {
 }
 
 function state(row) {
-  const [word] = (row.state ?? "").split(" ");
-  return h("span", {}, h("span", { class: `chip ${STATES[word] ?? ""}` }, row.state ?? "unknown"),
+  return h("span", {}, h("span", { class: `chip ${stateKind(row.state)}` }, stateWords(row.state)),
     row.rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.rate_limited)} × 429`) : null,
     row.reason ? h("span", { class: "reason" }, row.reason) : null);
 }

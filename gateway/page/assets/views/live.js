@@ -15,11 +15,12 @@ import { pictured } from "./parts/running.js";
 import { bounds, isNothing, nothing, parted, perCall, signed, soFar } from "./parts/saving.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
-import { narrowedLine } from "./parts/words.js";
+import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
 const ROWS = 12;
+const STATES = 4; // deployments whose state is shown, if all are well
 const SLOW_MS = 1000; // between frames for who wants little motion, between figures and rows for everybody
 const WORTH_EVERY_MS = 30_000;
 const REMEMBERED = 200; // calls of before the page was opened, at most
@@ -53,6 +54,7 @@ export function view(root, params, session, query) {
   const trouble = h("div");
   const away = h("div");
   const narrowings = h("div", { class: "notes", role: "status" });
+  const states = h("div", { class: "states", role: "group", "aria-label": "Deployments" });
   const scope = h("span", { class: "chip" }, "connecting");
   const dense = h("p", { class: "soft", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: toggle }, "Pause");
@@ -81,7 +83,7 @@ export function view(root, params, session, query) {
         deployments,
         selects("Outcome", Object.entries(OUTCOMES), outcome, (value) => narrow(value), "All"),
         choice("Time shown", WINDOWS, "15", (value) => widen(value * 1000)), pause)),
-    trouble, away, narrowings, session.traffic ? offer(session.traffic) : null, figures,
+    trouble, away, narrowings, states, session.traffic ? offer(session.traffic) : null, figures,
     h("section", { class: "card", "aria-label": "Races" },
       h("div", { class: "stage" }, canvas, tip, still),
       foot,
@@ -303,6 +305,10 @@ export function view(root, params, session, query) {
       const { models } = await get("leaderboard");
       const lines = models.filter((each) => !asked.model || each.model === asked.model).map(narrowedLine).filter(Boolean);
       if (lines.join() !== [...narrowings.children].map((each) => each.textContent).join()) fill(narrowings, lines.map((each) => h("p", {}, each)));
+      const rows = new Map(models.filter((each) => !asked.model || each.model === asked.model)
+        .flatMap((each) => each.deployments.map((row) => [row.deployment, row])));
+      const line = stated([...rows.values()]);
+      if (line.map((each) => each.textContent).join() !== [...states.children].map((each) => each.textContent).join()) fill(states, line);
       const all = new Set(models.flatMap((each) => each.deployments.map((row) => row.deployment)));
       const select = deployments.querySelector("select");
       for (const { value } of select.options) all.delete(value);
@@ -336,6 +342,15 @@ export function view(root, params, session, query) {
       document.removeEventListener("keydown", press);
     },
   };
+}
+
+/** A line of deployments with their states, those that do not answer first. */
+function stated(rows) {
+  const bad = rows.filter((each) => each.state !== "ok");
+  const shown = [...bad, ...rows.filter((each) => each.state === "ok")].slice(0, Math.max(STATES, bad.length));
+  const left = rows.length - shown.length;
+  return [...shown.map((row) => h("a", { class: "state", href: to("leaderboard"), title: row.reason }, named(row.deployment),
+    h("span", { class: `chip ${stateKind(row.state)}` }, stateWords(row.state)))), ...(left ? [h("span", { class: "soft" }, `${left} more, all ok`)] : [])];
 }
 
 /** What can be chosen, with what is chosen already: a link may name what is not configured any more. */

@@ -1,4 +1,4 @@
-// What racing is worth: the time it saved, with intervals, and the least and the most that it cost.
+// What racing saved: the time, with intervals, and the least and the most that it cost.
 
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
@@ -22,7 +22,7 @@ const MOST_LEADS = 5; // models, the busiest first; all are in the pictures
 export function view(root, params, session, address) {
   let window = askedWindow(address);
   const place = h("div");
-  fill(root, h("header", { class: "head" }, h("h1", {}, "What racing is worth"), h("div", { class: "controls" }, windowChoice(window, change))), place);
+  fill(root, h("header", { class: "head" }, h("h1", {}, "What racing saved"), h("div", { class: "controls" }, windowChoice(window, change))), place);
   const kept = watching(place, load, (found, body) => redraw(body, draw(found)), { everyMs: EVERY_MS });
 
   function change(chosen) {
@@ -87,7 +87,7 @@ function surely(row, isOneOfMany, window) {
 
 function unsurely(rows, isMore) {
   const names = rows.map((each) => `${each.model} (${soFar(each)})`).join(", ");
-  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not told of all: " : "Racing's worth cannot be told yet: ", `${names}. `,
+  return h("p", { class: isMore ? "soft" : "lead" }, isMore ? "Not told of all: " : "What racing saved cannot be told yet: ", `${names}. `,
     "Where another overtook the first choice, a random share of the losers is audited: it runs on until its first token. More calls bring more of them.");
 }
 
@@ -169,7 +169,7 @@ function figures(by, name, rows) {
     ["Share of cost", (each) => percent(each.duplicate_cost_share)],
     ["Of it audits", (each) => usd(each.audit_cost_usd)],
   ];
-  return dataTable(`What racing is worth, by ${by}`, columns.map(([title]) => title), rows.map((each) => columns.map(([, cell]) => cell(each))));
+  return dataTable(`What racing saved, by ${by}`, columns.map(([title]) => title), rows.map((each) => columns.map(([, cell]) => cell(each))));
 }
 
 function basis(each) {

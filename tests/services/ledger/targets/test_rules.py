@@ -1,4 +1,4 @@
-"""Which calls count for a target, and which of them are bad: one call for each rule of docs/alerts.md#targets."""
+"""Which calls count for a target, and which of them are bad: one call for each rule of docs/monitoring.md#targets."""
 
 from datetime import timedelta
 from typing import Any

@@ -113,6 +113,18 @@ export function callOutcome({ status_code: status, error_kind: error }) {
   return { sign: "✕", words: `${status} ${errorWords(error)}`.trim(), kind: "bad" };
 }
 
+/** Whether a deployment is used, in words: `out` is all that gets no calls until it works again. */
+export function stateWords(state) {
+  if (!state) return "unknown";
+  const [word, ...rest] = state.split(" ");
+  return { cooling: ["limited", ...rest].join(" "), open: "out", "half-open": "out, on trial" }[word] ?? state;
+}
+
+/** The colour of a state. */
+export function stateKind(state) {
+  return { ok: "good", cooling: "warn", open: "bad", "half-open": "warn", out: "bad" }[(state ?? "").split(" ")[0]] ?? "";
+}
+
 /** Since when most calls of a model have fewer attempts than asked for, and why; null if they have not. */
 export function narrowedLine({ model, narrowed }) {
   return narrowed ? `${model}: racing narrowed since ${time(narrowed.since)}: ${narrowed.why}` : null;
