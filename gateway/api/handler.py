@@ -19,6 +19,7 @@ from gateway.api.call_runner import CallRunner, Run
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
+from gateway.api.kept_responses import begin_in_background
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
@@ -440,6 +441,8 @@ class _Answer:
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
+        if call.runs_on:
+            await begin_in_background(self._context, call, record, body)
         if not _is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[_CONTENT_TYPE] = JSON
