@@ -108,7 +108,11 @@ class RedisNames:
         self._prefix = prefix
         self._ttl_s = ttl_s
 
-    async def share(self, name: str, value: str) -> bool:
+    async def share(self, name: str, value: str) -> None:
+        """Tell the others; without effect while Redis is away."""
+        await self.put(name, value)
+
+    async def put(self, name: str, value: str) -> bool:
         """Tell the others; return whether they know it now: Redis may be away."""
         key = self._prefix + name
         try:
@@ -210,7 +214,7 @@ class StoredResponses:
     async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
         """Store what is known of a response of ``client`` that runs on in the background."""
         known = msgspec.json.encode(begun, enc_hook=dict).decode()
-        shared = self._background is not None and await self._background.share(_key(client, response_id), known)
+        shared = self._background is not None and await self._background.put(_key(client, response_id), known)
         self._begun[client, response_id] = (begun, self._clock() + self.ttl_s, shared)
         while len(self._begun) > MOST_KEPT:
             self._begun.popitem(last=False)

@@ -407,8 +407,8 @@ class Account:
         self.limits: Mapping[str, float] = {}
         self._quotas: dict[str, Quota] = {}
         # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
-        self.listed: tuple[Quota, ...] = ()
-        self.before_body = self.after_body = self.header_quotas = self.listed
+        none: tuple[Quota, ...] = ()
+        self.listed = self.before_body = self.after_body = self.header_quotas = none
         self.refused_by: Quota | None = None  # the quota that refused the last refused call
         self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
         self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
