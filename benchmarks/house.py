@@ -30,7 +30,7 @@ LIMITS = {
     "ledger": 32,  # the connections of a process are a subject beside the database
     "settings": 26,
     # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens. One has histories.
-    "providers": 88,
+    "providers": 89,
     "loose files of gateway": 3,
 }
 
