@@ -19,11 +19,10 @@ from gateway.api.call_runner import CallRunner, Run
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
-from gateway.api.kept_responses import begin_in_background
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.provider_state import Given, StoredAt, check_names, gives
+from gateway.api.provider_state import Given, StoredAt, begin_in_background, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker

@@ -21,7 +21,6 @@ from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
-from gateway.api.kept_responses import kept_response
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.passthrough import counting, relaying
 from gateway.api.passthrough_requests import (
@@ -36,6 +35,7 @@ from gateway.api.passthrough_requests import (
     VARIATIONS,
     RelayedApi,
 )
+from gateway.api.provider_state import kept_response
 from gateway.api.refusals import Refused
 from gateway.core.errors import (
     ApiError,

@@ -222,6 +222,7 @@ async def workers(serve_gateway: Serve, **settings: Any) -> AsyncIterator[tuple[
                 worker.asked.set()
 
 
+PATIENT: dict[str, Any] = {"timeouts": {}}  # what is looked at may take its time on a busy machine
 IN_BACKGROUND = {"model": MODEL, "input": "Hi", "background": True, "max_output_tokens": 10_000}
 
 
@@ -241,7 +242,7 @@ async def test_a_response_in_the_background_is_queued_at_once_and_started_once(s
 
 
 async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -> None:
-    async with workers(serve) as (running, both):
+    async with workers(serve, **PATIENT) as (running, both):
         async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
             await response.read()
         async with running.get("/v1/responses/resp_abc") as response:
@@ -256,7 +257,7 @@ async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -
 async def test_the_first_look_that_shows_its_end_is_a_row_with_its_cost(serve: Serve) -> None:
     clients = {"ann": {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "usd_per_day": 1.0}}
     headers = {"authorization": "Bearer ann", "x-holeshot-tags": "job=night"}
-    async with workers(serve, clients=clients) as (running, both):
+    async with workers(serve, clients=clients, **PATIENT) as (running, both):
         async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
             await response.read()
         for is_done in (False, True, True):
@@ -275,7 +276,7 @@ async def test_the_first_look_that_shows_its_end_is_a_row_with_its_cost(serve: S
 
 
 async def test_a_cancelled_response_costs_what_it_says(serve: Serve) -> None:
-    async with workers(serve) as (running, both):
+    async with workers(serve, **PATIENT) as (running, both):
         async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
             await response.read()
         for worker in both:
@@ -344,7 +345,7 @@ async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(serv
     limit = {"usd_per_day": 0.19}
     clients = {"ann": {**ann, **(limit if limited == "client" else {})}}
     headers, found = {"authorization": "Bearer ann"}, []
-    async with workers(serve, clients=clients) as (running, both):
+    async with workers(serve, clients=clients, **PATIENT) as (running, both):
         if limited == "model":
             reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
         for _ in range(3):
