@@ -149,6 +149,12 @@ class RedisNames:
         return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
 
 
+def id_of_response(answer: bytes) -> str | None:
+    """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
+    found = _ID.search(answer)
+    return None if found is None else found[1].decode(errors="replace")
+
+
 class InBackground(msgspec.Struct, frozen=True):
     """A response that runs on in the background: what is known of it since its call has ended."""
 
@@ -186,9 +192,8 @@ class StoredResponses:
 
     async def keep(self, client: str | None, answer: bytes, deployment: str, key_name: str | None = None) -> None:
         """Store who made the response of ``client`` whose JSON or events begin with ``answer``."""
-        found = _ID.search(answer)
-        if found is not None:
-            await self.keep_id(client, found[1].decode(errors="replace"), Maker(deployment, key_name))
+        if (name := id_of_response(answer)) is not None:
+            await self.keep_id(client, name, Maker(deployment, key_name))
 
     async def keep_id(self, client: str | None, name: str, maker: Maker) -> None:
         """Store that an answer of ``maker`` to ``client`` named ``name``, which its provider stores."""

@@ -16,7 +16,7 @@ from gateway.api.admission import admitted_call
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received
 from gateway.api.client import Client
-from gateway.api.context import CONTEXT, Context, InBackground
+from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
 from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
@@ -334,21 +334,17 @@ def _translated(deployment: str, response_id: str, error: UpstreamError) -> ApiE
 
 
 class _Said(msgspec.Struct):
-    id: str = ""
     status: str | None = None
 
 
 _said = msgspec.json.Decoder(_Said)
 
 
-async def begin_in_background(context: Context, call: Call, record: CallRecord, answer: bytes) -> None:
+async def begin_in_background(context: Context, call: Call, record: CallRecord | None, answer: bytes) -> None:
     """Remember what the call of a response that runs on was counted with, if its ``answer`` is only a beginning."""
-    begun = next((each for each in record.attempts if each.is_begun), None)
-    if begun is None:
-        return
-    try:
-        response_id = _said.decode(answer).id
-    except UNREADABLE:
+    begun = None if record is None else next((each for each in record.attempts if each.is_begun), None)
+    response_id = id_of_response(answer)
+    if record is None or begun is None or response_id is None:
         return
     await context.responses.begin(
         call.client,

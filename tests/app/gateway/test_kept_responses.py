@@ -14,7 +14,7 @@ from openai.types.responses import ResponseIncludable
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES, event
-from tests.app.gateway.test_overload import reload
+from tests.app.gateway.test_overload import empty, reload
 
 INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
@@ -357,3 +357,18 @@ async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(serv
                 async with running.get("/v1/responses/resp_abc", headers=headers) as response:
                     assert response.status == 200
     assert found == [200, 200, 200]  # the second is known to have cost two cents, not ten
+
+
+async def test_what_runs_on_after_its_client_has_left_costs_what_its_end_says(serve: Serve) -> None:
+    async with workers(serve, **PATIENT) as (running, both):
+        async with running.post({**IN_BACKGROUND, "stream": True}, path="/v1/responses") as response:
+            await response.content.readexactly(len(BEGINNING))
+            response.close()
+        await empty(running)
+        for worker in both:
+            worker.is_done = True
+        for _ in range(2):
+            async with running.get("/v1/responses/resp_abc") as response:
+                assert response.status == 200
+        costs = await running.rows("select cost_usd from calls order by started_at")
+    assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]
