@@ -419,7 +419,7 @@ class _Answer:
             raise
         finally:
             await sink.close()
-            if journey.call.runs_on:  # its client may have left before the end
+            if self._asked.runs_on:  # its client may have left before the end
                 await begin_in_background(self._context, journey.call, journey.open_call.record, sink.beginning)
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
