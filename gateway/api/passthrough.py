@@ -16,7 +16,16 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import IGNORED, having, in_order, policy_violation
+from gateway.api.fitting import (
+    COUNT_KNOWN,
+    IGNORED,
+    REFUSE,
+    having,
+    in_order,
+    policy_violation,
+    uncounted_units,
+    without_price,
+)
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
 from gateway.api.overrides import HEADER, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
@@ -38,7 +47,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
-from gateway.settings import DataPolicy
+from gateway.settings import DataPolicy, Unpriced
 from gateway.steering import Plan, Terms
 from providers import ErrorKind, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
@@ -83,10 +92,10 @@ def plan_relay(
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
+    unpriced = client.unpriced if limits_dollars(origin.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
-        reason = _obstacle(deployment, api, client.require, index, must_be_priced=must_be_priced)
+        reason = _obstacle(deployment, api, client.require, index, unpriced)
         if reason is None:
             able.append(deployment.name)
         else:
@@ -151,7 +160,7 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
         costs = {
             name: characters * usd
             for name in (*(launch.deployment for launch in plan.launches), *plan.rest)
-            if (usd := _usd_per_character(model.deployments[name])) is not None
+            if (usd := _counted_per_character(model.deployments[name])) is not None
         }
         plan = msgspec.structs.replace(plan, cost_usd=costs)
     if chosen is not None and chosen.order:
@@ -192,16 +201,32 @@ def _of_one_model(plan: Plan, model: Model) -> Plan:
 
 
 def _obstacle(
-    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, *, must_be_priced: bool
+    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, unpriced: Unpriced | None
 ) -> str | None:
     """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
-    if must_be_priced and _usd_per_character(deployment) is None:
-        return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
+    if api.by_character is not None:
+        if unpriced != COUNT_KNOWN and _counted_per_character(deployment) is None:
+            return without_price(("character",))
+    elif unpriced == REFUSE and (units := uncounted_units(deployment)) and not _has_units(deployment):
+        return without_price(units)
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)
+
+
+def _has_units(deployment: Deployment) -> bool:
+    """Whether anything besides tokens of text has a known price, as seconds of sound and pictures."""
+    price = deployment.price or deployment.listed
+    return price is not None and bool(price.units)
+
+
+def _counted_per_character(deployment: Deployment) -> float | None:
+    """Return what limits in dollars count for a character that is spoken; None: nothing is known."""
+    if (usd := _usd_per_character(deployment)) is not None or deployment.listed is None:
+        return usd
+    return dict(deployment.listed.dearest).get("character")
 
 
 def _usd_per_character(deployment: Deployment) -> float | None:
@@ -357,12 +382,14 @@ async def answered(
 
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
         nonlocal answer
+        costs = entry.plan.cost_usd if api.by_character is not None else {}
         asking = Asking(
             api.path,
             DIALECTS.get(api.api, PIVOT),
             asked.form,
             is_priced=api.is_text,
-            cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
+            cost_usd=costs,
+            unpriced=[name for name in costs if _usd_per_character(entry.model.deployments[name]) is None],
             takes_extra_body=api.takes_extra_body,
         )
         relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short)

@@ -370,6 +370,7 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
         said = _said.decode(response)
     if usage is None:
         return None
+    counts = msgspec.structs.asdict(usage)
     attempt = AttemptRecord(
         id=context.services.new_id(),
         call_id=context.services.new_id(),
@@ -383,7 +384,8 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
         is_extra=False,
         tokens_source=TokensSource.REPORTED,
         finish_reason=said.status,
-        **msgspec.structs.asdict(usage),
+        other_units=counts.pop("units"),
+        **counts,
     )
     return settle([attempt], attempt, {deployment.name: deployment}, 0).attempts[0]
 
