@@ -16,6 +16,7 @@ from documentation import (
     http_api,
     ledger_comments,
     policy,
+    vendors,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +32,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/events.md": events.page,
     f"{FOLDER}/policy.md": policy.page,
     f"{FOLDER}/conversations.md": conversations.page,
+    f"{FOLDER}/vendors.md": vendors.page,
     "migrations/comments.json": ledger_comments.text,
 }
 

@@ -31,7 +31,8 @@ events said, they count. Deltas of these events are pieces of a text:
 _HISTORIES = """## What vendors accept in a history
 
 Empty: everything. Where each is from stands beside the row, in `providers/vendors.toml`. Servers that are not listed
-get what the client sent; one that answers 400 about roles is asked once more in the strictest order.
+get what the client sent; one that answers 400 about roles is asked once more in the strictest order,
+and at once from then on; `holeshot check --live` prints the line that decides it beforehand.
 """
 _JOINS = {
     "LAST": "the last one has all",

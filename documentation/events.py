@@ -31,7 +31,7 @@ GROUPS: Mapping[str, str] = {
     "configuration": "Configuration",
     "connections": "Connections from clients",
     "demo": "The demo's simulated providers",
-    "deployment": "Slowdowns of deployments",
+    "deployment": "Deployments",
     "detector": "The detector of slowdowns",
     "gateway": "The process",
     "key": "Keys of providers",

@@ -110,6 +110,26 @@ _OF_ROLES = re.compile(
 )
 
 
+class StrictModels:
+    """The models of one provider, with any of its keys, that refused the order or the names of roles.
+
+    ``on_found`` is called with each, once: it is asked in the strictest order from then on.
+    """
+
+    def __init__(self, on_found: Callable[[str], object]) -> None:
+        self._names: set[str] = set()
+        self._on_found = on_found
+
+    def __contains__(self, model: str) -> bool:
+        return model in self._names
+
+    def add(self, model: str) -> None:
+        """Note a model that refused a conversation, and has answered it in the strictest order."""
+        if model not in self._names:
+            self._names.add(model)
+            self._on_found(model)
+
+
 class HttpUpstream:
     """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
 
@@ -133,6 +153,7 @@ class HttpUpstream:
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
+        strict: StrictModels | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
@@ -152,7 +173,7 @@ class HttpUpstream:
         self._quirks = quirks or Quirks()
         history = self._quirks.history
         self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
-        self._strict: set[str] = set()  # models that refused the order or the names of roles
+        self._strict = strict or StrictModels(lambda _: None)
         self._other_secrets = tuple(secrets)
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._is_own_url = is_own_url

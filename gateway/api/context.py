@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum, auto
 from hashlib import sha256
@@ -89,11 +89,13 @@ class Phase(Enum):
 # Which deployment made a client's stored response: only the provider that stores it can continue it.
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
+LONGEST_TAKEN = 20_000  # characters of what is known of a response in the background
 LONGEST_KEPT = 500  # characters of a name: of a longer one the hash is kept
 MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
+_BACKGROUND_PREFIX = "holeshot:background:"
 MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
 _AT_ONCE = 50  # ids that Redis is told together
 
@@ -108,6 +110,10 @@ class RedisNames:
 
     async def share(self, name: str, value: str) -> None:
         """Tell the others; without effect while Redis is away."""
+        await self.put(name, value)
+
+    async def put(self, name: str, value: str) -> bool:
+        """Tell the others; return whether they know it now: Redis may be away."""
         key = self._prefix + name
         try:
             await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
@@ -116,6 +122,20 @@ class RedisNames:
             # who made encrypted reasoning, or this one could not ask.
             # Do: Make Redis reachable. Calls go on meanwhile.
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return False
+        return True
+
+    async def take(self, name: str) -> bytes | None:
+        """Return what is known of a name, to one of all that ask, and forget it; None: nothing is.
+
+        Raises:
+            Exception: Redis is away; its clients raise many types.
+
+        """
+        key = self._prefix + name
+        found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_TAKEN))
+        is_ours = bool(found) and await self._store.call(key, ("DEL", key)) == 1
+        return found.encode() if is_ours and isinstance(found, str) else None
 
     async def ask(self, name: str) -> str | None:
         """Return what is known of a name; None: nothing, or Redis is away."""
@@ -127,6 +147,25 @@ class RedisNames:
             return None
         value = found if isinstance(found, str) else ""
         return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
+
+
+def id_of_response(answer: bytes) -> str | None:
+    """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
+    found = _ID.search(answer)
+    return None if found is None else found[1].decode(errors="replace")
+
+
+class InBackground(msgspec.Struct, frozen=True):
+    """A response that runs on in the background: what is known of it since its call has ended."""
+
+    attempt_id: str
+    model: str  # that was asked for
+    ran_as: str  # the model that runs: a fallback of it
+    since_s: float  # Unix seconds
+    counted_usd: float | None  # what limits in dollars count for it; None: not known
+    owners: tuple[str, ...]  # of the accounts that count it
+    size_class: int
+    tags: Mapping[str, str]
 
 
 class StoredResponses:
@@ -147,12 +186,14 @@ class StoredResponses:
         self._clock = clock
         self._shared = None if store is None else RedisNames(store, _PREFIX, lambda: self.ttl_s)
         self._made: OrderedDict[tuple[str | None, str], tuple[Maker, float]] = OrderedDict()  # the newest last
+        self._background = None if store is None else RedisNames(store, _BACKGROUND_PREFIX, lambda: self.ttl_s)
+        # What runs on, until when that is of interest, and whether the other replicas know it; the newest last.
+        self._begun: OrderedDict[tuple[str | None, str], tuple[InBackground, float, bool]] = OrderedDict()
 
     async def keep(self, client: str | None, answer: bytes, deployment: str, key_name: str | None = None) -> None:
         """Store who made the response of ``client`` whose JSON or events begin with ``answer``."""
-        found = _ID.search(answer)
-        if found is not None:
-            await self.keep_id(client, found[1].decode(errors="replace"), Maker(deployment, key_name))
+        if (name := id_of_response(answer)) is not None:
+            await self.keep_id(client, name, Maker(deployment, key_name))
 
     async def keep_id(self, client: str | None, name: str, maker: Maker) -> None:
         """Store that an answer of ``maker`` to ``client`` named ``name``, which its provider stores."""
@@ -174,6 +215,33 @@ class StoredResponses:
         while left:
             await asyncio.gather(*(self.keep_id(client, name, maker) for name in left[:_AT_ONCE]))
             left = left[_AT_ONCE:]
+
+    async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
+        """Store what is known of a response of ``client`` that runs on in the background."""
+        known = msgspec.json.encode(begun, enc_hook=dict).decode()
+        shared = self._background is not None and await self._background.put(_key(client, response_id), known)
+        self._begun[client, response_id] = (begun, self._clock() + self.ttl_s, shared)
+        while len(self._begun) > MOST_KEPT:
+            self._begun.popitem(last=False)
+
+    async def end(self, client: str | None, response_id: str) -> InBackground | None:
+        """Return what is known of a response in the background, to the first of all replicas that see its end.
+
+        None: it did not run in the background, another replica has seen its end, or Redis is away, which knows that.
+        """
+        own = self._begun.pop((client, response_id), None)
+        if self._background is None or (own is not None and not own[2]):
+            return None if own is None or self._clock() >= own[1] else own[0]
+        try:
+            known = await self._background.take(_key(client, response_id))
+            return None if known is None else msgspec.json.decode(known, type=InBackground)
+        except UNREADABLE:  # Redis has other writers
+            return None
+        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+        if own is not None:
+            self._begun[client, response_id] = own  # the next look tells it
+        return None
 
     async def find(self, client: str | None, response_id: str) -> str | None:
         """Return the deployment that made a response of ``client``; None if it is unknown or expired."""

@@ -22,7 +22,7 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.provider_state import Given, StoredAt, check_names, gives
+from gateway.api.provider_state import Given, StoredAt, begin_in_background, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker
@@ -119,6 +119,7 @@ class StreamingSink(ClientSink):
     streams = True
     understands = False
     given: Given | None = None  # gathers what the answer names
+    beginning = b""  # the first events, if they are kept
     content_type = "text/event-stream; charset=utf-8"
 
     def __init__(
@@ -134,7 +135,6 @@ class StreamingSink(ClientSink):
         self._response_headers = response_headers  # besides the winner's; complete when the answer begins
         self._keep = keep
         self._forget = forget
-        self._beginning = b""
         self._latest = b""  # the events that were sent last
         self._maker = Maker("")
         self._transport = request.transport
@@ -164,9 +164,9 @@ class StreamingSink(ClientSink):
         """Forward ``block`` unchanged."""
         if self._keep is not None:
             self._gather(block.forward)
-            if self._call.runs_on and not self._beginning:  # its client may leave, and look at it later
+            if self._call.runs_on and not self.beginning:  # its client may leave, and look at it later
                 await self._keep(block.forward, self._maker)
-            self._beginning = self._beginning or block.forward
+            self.beginning = self.beginning or block.forward
         await self._send(block.forward)
         self._latest = block.forward or self._latest
         if self.delivered is not None:
@@ -176,7 +176,7 @@ class StreamingSink(ClientSink):
         """Send the last events and the end of the response in one write."""
         if self._keep is not None:
             self._gather(last.forward)
-            await self._keep(self._beginning or last.forward, self._maker)
+            await self._keep(self.beginning or last.forward, self._maker)
         await self._finish(last.forward)
 
     async def fail(self, error: UpstreamError) -> None:
@@ -413,9 +413,8 @@ class Answer:
         make = ArraySink if self._asked.is_array else self.streaming
         sink = make(self._request, journey.call, journey.response_headers, keep, self._forget)
         sink.given = self._given
-        every_s = journey.entry.model.keepalive_s
-        if every_s is None and journey.call.win_on is WinOn.VALID:
-            every_s = COMMENT_S  # the first token may be the last
+        own_s, is_late = journey.entry.model.keepalive_s, journey.call.win_on is WinOn.VALID
+        every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
             sink.keep_alive(every_s)
         try:
@@ -434,6 +433,8 @@ class Answer:
             raise
         finally:
             await sink.close()
+            if self._asked.runs_on:  # its client may have left before the end
+                await begin_in_background(self._context, journey.call, journey.open_call.record, sink.beginning)
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
@@ -454,6 +455,8 @@ class Answer:
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
+        if call.runs_on:
+            await begin_in_background(self._context, call, record, body)
         if not _is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[_CONTENT_TYPE] = JSON

@@ -22,7 +22,7 @@ from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
 from gateway.api.models import dialect_of, get_model, list_models
-from gateway.api.passthrough import counting, kept_response, relaying
+from gateway.api.passthrough import counting, relaying
 from gateway.api.passthrough_requests import (
     EDITS,
     EMBEDDINGS,
@@ -35,6 +35,7 @@ from gateway.api.passthrough_requests import (
     VARIATIONS,
     RelayedApi,
 )
+from gateway.api.provider_state import kept_response
 from gateway.api.refusals import Refused
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket

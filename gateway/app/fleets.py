@@ -1,7 +1,8 @@
 """The successive fleets of a gateway: built from settings, and closed when no call uses them any more."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
@@ -13,15 +14,29 @@ from providers.http import TlsContexts
 # Opens upstreams from providers' settings and the catalog.
 
 
+def _log_strict(provider: str, model: str) -> None:
+    # Event deployment.strict_order: A server of a kind that is not known refused a conversation with 400 for the order
+    # or the names of its roles, and took it in the strictest order, which it gets at once from now on.
+    # Do: Set what the line says in the provider's section, or only what `holeshot check --live` finds to be needed: the
+    # first call after each start is then sent once, not twice.
+    get_logger().warning(
+        "deployment.strict_order",
+        deployment=f"{provider}/{model}",
+        set="history: { alternating: true, one_system: true, user_after_tool: false }",
+    )
+
+
 class Upstreams:
     """Opens upstreams, which share the litellm library and the TLS context.
 
     With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
-    command that opens one upstream for each key does not need this.
+    command that opens one upstream for each key does not need this. ``on_strict`` is called with a provider and a model
+    of it that refused a conversation for its roles, and took it in the strictest order.
     """
 
-    def __init__(self, *, rotates: bool = False) -> None:
+    def __init__(self, *, rotates: bool = False, on_strict: Callable[[str, str], object] = _log_strict) -> None:
         self._rotates = rotates
+        self._on_strict = on_strict
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
@@ -76,6 +91,7 @@ class Upstreams:
                 secrets=secrets,
                 former_keys=tuple(keys.values()),
                 on_rotation=on_rotation,
+                on_strict=partial(self._on_strict, name),
             )
         except ValueError as error:
             raise ConfigurationError([Problem(str(error))]) from error

@@ -37,7 +37,8 @@ def check(
         typer.Option(
             "--live",
             help="Also ask Redis, the replica of reports_database_url, ClickHouse, and each provider for its models,"
-            " and for one token of each model that it does not list.",
+            " and for one token of each model that it does not list; servers of your own also for how their streams"
+            " end, and which orders of roles they take.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -183,7 +184,8 @@ def _ask(settings: "Settings", catalog: "Catalog") -> "tuple[dict[str, Liveness]
     async def asked() -> "tuple[dict[str, Liveness], list[Unlisted], list[str]]":
         liveness = await live.ask(lambda: live.open_listing(settings, catalog))
         unlisted = await live.ask_for_unlisted(settings, catalog, liveness)
-        return liveness, unlisted, await live.ask_for_endings(settings, catalog, liveness)
+        endings = await live.ask_for_endings(settings, catalog, liveness)
+        return liveness, unlisted, [*endings, *await live.ask_for_orders(settings, catalog, liveness)]
 
     return asyncio.run(asked())
 

@@ -292,6 +292,67 @@ async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mappin
     return found
 
 
+_SYSTEM, _DEVELOPER = {"role": "system", "content": "1"}, {"role": "developer", "content": "1"}
+_ASKED, _ANSWERED = {"role": "user", "content": "1"}, {"role": "assistant", "content": "1"}
+_FUNCTION = {"name": "f", "arguments": "{}"}
+_CALL = {"id": "abcdefgh1", "type": "function", "function": _FUNCTION}
+_CALLED = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
+_RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "1"}
+_TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+# What `history` of a provider may say of the order of roles, and the conversation that a server refuses without it.
+_ORDERS: Sequence[tuple[str, str, Mapping[str, object]]] = (
+    ("one_system", "true", {"messages": [_SYSTEM, _DEVELOPER, _ASKED, _ANSWERED, _SYSTEM, _ASKED]}),
+    ("alternating", "true", {"messages": [_ASKED, _ASKED, _ANSWERED, _ASKED]}),
+    ("user_after_tool", "false", {"messages": [_ASKED, _CALLED, _RESULT, _ASKED], "tools": _TOOLS}),
+)
+
+
+async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
+    """Return a note for each deployment that refuses an order of roles, or a role, which its provider's row allows.
+
+    Each deployment with an operator's base URL is asked for one token after each of three short conversations.
+    """
+    refused: set[str] = set()
+    upstreams = Upstreams(on_strict=lambda provider, model: refused.add(f"{provider}/{model}"))
+    found = []
+    for name in dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments):
+        provider, _, model = name.partition("/")
+        own = settings.providers[provider]
+        vendor = vendor_of(provider, own, catalog)
+        apis = own.apis or apis_of(vendor, own.kind)
+        if "chat" not in apis or own.base_url is None or not liveness[provider].works:
+            continue
+        needed = []
+        for column, value, conversation in _ORDERS:
+            if column in own.history.model_fields_set:  # the operator has decided
+                continue
+            refused.discard(name)
+            if not await _answers_chat(upstreams.open(provider, own, vendor), model, conversation):
+                break
+            if name in refused:
+                needed.append(f"{column}: {value}")
+        if needed:
+            found.append(
+                f"{name} refuses an order of roles that clients send; such calls are sent again in another order. To"
+                f" send that at once, set in section '{provider}' of providers: history: {{ {', '.join(needed)} }}"
+            )
+    await upstreams.aclose()
+    return found
+
+
+async def _answers_chat(upstream: Upstream, model: str, conversation: Mapping[str, object]) -> bool:
+    """Whether a model answers a conversation with a token, in one order of roles or another."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            exchange = await upstream.stream(_smallest(model, "chat", conversation))
+            exchange.abort()
+    except (UpstreamError, TimeoutError):
+        return False
+    finally:
+        await upstream.aclose()
+    return True
+
+
 async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool:
     """Whether a stream of one token ends with [DONE] alone; False after an error, which does not tell."""
     dialect, splitter = DIALECTS[api], EventSplitter()
@@ -312,8 +373,9 @@ async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool
     return done and meaningful and not finished
 
 
-def _smallest(model: str, api: Api) -> Request:
-    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in {"model": model, **_SMALLEST[api]}.items()}
+def _smallest(model: str, api: Api, more: Mapping[str, object] = {}) -> Request:
+    asked = {"model": model, **_SMALLEST[api], **more}
+    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in asked.items()}
     return Request(model, fields) if api == "embeddings" else Request(model, fields, dialect=DIALECTS[api])
 
 

@@ -169,7 +169,9 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
     usd: float | None
 
 
-_BEGUN = frozenset({"in_progress", "queued"})  # the statuses of a response in the background
+IN_PROGRESS = "in_progress"
+_BEGUN = frozenset({IN_PROGRESS, "queued"})  # the statuses of a response in the background
+_ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -266,4 +268,4 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_begun(self) -> bool:
         """Whether the answer runs on in the background: until its end only the bounds of its cost are known."""
         is_reported = self.tokens_source is TokensSource.REPORTED
-        return self.finish_reason in _BEGUN and self.outcome is Outcome.WON and not is_reported
+        return self.finish_reason in _BEGUN and self.outcome in _ANSWERED and not is_reported

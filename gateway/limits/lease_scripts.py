@@ -122,7 +122,7 @@ end
 local base = tonumber(found[2] or '') or 0
 local u, l, e, s, r = read(found[1])
 if u then
-  all = math.max(0, all - u)
+  all = all - u
   if e > at then leased, alive, running = math.max(0, leased - l), alive - 1, math.max(0, running - r) end
   if s < at - silent_s then silent = silent - u end
 elseif not found[1] and tonumber(ARGV[9]) > base and (ARGV[10] == '1' or empty) then

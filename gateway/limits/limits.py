@@ -19,15 +19,16 @@ from gateway.limits.quota import (
     MINUTE_S,
     ROUNDING,
     WINDOWS,
+    Account,
     Leases,
     Quota,
     day,
     month,
 )
-from gateway.limits.refusals import NAMES, DollarsHeld, LargerThanLimit, limit_reached, rate_headers
+from gateway.limits.refusals import DollarsHeld, LargerThanLimit, limit_reached, rate_headers
 from providers import Price, cost_usd
 
-# An account: all limits of one client or one model, each with its quota in the current window.
+# The owners of accounts, and the levels whose limits count a call.
 
 
 def owner_of_client(client: str | None) -> str:
@@ -64,79 +65,8 @@ _END_USER = "user:"
 MOST_END_USERS = 10_000  # with their own account in a process; further ones of a team or key share one
 
 
-class Account:
-    """The quotas of one owner, replaced as their windows end."""
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner  # "client:my-app", "team:research", "model:fast"
-        self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
-        self.limits: Mapping[str, float] = {}
-        self._quotas: dict[str, Quota] = {}
-        # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
-        self.listed: tuple[Quota, ...] = ()
-        self.before_body: tuple[Quota, ...] = ()
-        self.after_body: tuple[Quota, ...] = ()
-        self.header_quotas: tuple[Quota, ...] = ()
-        self.refused_by: Quota | None = None  # the quota that refused the last refused call
-        self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
-        self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
-
-    def use(self, limits: Mapping[str, float]) -> None:
-        """Apply these limits. If they differ, usage in the current windows still counts.
-
-        It also does for a limit that is removed for a while, except for usage in the meantime.
-        """
-        if limits is self.limits or limits == self.limits:
-            self.limits = limits  # the next comparison is one of identity
-            return
-        self.limits = limits
-        for name, quota in self._quotas.items():
-            if name in limits:
-                quota.set_limit(limits[name])
-        self.until_s = -inf
-
-    def quotas(self, unix_s: float) -> tuple[Quota, ...]:
-        """Return the quotas of all limits, in the windows around ``unix_s``."""
-        if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
-            self.begin_windows(unix_s)
-        return self.listed
-
-    def is_over(self, unix_s: float) -> bool:
-        """Whether nothing is held, and nothing was used in a window that still lasts."""
-        return all(
-            quota.held < ROUNDING
-            and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
-            for quota in self._quotas.values()
-        )
-
-    def begin_windows(self, unix_s: float) -> None:
-        """Begin the windows around ``unix_s``."""
-        for name, limit in self.limits.items():
-            quota = self._quotas.get(name)
-            if quota is None or not _is_in(quota, unix_s):
-                before = self._replaced.get(name)
-                if before is not None and _is_in(before, unix_s):
-                    before.set_limit(limit)
-                    self._quotas[name] = before
-                else:
-                    self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
-                if quota is not None:
-                    self._replaced[name] = quota
-        self.listed = tuple(self._quotas[name] for name in self.limits)
-        self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
-        self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
-        self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
-        self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
-        self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
-
-
-def _is_in(quota: Quota, unix_s: float) -> bool:
-    return quota.window.starts_s <= unix_s < quota.window.ends_s
-
-
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
 MOST_WAITS = 4  # of a call, each for all leases that are too small then
-BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
 MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
@@ -414,13 +344,26 @@ class Limits:
         model = attempt.model
         if model is None or not (self._accounts or self._models):
             return
-        usd, unix_s = self._cost_usd(attempt, model), self._unix_clock()
         payer = self._payers.get(model)
         own = self._accounts.get(owner_of_client(attempt.client))
         above = () if own is None else map(self._accounts.get, own.above)
-        for account in (own, *above, self._models.get(payer.owner) if payer else None):
+        self._count((own, *above, self._models.get(payer.owner) if payer else None), self._cost_usd(attempt, model))
+
+    def correct(self, owners: Iterable[str], payer: Payer, usd: float, *, since_s: float) -> None:
+        """Count ``usd`` more, or less if negative, for a call of ``payer`` that ended before its cost was known.
+
+        ``owners``: of the accounts that have counted it, at ``since_s`` (Unix seconds): windows that began later have
+        not. Another process may have counted it.
+        """
+        accounts = [self._accounts.get(owner) or self._end_users.get(owner) for owner in owners]
+        model = None if payer.usd_per_day is None else self._account_of_model(payer, payer.usd_per_day)
+        self._count((*accounts, model), usd, since_s)
+
+    def _count(self, accounts: Iterable[Account | None], usd: float, since_s: float = inf) -> None:
+        unix_s = self._unix_clock()
+        for account in accounts:
             for quota in () if account is None else account.quotas(unix_s):
-                if quota.name in DOLLARS:
+                if quota.name in DOLLARS and quota.window.starts_s <= since_s:
                     quota.settle(0.0, usd)
                     self._leases.keep(quota)
 
@@ -442,16 +385,20 @@ class Limits:
         self._payers[payer.model] = payer
         held = None
         if payer.usd_per_day is not None:
-            account = self._models.get(payer.owner)
-            if account is None:
-                account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
-            account.use({"usd_per_day": payer.usd_per_day})
+            account = self._account_of_model(payer, payer.usd_per_day)
             (quota,) = account.quotas(self._unix_clock())
             held = (quota, use.held_usd)
             whose = Level(account.owner, f"the model {payer.owner!r}", {})
             amounts = {quota.name: use.held_usd}
             await self._all([(account, (quota,), whose)], amounts, beyond_usd=use.beyond_usd, of_model=True)
         hold.models[payer.model] = held
+
+    def _account_of_model(self, payer: Payer, usd_per_day: float) -> Account:
+        account = self._models.get(payer.owner)
+        if account is None:
+            account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
+        account.use({"usd_per_day": usd_per_day})
+        return account
 
     async def _all(
         self,

@@ -6,11 +6,10 @@ from math import ceil
 from multidict import istr
 
 from gateway.core.errors import ApiError, InvalidRequest
-from gateway.limits.quota import DOLLARS, Quota
+from gateway.limits.quota import DOLLARS, NAMES, Quota
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
 
-NAMES = {"rpm": "requests", "tpm": "tokens"}
 _LIMIT = {name: istr(f"x-ratelimit-limit-{unit}") for name, unit in NAMES.items()}
 _REMAINING = {name: istr(f"x-ratelimit-remaining-{unit}") for name, unit in NAMES.items()}
 _RESET = {name: istr(f"x-ratelimit-reset-{unit}") for name, unit in NAMES.items()}

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
+from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
@@ -139,6 +139,11 @@ def attempt_record(
     text_gap_s = measurement.text_gap_s  # as ``milliseconds`` rounds, without a call
     text_gap_max_ms = None if text_gap_s == -inf else round(max(0.0, text_gap_s) * 1_000_000) / 1000
     secrets = exchange.secrets if exchange is not None else ()
+    finish_reason = reported.finish_reason
+    if finish_reason is not None:
+        finish_reason = short(finish_reason, secrets)
+    elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
+        finish_reason = IN_PROGRESS
     return AttemptRecord(
         id=start.id,
         call_id=call.id,
@@ -197,7 +202,7 @@ def attempt_record(
         win_on=call.win_on,
         token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
         in_flight=start.in_flight,
-        finish_reason=short(reported.finish_reason, secrets) if reported.finish_reason is not None else None,
+        finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
         key_name=ending.key_name,

@@ -10,7 +10,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 FOLDER = CHECKOUT / "var" / "clients"
-NODE = FOLDER / "node"
+NODES = {"node": HERE / "node", "node-former": HERE / "node" / "former"}  # the pinned packages of each environment
 NODE_FILES = ("package.json", "package-lock.json")
 
 
@@ -34,8 +34,8 @@ def python(environment: str) -> Path:
     return interpreter
 
 
-def node() -> Path:
-    """Install what package-lock.json pins, unless it is there; return the folder with node_modules.
+def node(environment: str) -> Path:
+    """Install what the environment's package-lock.json pins, unless it is there; return the folder with node_modules.
 
     Raises:
         Missing: there is no Node on this machine, or no npm.
@@ -43,19 +43,20 @@ def node() -> Path:
     """
     if shutil.which("node") is None or shutil.which("npm") is None:
         raise Missing("Node and npm are not installed")
-    pinned = b"".join((HERE / "node" / name).read_bytes() for name in NODE_FILES)
-    if _is_there(NODE, pinned):
-        return NODE
-    shutil.rmtree(NODE, ignore_errors=True)
-    NODE.mkdir(parents=True)
+    source, folder = NODES[environment], FOLDER / environment
+    pinned = b"".join((source / name).read_bytes() for name in NODE_FILES)
+    if _is_there(folder, pinned):
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name in NODE_FILES:
-        shutil.copy(HERE / "node" / name, NODE / name)
+        shutil.copy(source / name, folder / name)
     # Not `npm ci`: agents name a package for each platform, and it refuses a lock that lacks one nobody can download.
     # What is in the lock is installed from it, by its hashes, all the same.
     npm = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(npm, cwd=NODE, check=True)
-    _remember(NODE, pinned)
-    return NODE
+    subprocess.run(npm, cwd=folder, check=True)
+    _remember(folder, pinned)
+    return folder
 
 
 def _is_there(folder: Path, pinned: bytes) -> bool:
@@ -67,7 +68,7 @@ def _remember(folder: Path, pinned: bytes) -> None:
     (folder / ".installed").write_text(hashlib.sha256(pinned).hexdigest())
 
 
-def environment(home: Path, interpreter: str) -> dict[str, str]:
+def environment(home: Path, interpreter: str, node_environment: str) -> dict[str, str]:
     """Return the variables a client runs with: few, none of them a key, and a home of its own."""
     path = os.pathsep.join((str(Path(interpreter).parent), os.environ.get("PATH", "")))
     return {
@@ -76,5 +77,5 @@ def environment(home: Path, interpreter: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(CHECKOUT),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "HOLESHOT_CLIENTS_NODE": str(NODE),
+        "HOLESHOT_CLIENTS_NODE": str(FOLDER / node_environment),
     }

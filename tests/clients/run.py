@@ -55,6 +55,7 @@ PROGRAMS = (
     Program("llm", "python/llm.py", "openai-3"),
     Program("pipecat", "python/pipecat_ai.py", "voice"),
     Program("openai-node", "node/openai_node.mjs", "node", needs_node=True),
+    Program("openai-node-6", "node/openai_node.mjs", "node-former", needs_node=True),
     Program("ai-sdk", "node/ai_sdk.mjs", "node", needs_node=True),
     Program("curl", "python/curl.py", "own"),
     Program("claude-code", "python/claude_code.py", "own", needs_node=True),
@@ -95,6 +96,7 @@ def main() -> int:
 
 async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, folder: Path) -> Table:
     table = Table([name for name in TARGETS if name in wanted])
+    nodes = {program.name: _node_of(program) for program in programs}
     commands: dict[str, list[str]] = {}
     for program in programs:
         try:
@@ -110,7 +112,7 @@ async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, f
             arguments = [str(plan), str(results), *(["--case", case] if case else [])]
             print(f"{name} ...", file=sys.stderr, flush=True)  # noqa: T201 - it takes a while
             process = await asyncio.create_subprocess_exec(
-                *command, *arguments, cwd=installs.CHECKOUT, env=installs.environment(folder, command[0])
+                *command, *arguments, cwd=installs.CHECKOUT, env=installs.environment(folder, command[0], nodes[name])
             )
             code = await process.wait()
             table.add(Result(**json.loads(line)) for line in results.read_text().splitlines())
@@ -124,12 +126,17 @@ async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, f
 
 def _command(program: Program) -> list[str]:
     if program.needs_node:
-        installs.node()
-    if program.environment == "node":
+        installs.node(_node_of(program))
+    if program.environment in installs.NODES:
         return ["node", str(HERE / program.file)]
     own = program.environment == "own"
     interpreter = Path(sys.executable) if own else installs.python(program.environment)
     return [str(interpreter), "-m", f"tests.clients.{program.file.removesuffix('.py').replace('/', '.')}"]
+
+
+def _node_of(program: Program) -> str:
+    """Return the environment of Node that a program finds its packages in, if it needs any."""
+    return program.environment if program.environment in installs.NODES else "node"
 
 
 async def _left_behind(places: Sequence[Target]) -> list[str]:

@@ -60,13 +60,26 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         deltas = [_with_delta(choice) for choice in choices]
     except msgspec.ValidationError:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a chat completion") from None
-    ends = [
-        {"index": delta["index"], "delta": _EMPTY_OBJECT, "finish_reason": _finish_reason(choice)}
-        for choice, delta in zip(choices, deltas, strict=True)
-    ]
-    usage = answer.pop("usage", _NULL)
     answer["object"] = _CHUNK
-    stream = [*_event(answer, deltas), *_event(answer, ends)]
+    return events_of(answer, deltas, choices, {"delta": _EMPTY_OBJECT})
+
+
+def events_of(
+    answer: dict[str, msgspec.Raw],
+    begun: Sequence[Mapping[str, Any]],
+    choices: Sequence[Mapping[str, msgspec.Raw]],
+    nothing: Mapping[str, msgspec.Raw],
+) -> bytes:
+    """Return the events of an ``answer`` without its choices: these as ``begun``, their ends, the usage, ``[DONE]``.
+
+    ``nothing`` is what a choice has at its end. An answer that is whole has a finish reason, whatever it says.
+    """
+    ends = []
+    for choice, said in zip(choices, begun, strict=True):
+        reason = choice.get("finish_reason", _NULL)
+        ends.append({"index": said["index"], **nothing, "finish_reason": _STOP if reason == _NULL else reason})
+    usage = answer.pop("usage", _NULL)
+    stream = [*_event(answer, begun), *_event(answer, ends)]
     if usage != _NULL:
         stream += _event({**answer, "usage": usage}, [])
     stream.append(ENDING)
@@ -83,12 +96,6 @@ def _with_delta(choice: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         ]
         message["tool_calls"] = msgspec.Raw(msgspec.json.encode(numbered))
     return {"index": msgspec.Raw(b"0"), **rest, "delta": message, "finish_reason": _NULL}
-
-
-def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    # The answer is complete, so it must not lack a finish reason.
-    reason = choice.get("finish_reason", _NULL)
-    return _STOP if reason == _NULL else reason
 
 
 def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, Any]]) -> tuple[bytes, bytes, bytes]:

@@ -122,7 +122,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     try:
         event = _decoder.decode(data)
     except msgspec.ValidationError:
-        event = _read_untyped(data)
+        event = read_untyped(data, _Event, _NESTED)
     except UNREADABLE:
         raise no_json_object() from None
     if event.error or event.object == "error":
@@ -269,8 +269,13 @@ def _is_heard_or_seen(delta: _Delta) -> bool:
     return bool(delta.images) or (audio is not None and bool(audio.data or audio.transcript))
 
 
-def _read_untyped(data: bytes) -> _Event:
-    """Read an event that does not fit the types, one field at a time."""
+def read_untyped(data: bytes, struct: type[_S], nested: Mapping[str, type[msgspec.Struct]]) -> _S:
+    """Read an event that does not fit the types, one field at a time. ``nested``: the types of objects, by field.
+
+    Raises:
+        UpstreamError: it is not a JSON object (invalid_response).
+
+    """
     try:
         value = msgspec.json.decode(data)
     except UNREADABLE:
@@ -279,25 +284,25 @@ def _read_untyped(data: bytes) -> _Event:
         value = value[0]
     if not isinstance(value, dict):
         raise no_json_object()
-    return _fit(value, _Event)
+    return _fit(value, struct, nested)
 
 
-def _fit(value: dict[str, Any], struct: type[_S]) -> _S:
+def _fit(value: dict[str, Any], struct: type[_S], nested: Mapping[str, type[msgspec.Struct]]) -> _S:
     """Return ``value`` as ``struct``; fields that do not convert are left out, in nested objects too."""
     fitting = {}
     for field in msgspec.structs.fields(struct):
         try:
-            fitting[field.name] = msgspec.convert(_pruned(field.name, value.get(field.name)), field.type)
+            fitting[field.name] = msgspec.convert(_pruned(field.name, value.get(field.name), nested), field.type)
         except msgspec.ValidationError:
             continue
     return struct(**fitting)
 
 
-def _pruned(name: str, value: Any) -> Any:
+def _pruned(name: str, value: Any, nested: Mapping[str, type[msgspec.Struct]]) -> Any:
     """Return the nested objects of field ``name`` with only the fields that convert."""
-    struct = _NESTED.get(name)
+    struct = nested.get(name)
     if struct is None:
         return value
     if isinstance(value, list):
-        return [_fit(item, struct) for item in value if isinstance(item, dict)]
-    return _fit(value, struct) if isinstance(value, dict) else value
+        return [_fit(item, struct, nested) for item in value if isinstance(item, dict)]
+    return _fit(value, struct, nested) if isinstance(value, dict) else value

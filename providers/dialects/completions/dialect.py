@@ -1,13 +1,13 @@
 """Completions as one of the dialects. It is not translated: a raw prompt has no counterpart in messages."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, failure
+from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, events_of, failure
 from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
-from providers.dialects.chat.events import choices
+from providers.dialects.chat.events import choices, read_untyped
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_json_object, whole
@@ -16,19 +16,38 @@ from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import usage_of
 
-# The text that one event of a completions stream adds to the answer.
+# Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
+# below. Where a provider sends other types, the event is decoded again without types, and fields that do not fit are
+# ignored.
 
 
-class _Choice(msgspec.Struct, gc=False):
+class _Text(msgspec.Struct, gc=False):
     text: str | None = None
     index: int | None = None
 
 
+class _Texts(msgspec.Struct, gc=False):
+    choices: list[_Text] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    text: str | None = None
+    finish_reason: str | None = None
+    error: Any = None  # OpenRouter
+
+
 class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+    object: str | None = None
+    model: str | None = None
+    id: str | None = None
+    system_fingerprint: str | None = None
 
 
 _events = msgspec.json.Decoder(_Event)
+_texts = msgspec.json.Decoder(_Texts)
 
 
 def texts(data: bytes) -> Iterator[tuple[int, str]]:
@@ -38,16 +57,55 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the event has another format.
 
     """
-    for choice in _events.decode(data).choices or ():
+    for choice in _texts.decode(data).choices or ():
         if choice.text:
             yield choice.index or 0, choice.text
+
+
+def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
+    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
+
+    Raises:
+        UpstreamError: the data is not a JSON object (invalid_response).
+
+    """
+    said = data.strip()
+    if said == DONE:
+        return Chunk(data, done=True)
+    if not said:
+        return Chunk(data, idle=True)
+    try:
+        event = _events.decode(data)
+    except msgspec.ValidationError:
+        event = read_untyped(data, _Event, {"choices": _Choice})
+    except UNREADABLE:
+        raise no_json_object() from None
+    choices = few(event.choices or (), "choices")
+    chars = sum(len(choice.text or "") for choice in choices)
+    is_error = event.error or event.object == "error"
+    if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
+        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
+    finish_reason = next((choice.finish_reason for choice in choices if choice.finish_reason), None)
+    return Chunk(
+        data,
+        meaningful=chars > 0,
+        answer=chars > 0,
+        finished=finish_reason is not None,
+        usage=None if event.usage is None else usage_of(event.usage),
+        usage_only=event.usage is not None and not choices,
+        text_chars=chars,
+        model=event.model,
+        id=event.id,
+        finish_reason=finish_reason,
+        idle=not chars and finish_reason is None and (bool(choices) or event.usage is None),
+        fingerprint=event.system_fingerprint,
+    )
 
 
 # Whole completions: presented as an event stream, and gathered from one.
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b'""')
-_STOP = msgspec.Raw(b'"stop"')
 
 _choices = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _chunks = msgspec.json.Decoder(dict[str, Any])
@@ -65,16 +123,8 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         choices = few(_choices.decode(answer.pop("choices", _NULL)), "choices")
     except msgspec.ValidationError:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a completion") from None
-    usage = answer.pop("usage", _NULL)
     texts = [{"index": msgspec.Raw(b"0"), **choice, "finish_reason": _NULL} for choice in choices]
-    ends = [
-        {"index": text["index"], "text": _EMPTY, "finish_reason": _finish_reason(choice)}
-        for choice, text in zip(choices, texts, strict=True)
-    ]
-    stream = [_event(answer, texts), _event(answer, ends)]
-    if usage != _NULL:
-        stream.append(_event({**answer, "usage": usage}, []))
-    return b"".join([*stream, ENDING])
+    return events_of(answer, texts, choices, {"text": _EMPTY})
 
 
 class CompletionGathering(Gathering):
@@ -115,109 +165,6 @@ class CompletionGathering(Gathering):
         for name, value in piece.items():
             if name != "index":
                 join(choice, name, value, CHOICE)
-
-
-def _finish_reason(choice: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
-    # The answer is complete, so it must not lack a finish reason.
-    reason = choice.get("finish_reason", _NULL)
-    return _STOP if reason == _NULL else reason
-
-
-def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, msgspec.Raw]]) -> bytes:
-    data = msgspec.json.encode({**top, "choices": choices})
-    if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
-        data = msgspec.json.format(data, indent=-1)
-    return b"data: " + data + b"\n\n"
-
-
-# Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
-# below. Where a provider sends other types, the event is decoded again without types, and fields that do not fit are
-# ignored.
-
-
-class _EventsChoice(msgspec.Struct, gc=False):
-    text: str | None = None
-    finish_reason: str | None = None
-    error: Any = None  # OpenRouter
-
-
-class _EventsEvent(msgspec.Struct, gc=False):
-    choices: list[_EventsChoice] | None = None
-    usage: dict[str, Any] | None = None
-    error: Any = None
-    object: str | None = None
-    model: str | None = None
-    id: str | None = None
-    system_fingerprint: str | None = None
-
-
-_events_events = msgspec.json.Decoder(_EventsEvent)
-
-
-def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
-    """Read one event's data. An event without data (a comment, a ping) gives an empty chunk.
-
-    Raises:
-        UpstreamError: the data is not a JSON object (invalid_response).
-
-    """
-    said = data.strip()
-    if said == DONE:
-        return Chunk(data, done=True)
-    if not said:
-        return Chunk(data, idle=True)
-    try:
-        event = _events_events.decode(data)
-    except msgspec.ValidationError:
-        event = _read_untyped(data)
-    except UNREADABLE:
-        raise no_json_object() from None
-    choices = few(event.choices or (), "choices")
-    chars = sum(len(choice.text or "") for choice in choices)
-    is_error = event.error or event.object == "error"
-    if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
-        return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
-    finish_reason = next((choice.finish_reason for choice in choices if choice.finish_reason), None)
-    return Chunk(
-        data,
-        meaningful=chars > 0,
-        answer=chars > 0,
-        finished=finish_reason is not None,
-        usage=None if event.usage is None else usage_of(event.usage),
-        usage_only=event.usage is not None and not choices,
-        text_chars=chars,
-        model=event.model,
-        id=event.id,
-        finish_reason=finish_reason,
-        idle=not chars and finish_reason is None and (bool(choices) or event.usage is None),
-        fingerprint=event.system_fingerprint,
-    )
-
-
-def _read_untyped(data: bytes) -> _EventsEvent:
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        raise no_json_object() from None
-    if not isinstance(value, dict):
-        raise no_json_object()
-    choices, usage = value.get("choices"), value.get("usage")
-    return _EventsEvent(
-        [_choice(one) for one in choices if isinstance(one, dict)] if isinstance(choices, list) else None,
-        usage if isinstance(usage, dict) else None,
-        value.get("error"),
-        _events_string(value.get("object")),
-    )
-
-
-def _choice(value: dict[str, Any]) -> _EventsChoice:
-    return _EventsChoice(
-        _events_string(value.get("text")), _events_string(value.get("finish_reason")), value.get("error")
-    )
-
-
-def _events_string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 # A completion that broke off: prompt and text are continued like any other prompt.

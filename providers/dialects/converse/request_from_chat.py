@@ -13,11 +13,15 @@ import msgspec
 from providers.dialects.dialect import Habits
 from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
+    DEFAULTS,
     Losses,
     Object,
     RawObject,
-    arguments_at,
+    chosen_tool,
+    form_of,
+    function_of,
     is_null,
+    limit_of,
     lose_stream_options,
     object_at,
     objects_at,
@@ -25,15 +29,14 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
+from providers.dialects.messages.request_from_chat import Turns
 from providers.dialects.wording import (
     Malformed,
     Wording,
-    as_users,
     check_calls,
     decoded,
     is_string,
     raw_json,
-    results_first,
 )
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
@@ -56,16 +59,12 @@ _DOCUMENTS: Mapping[str, str] = {
     "text/plain": "txt",
 }
 _SOUNDS = frozenset({"aac", "flac", "m4a", "mp3", "mp4", "ogg", "opus", "wav", "webm"})
-_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
-_LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 _NO_FIELD = "Converse has no such field"
 _CACHE_POINT: Object = {"cachePoint": {"type": "default"}}
 _FORBIDDEN_IN_ID = re.compile(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_ID = 64
 _FORBIDDEN_IN_NAME = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 _LONGEST_NAME = 200
-_SYSTEM_IS_TEXT = "a system prompt of Converse is text"
-_ASSISTANT_IS_TEXT = "Converse takes pictures, sound and documents from the user only"
 _LONGEST_NUMBER = 8  # of a document among those of one name, with the space before it
 
 
@@ -75,51 +74,22 @@ def allowed_id(call_id: str) -> str:
     return allowed if len(allowed) <= _LONGEST_ID else hashlib.sha256(call_id.encode()).hexdigest()
 
 
-class Conversation:
+class Conversation(Turns):
     """The turns so far, and the system prompt's blocks. Roles alternate: turns of one role are joined."""
 
+    api = "Converse"
+    system_comes_first = "system prompts go first"
+    thoughts_are_signed = "Converse takes reasoning only with its signature"
+    assistant_is_text = "Converse takes pictures, sound and documents from the user only"
+    documents = "PDF, text, HTML and Office files"
+
     def __init__(self, losses: Losses) -> None:
-        self.system: list[Object] = []
-        self.turns: list[Object] = []
+        super().__init__(losses)
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
-        self._losses = losses
-        self._lost_calls: set[str] = set()  # ids of calls that are of no function
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
-    def read(self, messages: Sequence[RawObject]) -> None:
-        """Translate all messages of a request.
-
-        Raises:
-            Malformed: one is not valid in chat.
-
-        """
-        role = ""
-        for number, message in results_first(messages):
-            path = f"messages[{number}]"
-            role = text_at(message, "role", path)
-            match role:
-                case "system" | "developer":
-                    self._add_system(message, path)
-                case "user":
-                    self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-                    content = message.get("content")
-                    if content is None or is_null(content):
-                        raise Malformed(f"'{path}.content' is required", f"{path}.content")
-                    self._say("user", self._blocks(content, f"{path}.content"))
-                case "assistant":
-                    self._add_assistant(message, path)
-                case "tool":
-                    self._add_result(message, path)
-                case _:
-                    self._losses.add(path, f"Converse has no role {role!r}")
-        if self.turns and self.turns[0]["role"] == "assistant":
-            self._leave_out_beginning(messages)
-        if role == "assistant":
-            reason = "Converse continues an assistant's last message, and does not answer it"
-            self._losses.add(f"messages[{len(messages) - 1}]", reason)
-
-    def _say(self, role: str, blocks: list[Object]) -> None:
+    def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:  # noqa: ARG002 - blocks only
         if not blocks:
             return
         if self.turns and self.turns[-1]["role"] == role:
@@ -127,25 +97,14 @@ class Conversation:
         else:
             self.turns.append({"role": role, "content": blocks})
 
-    def _add_system(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_SYSTEM_IS_TEXT)
-        if not self.turns:
-            self.system += blocks
-            return
-        reason = "system prompts go first: this one goes into the user's message, in <system> tags"
-        self._losses.add(f"{path}.role", reason, hint=True)
-        for block in blocks:
-            if "text" in block:
-                block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
-        self._say("user", blocks)
-
-    def _leave_out_beginning(self, messages: Sequence[RawObject]) -> None:
+    def _end(self, roles: Sequence[str]) -> None:
         """Leave out the assistant's first turn, with the results of its calls."""
-        for number, message in enumerate(messages):
-            if bytes(message["role"]) == b'"user"':
+        if not self.turns or self.turns[0]["role"] != "assistant":
+            return
+        for number, role in enumerate(roles):
+            if role == "user":
                 break
-            if bytes(message["role"]) in {b'"assistant"', b'"tool"'}:
+            if role in {"assistant", "tool"}:
                 self._losses.add(f"messages[{number}]", "Converse's conversations begin with the user")
         while self.turns and self.turns[0]["role"] == "assistant":
             del self.turns[0]
@@ -154,13 +113,7 @@ class Conversation:
                 if not self.turns[0]["content"]:
                     del self.turns[0]
 
-    def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
-        self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = text_at(message, "tool_call_id", path)
-        if call_id in self._lost_calls:
-            self._losses.add(path, "Converse takes no result without its call")
-            return
+    def _answer(self, call_id: str, message: RawObject, path: str) -> None:
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
@@ -168,99 +121,28 @@ class Conversation:
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
 
-    def _add_assistant(self, message: RawObject, path: str) -> None:
-        said = {"role", "content", "tool_calls", "refusal"}
-        for name in sorted(_THOUGHTS & message.keys()):
-            said.add(name)
-            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
-                self._losses.add(f"{path}.{name}", "Converse takes reasoning only with its signature", hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
-            if bytes(message.get(name, b"null")) == b"[]":
-                said.add(name)
-        self._losses.rest(message, said, path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=_ASSISTANT_IS_TEXT)
-        if is_string(message.get("refusal")):
-            blocks += self._text({"text": message["refusal"]}, f"{path}.refusal", "text")
-        for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
-            blocks += self._call(call, f"{path}.tool_calls[{number}]")
-        self._say("assistant", blocks)
+    def _text_block(self, text: msgspec.Raw, part: RawObject) -> Object:  # noqa: ARG002 - a mark is a block of its own
+        return {"text": text}
 
-    def _call(self, call: RawObject, at: str) -> list[Object]:
-        kind = decoded(call.get("type"), str, f"{at}.type") or "function"
-        if kind != "function":
-            self._losses.add(at, "Converse has functions only")
-            self._lost_calls.add(text_at(call, "id", at))
-            return []
-        function = object_at(call.get("function"), f"{at}.function")
-        arguments = arguments_at(function, f"{at}.function", self._losses, "Converse")
-        self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
-        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
-        name = raw_text_at(function, "name", f"{at}.function")
-        self.called.setdefault(text_at(function, "name", f"{at}.function"), name)
-        return [{"toolUse": {"toolUseId": allowed_id(text_at(call, "id", at)), "name": name, "input": arguments}}]
+    def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
+        self.called.setdefault(msgspec.json.decode(name, type=str), name)
+        return {"toolUse": {"toolUseId": allowed_id(call_id), "name": name, "input": arguments}}
 
-    def _blocks(
-        self, content: msgspec.Raw | None, path: str, *, texts_only: str = "", in_result: bool = False
-    ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out, as Bedrock refuses it.
+    def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
+        if "cache_control" in part and not is_null(part["cache_control"]) and blocks:
+            blocks.append(_CACHE_POINT)
 
-        ``texts_only``: why all else is a loss; empty where it is not.
-        """
-        if content is None or is_null(content):
-            return []
-        if is_string(content):
-            return self._text({"text": content}, path, "text", empty_is_said=in_result)
-        blocks: list[Object] = []
-        for number, part in enumerate(objects_at(content, path)):
-            at = f"{path}[{number}]"
-            kind = text_at(part, "type", at)
-            if kind in {"text", "refusal"}:
-                blocks += self._text(part, at, kind, empty_is_said=in_result)
-            elif texts_only:
-                self._losses.add(at, texts_only)
-            elif kind == "image_url":
-                blocks += self._image(part, at)
-            elif kind == "file":
-                blocks += self._file(part, at)
-            elif kind == "input_audio" and not in_result:
-                blocks += self._sound(part, at)
-            else:
-                self._losses.add(at, "Converse has no such part")
-            if "cache_control" in part and not is_null(part["cache_control"]) and blocks:
-                blocks.append(_CACHE_POINT)
-        return blocks
-
-    def _text(self, part: RawObject, at: str, name: str, *, empty_is_said: bool = False) -> list[Object]:
-        text = raw_text_at(part, name, at)
-        self._losses.rest(part, ("type", name, "cache_control"), at, _NO_FIELD)
-        if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
-            if not empty_is_said:
-                self._losses.add(at, "Converse refuses empty text", hint=True)
-            return []
-        return [{"text": text}]
-
-    def _image(self, part: RawObject, at: str) -> list[Object]:
-        image = object_at(part.get("image_url"), f"{at}.image_url")
-        url = text_at(image, "url", f"{at}.image_url")
-        if bytes(image.get("detail", b"null")) not in {b"null", b'"auto"'}:
-            self._losses.add(f"{at}.image_url.detail", "Converse has no detail level for images", hint=True)
-        self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
-        self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
+    def _image(self, url: str, part: RawObject, at: str) -> list[Object]:  # noqa: ARG002 - as above
         inline = _INLINE.fullmatch(url)
         if inline is None or inline[1].lower() not in _IMAGES:
             self._losses.add(f"{at}.image_url.url", "Converse takes JPEG, PNG, GIF and WebP, in base64 only")
             return []
         return [{"image": {"format": _IMAGES[inline[1].lower()], "source": {"bytes": inline[2]}}}]
 
-    def _file(self, part: RawObject, at: str) -> list[Object]:
-        file = object_at(part.get("file"), f"{at}.file")
-        self._losses.rest(part, ("type", "file", "cache_control"), at, _NO_FIELD)
-        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Bedrock has no access to OpenAI's files")
-        inline = _INLINE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
+    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:  # noqa: ARG002 - as above
+        inline = _INLINE.fullmatch(data)
         if inline is None or inline[1].lower() not in _DOCUMENTS:
-            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
-                self._losses.add(f"{at}.file.file_data", "Converse takes PDF, text, HTML and Office files, in base64")
-            return []
+            return None
         name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
         source = {"bytes": inline[2]}
         return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": source}}]
@@ -276,16 +158,19 @@ class Conversation:
         self._names.add(own.lower())
         return own
 
-    def _sound(self, part: RawObject, at: str) -> list[Object]:
+    def _other(self, kind: str, part: RawObject, at: str, *, in_result: bool) -> list[Object]:
+        if kind != "input_audio" or in_result:
+            self._losses.add(at, "Converse has no such part")
+            return []
         sound = object_at(part.get("input_audio"), f"{at}.input_audio")
-        kind = text_at(sound, "format", f"{at}.input_audio")
+        form = text_at(sound, "format", f"{at}.input_audio")
         self._losses.rest(part, ("type", "input_audio", "cache_control"), at, _NO_FIELD)
         self._losses.rest(sound, ("data", "format"), f"{at}.input_audio", _NO_FIELD)
-        if kind not in _SOUNDS:
-            self._losses.add(f"{at}.input_audio.format", f"Converse has no audio format {kind!r}")
+        if form not in _SOUNDS:
+            self._losses.add(f"{at}.input_audio.format", f"Converse has no audio format {form!r}")
             return []
         data = raw_text_at(sound, "data", f"{at}.input_audio")
-        return [{"audio": {"format": kind, "source": {"bytes": data}}}]
+        return [{"audio": {"format": form, "source": {"bytes": data}}}]
 
 
 _TRANSLATED = frozenset(
@@ -294,21 +179,7 @@ _TRANSLATED = frozenset(
         *("service_tier", "stop", "stream", "stream_options", "temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
-    "frequency_penalty": (b"0", b"0.0"),
-    "function_call": (b'"none"', b'"auto"'),
-    "functions": (b"[]",),
-    "logit_bias": (b"{}",),
-    "logprobs": (b"false",),
-    "metadata": (b"{}",),
-    "modalities": (b'["text"]', b'[ "text" ]'),
-    "n": (b"1",),
-    "parallel_tool_calls": (b"true",),
-    "presence_penalty": (b"0", b"0.0"),
-    "store": (b"false",),
-    "top_logprobs": (b"0",),
-    "verbosity": (b'"medium"',),
-}
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {**DEFAULTS, "parallel_tool_calls": (b"true",)}
 _HINTS = frozenset(
     {
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
@@ -381,14 +252,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
 
 def _inference(asked: RawObject, losses: Losses) -> Object:
     said: Object = {}
-    old = decoded(asked.get("max_tokens"), int, "max_tokens")
-    new = decoded(asked.get("max_completion_tokens"), int, "max_completion_tokens")
-    if new is not None and old is not None and old != new:
-        losses.add("max_tokens", "Converse has one limit, and max_completion_tokens is it")
-    limit = old if new is None else new
-    if limit is not None:
-        if limit < 1:
-            raise Malformed("'max_completion_tokens' must be at least 1", "max_completion_tokens")
+    if (limit := limit_of(asked, losses, "Converse")) is not None:
         said["maxTokens"] = limit
     for name, own in (("temperature", "temperature"), ("top_p", "topP")):
         value = decoded(asked.get(name), float, name)
@@ -462,23 +326,16 @@ def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Obje
 
 
 def _tool(tool: RawObject, path: str, losses: Losses) -> list[Object]:
-    kind = text_at(tool, "type", path)
-    if kind != "function":
-        losses.add(path, f"Converse has no tool of type {kind!r}")
+    found = function_of(tool, path, losses, "Converse")
+    if found is None:
         return []
-    at = f"{path}.function"
-    function = object_at(tool.get("function"), at)
-    schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
-    if "type" not in schema:  # required by Bedrock, and implied in chat
-        schema = {"type": "object", **schema}
+    at, function, schema = found
     spec: Object = {"name": raw_text_at(function, "name", at)}
     if bytes(function.get("description", b"null")) not in {b"null", b'""'}:
         spec["description"] = function["description"]
     spec["inputSchema"] = {"json": schema}
     if bytes(function.get("strict", b"null")) == b"true":
         spec["strict"] = True
-    losses.rest(tool, ("type", "function", "cache_control"), path, _NO_FIELD)
-    losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
     is_marked = "cache_control" in tool and not is_null(tool["cache_control"])
     return [{"toolSpec": spec}, *([_CACHE_POINT] if is_marked else [])]
 
@@ -488,36 +345,21 @@ _AUTO: Object = {"auto": {}}
 
 def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
     """Return the choice in Converse; None where there is none, or no tool may be called."""
-    given = asked.get("tool_choice")
-    if given is None:
+    chosen = chosen_tool(asked)
+    if isinstance(chosen, str):
+        return {"any": {}} if chosen == "required" else _AUTO if chosen == "auto" else None
+    if chosen is not None:
+        return {"tool": {"name": chosen}}
+    if "tool_choice" not in asked:
         return None
-    if is_string(given):
-        word = decoded(given, str, "tool_choice")
-        if word not in {"auto", "none", "required"}:
-            raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
-        return {"any": {}} if word == "required" else _AUTO if word == "auto" else None
-    choice = object_at(given, "tool_choice")
-    if text_at(choice, "type", "tool_choice") != "function":
-        losses.add("tool_choice", "Converse can choose one tool, any or all")
-        return _AUTO
-    function = object_at(choice.get("function"), "tool_choice.function")
-    return {"tool": {"name": raw_text_at(function, "name", "tool_choice.function")}}
+    losses.add("tool_choice", "Converse can choose one tool, any or all")
+    return _AUTO
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
-    form = object_at(asked.get("response_format"), "response_format")
-    kind = text_at(form, "type", "response_format") if form else "text"
-    if kind == "text":
+    given = form_of(asked, losses, "Converse")
+    if given is None:
         return {}
-    if kind != "json_schema":
-        losses.add("response_format", f"Converse answers as text or by a JSON schema, not as {kind!r}")
-        return {}
-    path = "response_format.json_schema"
-    given = object_at(form.get("json_schema"), path)
-    if "schema" not in given:
-        losses.add(path, "Converse needs the schema itself")
-        return {}
-    losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
     schema: Object = {"schema": bytes(given["schema"]).decode()}  # the JSON is in a string
     schema |= {name: given[name] for name in ("name", "description") if name in given and not is_null(given[name])}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

@@ -141,6 +141,107 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
     losses.rest(options, ("include_usage",), "stream_options", reason)
 
 
+# Fields of a chat request that Messages and Converse read alike; ``api`` is the name of the one that is asked.
+
+DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
+    "frequency_penalty": (b"0", b"0.0"),
+    "function_call": (b'"none"', b'"auto"'),
+    "functions": (b"[]",),
+    "logit_bias": (b"{}",),
+    "logprobs": (b"false",),
+    "metadata": (b"{}",),
+    "modalities": (b'["text"]', b'[ "text" ]'),
+    "n": (b"1",),
+    "presence_penalty": (b"0", b"0.0"),
+    "store": (b"false",),
+    "top_logprobs": (b"0",),
+    "verbosity": (b'"medium"',),
+}
+
+
+def limit_of(asked: RawObject, losses: Losses, api: str) -> int | None:
+    """Return the most tokens of an answer; None: the request sets no limit.
+
+    Raises:
+        Malformed: it is no number, or below 1.
+
+    """
+    old = decoded(asked.get("max_tokens"), int, "max_tokens")
+    new = decoded(asked.get("max_completion_tokens"), int, "max_completion_tokens")
+    if new is not None and old is not None and old != new:
+        losses.add("max_tokens", f"{api} has one limit, and max_completion_tokens is it")
+    limit: int | None = old if new is None else new
+    if limit is not None and limit < 1:
+        raise Malformed("'max_completion_tokens' must be at least 1", "max_completion_tokens")
+    return limit
+
+
+def function_of(tool: RawObject, path: str, losses: Losses, api: str) -> tuple[str, RawObject, Object] | None:
+    """Return the path, the fields and the schema of a tool's function; None if it has none.
+
+    Raises:
+        Malformed: the tool is not valid in chat.
+
+    """
+    kind = text_at(tool, "type", path)
+    if kind != "function":
+        losses.add(path, f"{api} has no tool of type {kind!r}")
+        return None
+    at, reason = f"{path}.function", f"{api} has no such field"
+    function = object_at(tool.get("function"), at)
+    schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
+    if "type" not in schema:  # required there, and implied in chat
+        schema = {"type": "object", **schema}
+    losses.rest(tool, ("type", "function", "cache_control"), path, reason)
+    losses.rest(function, ("name", "description", "parameters", "strict"), at, reason)
+    return at, function, schema
+
+
+def chosen_tool(asked: RawObject) -> str | msgspec.Raw | None:
+    """Return chat's word for the choice of tools, or the name of one, as JSON; None: there is none, or another kind.
+
+    Raises:
+        Malformed: the choice is not valid in chat.
+
+    """
+    given = asked.get("tool_choice")
+    if given is None:
+        return None
+    if is_string(given):
+        word: str = decoded(given, str, "tool_choice")
+        if word not in {"auto", "none", "required"}:
+            raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
+        return word
+    choice = object_at(given, "tool_choice")
+    if text_at(choice, "type", "tool_choice") != "function":
+        return None
+    function = object_at(choice.get("function"), "tool_choice.function")
+    return raw_text_at(function, "name", "tool_choice.function")
+
+
+def form_of(asked: RawObject, losses: Losses, api: str) -> RawObject | None:
+    """Return what the request says of a JSON schema for the answer, with the schema; None: it asks for text.
+
+    Raises:
+        Malformed: it is not valid in chat.
+
+    """
+    form = object_at(asked.get("response_format"), "response_format")
+    kind = text_at(form, "type", "response_format") if form else "text"
+    if kind == "text":
+        return None
+    if kind != "json_schema":
+        losses.add("response_format", f"{api} answers as text or by a JSON schema, not as {kind!r}")
+        return None
+    path = "response_format.json_schema"
+    given = object_at(form.get("json_schema"), path)
+    if "schema" not in given:
+        losses.add(path, f"{api} needs the schema itself")
+        return None
+    losses.rest(given, ("name", "description", "schema", "strict"), path, f"{api} has no such field")
+    return given
+
+
 # Names of users. Each API refuses some names that the other accepts, and gets their hash instead.
 
 _LONGEST_IN_CHAT = 64  # characters

@@ -10,13 +10,18 @@ import msgspec
 
 from providers.dialects.messages.fields import (
     CACHE_REASON,
+    DEFAULTS,
     KeptSchema,
     Losses,
     Object,
     RawObject,
     allowed_id,
     arguments_at,
+    chosen_tool,
+    form_of,
+    function_of,
     is_null,
+    limit_of,
     lose_stream_options,
     name_in_messages,
     object_at,
@@ -25,34 +30,32 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import (
-    Malformed,
-    Wording,
-    as_users,
-    decoded,
-    is_string,
-    raw_json,
-    results_first,
-)
-
-# A chat conversation translated to Messages: a system prompt, and turns of blocks.
+from providers.dialects.wording import Malformed, Wording, as_users, decoded, is_string, raw_json, results_first
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
-_NO_PART = "Messages has no such part"
 _LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
 
-class Conversation:
-    """The turns so far, and the system prompt's blocks."""
+class Turns:
+    """A chat conversation read into turns of blocks, for APIs that have a system prompt and blocks of their own.
+
+    ``_losses`` get what cannot be said in ``api``. A subclass makes the blocks, and joins them to turns.
+    """
+
+    api = "Messages"
+    system_comes_first = "this model takes system prompts only first"
+    thoughts_are_signed = "Messages refuses thinking blocks that it did not sign"
+    assistant_is_text = ""  # why all else that an assistant said is a loss; empty: it is not
+    documents = "documents as PDF or plain text"  # that it takes
 
     def __init__(self, losses: Losses) -> None:
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
+        self._no_field = f"{self.api} has no such field"
         self._lost_calls: set[str] = set()  # ids of calls that are of no function
-        self._answers_tools = False  # the last turn has tool results, and nothing else yet
 
     def read(self, messages: Sequence[RawObject]) -> None:
         """Translate all messages of a request.
@@ -73,22 +76,196 @@ class Conversation:
             elif role == "tool":
                 self._add_result(message, path)
             else:
-                self._losses.add(path, f"Messages has no role {role!r}")
+                self._losses.add(path, f"{self.api} has no role {role!r}")
+        self._end(roles)
         if roles[-1] == "assistant":
             last = f"messages[{len(messages) - 1}]"
-            self._losses.add(last, "Messages continues an assistant's last message, and does not answer it")
+            self._losses.add(last, f"{self.api} continues an assistant's last message, and does not answer it")
+
+    # What a subclass has of its own.
+
+    def _end(self, roles: Sequence[str]) -> None:
+        """Handle the end of the conversation."""
+
+    def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
+        """Add what the user or the assistant said; ``text``: the same, if it is one text."""
+        raise NotImplementedError
+
+    def _tell(self, blocks: list[Object]) -> None:
+        """Add instructions where there are turns already, as the user's."""
+        self._say("user", blocks)
+
+    def _answer(self, call_id: str, message: RawObject, path: str) -> None:
+        """Add the result of a tool's call."""
+        raise NotImplementedError
+
+    def _text_block(self, text: msgspec.Raw, part: RawObject) -> Object:
+        raise NotImplementedError
+
+    def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
+        raise NotImplementedError
+
+    def _image(self, url: str, part: RawObject, at: str) -> list[Object]:
+        raise NotImplementedError
+
+    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:
+        """Return the block of a document; None, if it is in no format that the API takes."""
+        raise NotImplementedError
+
+    def _other(self, kind: str, part: RawObject, at: str, *, in_result: bool) -> list[Object]:  # noqa: ARG002 - another's
+        """Return the blocks of a part that is no text, image or file."""
+        self._losses.add(at, f"{self.api} has no {'audio input' if kind == 'input_audio' else 'such part'}")
+        return []
+
+    def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
+        """Handle the end of a part, whose block is the last one, if it has one."""
+
+    # What all have in common.
 
     def _add_system(self, message: RawObject, path: str) -> None:
         """Add a system message: to the system prompt, or where there are turns already, to the user's turn."""
-        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=True)
+        self._losses.rest(message, ("role", "content"), path, self._no_field)
+        only = f"a system prompt of {self.api} is text"
+        blocks = self._blocks(message.get("content"), f"{path}.content", texts_only=only)
         if not self.turns:
             self.system += blocks
             return
-        reason = "this model takes system prompts only first: this one goes into the user's message, in <system> tags"
+        reason = f"{self.system_comes_first}: this one goes into the user's message, in <system> tags"
         self._losses.add(f"{path}.role", reason, hint=True)
         for block in blocks:
-            block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
+            if "text" in block:
+                block["text"] = as_users(decoded(raw_json(block["text"]), str, path))
+        self._tell(blocks)
+
+    def _add_user(self, message: RawObject, path: str) -> None:
+        self._losses.rest(message, ("role", "content"), path, self._no_field)
+        content = message.get("content")
+        if content is None or is_null(content):
+            raise Malformed(f"'{path}.content' is required", f"{path}.content")
+        self._say("user", self._blocks(content, f"{path}.content"), content if is_string(content) else None)
+
+    def _add_result(self, message: RawObject, path: str) -> None:
+        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        self._losses.rest(message, said, path, self._no_field)
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, f"{self.api} takes no result without its call")
+        else:
+            self._answer(call_id, message, path)
+
+    def _add_assistant(self, message: RawObject, path: str) -> None:
+        content = message.get("content")
+        said = {"role", "content", "tool_calls", "refusal"}
+        for name in sorted(_THOUGHTS & message.keys()):
+            said.add(name)
+            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
+                self._losses.add(f"{path}.{name}", self.thoughts_are_signed, hint=True)
+        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
+            if bytes(message.get(name, b"null")) == b"[]":
+                said.add(name)
+        self._losses.rest(message, said, path, self._no_field)
+        calls = objects_at(message.get("tool_calls"), f"{path}.tool_calls")
+        only = self.assistant_is_text
+        blocks = self._blocks(content, f"{path}.content", texts_only=only, empty_is_said=bool(calls))
+        if is_string(message.get("refusal")):
+            blocks += self._text({"text": message["refusal"]}, f"{path}.refusal", "text", empty_is_said=True)
+        plain = is_string(content) and len(blocks) == 1 and not calls
+        for number, call in enumerate(calls):
+            blocks += self._call(call, f"{path}.tool_calls[{number}]")
+        self._say("assistant", blocks, content if plain else None)
+
+    def _call(self, call: RawObject, at: str) -> list[Object]:
+        kind = decoded(call.get("type"), str, f"{at}.type") or "function"
+        if kind != "function":
+            self._losses.add(at, f"{self.api} has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
+            return []
+        function = object_at(call.get("function"), f"{at}.function")
+        arguments = arguments_at(function, f"{at}.function", self._losses, self.api)
+        self._losses.rest(call, ("id", "type", "index", "function"), at, self._no_field)
+        self._losses.rest(function, ("name", "arguments"), f"{at}.function", self._no_field)
+        return [self._call_block(text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function"), arguments)]
+
+    def _blocks(
+        self,
+        content: msgspec.Raw | None,
+        path: str,
+        *,
+        texts_only: str = "",
+        empty_is_said: bool = False,
+        in_result: bool = False,
+    ) -> list[Object]:
+        """Return a message's content as blocks. A blank text is left out, as it is refused.
+
+        ``texts_only``: why all else is a loss; empty where it is not.
+        """
+        if content is None or is_null(content):
+            return []
+        if is_string(content):
+            return self._text({"text": content}, path, "text", empty_is_said=empty_is_said or in_result)
+        blocks: list[Object] = []
+        for number, part in enumerate(objects_at(content, path)):
+            at = f"{path}[{number}]"
+            kind = text_at(part, "type", at)
+            if kind in {"text", "refusal"}:
+                blocks += self._text(part, at, kind, empty_is_said=empty_is_said or in_result)
+            elif texts_only:
+                self._losses.add(at, texts_only)
+            elif kind == "image_url":
+                blocks += self._read_image(part, at)
+            elif kind == "file":
+                blocks += self._read_file(part, at)
+            else:
+                blocks += self._other(kind, part, at, in_result=in_result)
+            self._end_part(part, blocks)
+        return blocks
+
+    def _text(self, part: RawObject, at: str, name: str, *, empty_is_said: bool) -> list[Object]:
+        text = raw_text_at(part, name, at)
+        self._losses.rest(part, ("type", name, "cache_control"), at, self._no_field)
+        if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
+            if not empty_is_said:
+                self._losses.add(at, f"{self.api} refuses empty text", hint=True)
+            return []
+        return [self._text_block(text, part)]
+
+    def _read_image(self, part: RawObject, at: str) -> list[Object]:
+        image = object_at(part.get("image_url"), f"{at}.image_url")
+        url = text_at(image, "url", f"{at}.image_url")
+        if bytes(image.get("detail", b"null")) not in {b"null", b'"auto"'}:
+            self._losses.add(f"{at}.image_url.detail", f"{self.api} has no detail level for images", hint=True)
+        self._losses.rest(part, ("type", "image_url", "cache_control"), at, self._no_field)
+        self._losses.rest(image, ("url", "detail"), f"{at}.image_url", self._no_field)
+        return self._image(url, part, at)
+
+    def _read_file(self, part: RawObject, at: str) -> list[Object]:
+        file = object_at(part.get("file"), f"{at}.file")
+        self._losses.rest(part, ("type", "file", "cache_control"), at, self._no_field)
+        of_openai = f"{self.api} has no access to OpenAI's files"
+        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", of_openai)
+        blocks = self._file(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "", file, part, at)
+        if blocks is None and ("file_data" in file or not is_string(file.get("file_id"))):  # an id is noted above
+            self._losses.add(f"{at}.file.file_data", f"{self.api} takes {self.documents}, in base64")
+        return blocks or []
+
+
+class Conversation(Turns):
+    """The turns so far, and the system prompt's blocks."""
+
+    def __init__(self, losses: Losses) -> None:
+        super().__init__(losses)
+        self._answers_tools = False  # the last turn has tool results, and nothing else yet
+
+    def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
+        if not blocks:
+            return
+        if role == "user" and self._answers_tools:  # results and the user's text beside them are one turn
+            self.turns[-1]["content"] += blocks
+        else:
+            self.turns.append({"role": role, "content": blocks if text is None else text})
+        self._answers_tools = False
+
+    def _tell(self, blocks: list[Object]) -> None:
         last = self.turns[-1]
         if blocks and last["role"] == "user":
             said = last["content"]
@@ -97,121 +274,26 @@ class Conversation:
             self.turns.append({"role": "user", "content": blocks})
         self._answers_tools = False
 
-    def _add_user(self, message: RawObject, path: str) -> None:
-        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
-        content = message.get("content")
-        if content is None or is_null(content):
-            raise Malformed(f"'{path}.content' is required", f"{path}.content")
-        blocks = self._blocks(content, f"{path}.content")
-        if not blocks:
-            return
-        if self._answers_tools:  # results and the user's text beside them are one turn
-            self.turns[-1]["content"] += blocks
-            self._answers_tools = False
-        else:
-            self.turns.append({"role": "user", "content": content if is_string(content) else blocks})
-
-    def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
-        self._losses.rest(message, said, path, _NO_FIELD)
-        call_id = text_at(message, "tool_call_id", path)
-        if call_id in self._lost_calls:
-            self._losses.add(path, "Messages takes no result without its call")
-            return
-        call_id = allowed_id(call_id)
-        block: Object = {"type": "tool_result", "tool_use_id": call_id}
+    def _answer(self, call_id: str, message: RawObject, path: str) -> None:
+        block: Object = {"type": "tool_result", "tool_use_id": allowed_id(call_id)}
         content = message.get("content")
         if content is not None and not is_null(content):
-            blocks = self._blocks(content, f"{path}.content", empty_is_said=True)
+            blocks = self._blocks(content, f"{path}.content", in_result=True)
             block["content"] = content if is_string(content) else blocks
-        _mark(message, block)
+        _marked(message, block)
         if self._answers_tools:
             self.turns[-1]["content"].append(block)
         else:
             self.turns.append({"role": "user", "content": [block]})
             self._answers_tools = True
 
-    def _add_assistant(self, message: RawObject, path: str) -> None:
-        content = message.get("content")
-        said = {"role", "content", "tool_calls", "refusal"}
-        for name in sorted(_THOUGHTS & message.keys()):
-            said.add(name)
-            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
-                reason = "Messages refuses thinking blocks that it did not sign"
-                self._losses.add(f"{path}.{name}", reason, hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
-            if bytes(message.get(name, b"null")) == b"[]":
-                said.add(name)
-        self._losses.rest(message, said, path, _NO_FIELD)
-        calls = objects_at(message.get("tool_calls"), f"{path}.tool_calls")
-        blocks = self._blocks(content, f"{path}.content", empty_is_said=bool(calls))
-        if is_string(message.get("refusal")):
-            blocks.append({"type": "text", "text": message["refusal"]})
-        plain = is_string(content) and len(blocks) == 1 and not calls
-        for number, call in enumerate(calls):
-            blocks += self._call(call, f"{path}.tool_calls[{number}]")
-        if blocks:
-            self.turns.append({"role": "assistant", "content": content if plain else blocks})
-            self._answers_tools = False
+    def _text_block(self, text: msgspec.Raw, part: RawObject) -> Object:
+        return _marked(part, {"type": "text", "text": text})
 
-    def _call(self, call: RawObject, at: str) -> list[Object]:
-        kind = decoded(call.get("type"), str, f"{at}.type") or "function"
-        if kind != "function":
-            self._losses.add(at, "Messages has functions only")
-            self._lost_calls.add(text_at(call, "id", at))
-            return []
-        function = object_at(call.get("function"), f"{at}.function")
-        arguments = arguments_at(function, f"{at}.function", self._losses, "Messages")
-        self._losses.rest(call, ("id", "type", "index", "function"), at, _NO_FIELD)
-        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
-        call_id = allowed_id(text_at(call, "id", at))
-        name = raw_text_at(function, "name", f"{at}.function")
-        return [{"type": "tool_use", "id": call_id, "name": name, "input": arguments}]
+    def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
+        return {"type": "tool_use", "id": allowed_id(call_id), "name": name, "input": arguments}
 
-    def _blocks(
-        self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False, empty_is_said: bool = False
-    ) -> list[Object]:
-        """Return a message's content as blocks. A blank text is left out, as Messages refuses it."""
-        if content is None or is_null(content):
-            return []
-        if is_string(content):
-            return self._text({"text": content}, path, "text", empty_is_said=empty_is_said)
-        blocks: list[Object] = []
-        for number, part in enumerate(objects_at(content, path)):
-            at = f"{path}[{number}]"
-            kind = text_at(part, "type", at)
-            if kind in {"text", "refusal"}:
-                blocks += self._text(part, at, kind, empty_is_said=empty_is_said)
-            elif texts_only:
-                self._losses.add(at, "a system prompt of Messages is text")
-            elif kind == "image_url":
-                blocks += self._image(part, at)
-            elif kind == "file":
-                blocks += self._file(part, at)
-            elif kind == "input_audio":
-                self._losses.add(at, "Messages has no audio input")
-            else:
-                self._losses.add(at, _NO_PART)
-        return blocks
-
-    def _text(self, part: RawObject, at: str, name: str, *, empty_is_said: bool) -> list[Object]:
-        text = raw_text_at(part, name, at)
-        self._losses.rest(part, ("type", name, "cache_control"), at, _NO_FIELD)
-        if len(memoryview(text)) <= _LONGEST_BLANK_BYTES and not msgspec.json.decode(text, type=str).strip():
-            if not empty_is_said:
-                self._losses.add(at, "Messages refuses empty text", hint=True)
-            return []
-        block: Object = {"type": "text", "text": text}
-        _mark(part, block)
-        return [block]
-
-    def _image(self, part: RawObject, at: str) -> list[Object]:
-        image = object_at(part.get("image_url"), f"{at}.image_url")
-        url = text_at(image, "url", f"{at}.image_url")
-        if bytes(image.get("detail", b"null")) not in {b"null", b'"auto"'}:
-            self._losses.add(f"{at}.image_url.detail", "Messages has no detail level for images", hint=True)
-        self._losses.rest(part, ("type", "image_url", "cache_control"), at, _NO_FIELD)
-        self._losses.rest(image, ("url", "detail"), f"{at}.image_url", _NO_FIELD)
+    def _image(self, url: str, part: RawObject, at: str) -> list[Object]:
         if inline := _IMAGE.fullmatch(url):
             media_type = inline[1].replace("/jpg", "/jpeg")  # a common mistake, which chat accepts
             source = {"type": "base64", "media_type": media_type, "data": inline[2]}
@@ -220,19 +302,12 @@ class Conversation:
         else:
             self._losses.add(f"{at}.image_url.url", "Messages takes JPEG, PNG, GIF and WebP, by address or in base64")
             return []
-        block: Object = {"type": "image", "source": source}
-        _mark(part, block)
-        return [block]
+        return [_marked(part, {"type": "image", "source": source})]
 
-    def _file(self, part: RawObject, at: str) -> list[Object]:
-        file = object_at(part.get("file"), f"{at}.file")
-        self._losses.rest(part, ("type", "file", "cache_control"), at, _NO_FIELD)
-        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", "Messages has no access to OpenAI's files")
-        inline = _FILE.fullmatch(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "")
+    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:
+        inline = _FILE.fullmatch(data)
         if inline is None:
-            if "file_data" in file or not is_string(file.get("file_id")):  # an id is noted above
-                self._losses.add(f"{at}.file.file_data", "Messages takes documents as PDF or plain text, in base64")
-            return []
+            return None
         source = {"type": "base64", "media_type": inline[1], "data": inline[2]}
         if inline[1] == "text/plain":
             try:
@@ -243,14 +318,14 @@ class Conversation:
         block: Object = {"type": "document", "source": source}
         if "filename" in file and not is_null(file["filename"]):
             block["title"] = file["filename"]
-        _mark(part, block)
-        return [block]
+        return [_marked(part, block)]
 
 
-def _mark(source: Mapping[str, msgspec.Raw], block: Object) -> None:
+def _marked(source: Mapping[str, msgspec.Raw], block: Object) -> Object:
     """Copy a cache marker: chat has none of its own, so a marker in chat means that of Messages."""
     if "cache_control" in source and not is_null(source["cache_control"]):
         block["cache_control"] = source["cache_control"]
+    return block
 
 
 DEFAULT_MAX_TOKENS = 4096  # Messages requires a limit, chat does not; every Claude model since 3 supports this one
@@ -277,20 +352,6 @@ _TRANSLATED = frozenset(
         "user",
     }
 )
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
-    "frequency_penalty": (b"0", b"0.0"),
-    "function_call": (b'"none"', b'"auto"'),
-    "functions": (b"[]",),
-    "logit_bias": (b"{}",),
-    "logprobs": (b"false",),
-    "metadata": (b"{}",),
-    "modalities": (b'["text"]', b'[ "text" ]'),
-    "n": (b"1",),
-    "presence_penalty": (b"0", b"0.0"),
-    "store": (b"false",),
-    "top_logprobs": (b"0",),
-    "verbosity": (b'"medium"',),
-}
 _HINTS: Mapping[str, str] = {
     "metadata": "Messages has no metadata except the user's id",
     "prediction": "Messages takes no prediction",
@@ -360,7 +421,7 @@ def from_chat(
         losses.add("messages", "Messages needs more than a system prompt")
 
     said: Object = {name: asked[name] for name in _SAME if name in asked}
-    limit = _limit(asked, losses)
+    limit = limit_of(asked, losses, "Messages")
     said["max_tokens"] = default_max_tokens if limit is None else limit
     if system := conversation.system:
         said["system"] = system[0]["text"] if len(system) == 1 and len(system[0]) == len(("type", "text")) else system
@@ -381,20 +442,9 @@ def from_chat(
     said.update(_user(asked, losses))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
-        if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
+        if name not in _TRANSLATED and bytes(value) not in DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
-
-
-def _limit(asked: RawObject, losses: Losses) -> int | None:
-    old = decoded(asked.get("max_tokens"), int, "max_tokens")
-    new = decoded(asked.get("max_completion_tokens"), int, "max_completion_tokens")
-    if new is not None and old is not None and old != new:
-        losses.add("max_tokens", "Messages has one limit, and max_completion_tokens is it")
-    limit: int | None = old if new is None else new
-    if limit is not None and limit < 1:
-        raise Malformed("'max_completion_tokens' must be at least 1", "max_completion_tokens")
-    return limit
 
 
 def _stops(asked: RawObject, losses: Losses) -> Object:
@@ -411,16 +461,10 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
 def _tools(asked: RawObject, losses: Losses) -> Object:
     said: list[Object] = []
     for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
-        path = f"tools[{number}]"
-        kind = text_at(tool, "type", path)
-        if kind != "function":
-            losses.add(path, f"Messages has no tool of type {kind!r}")
+        found = function_of(tool, f"tools[{number}]", losses, "Messages")
+        if found is None:
             continue
-        at = f"{path}.function"
-        function = object_at(tool.get("function"), at)
-        schema: Object = dict(object_at(function.get("parameters"), f"{at}.parameters"))
-        if "type" not in schema:  # required by Messages, and implied in chat
-            schema = {"type": "object", **schema}
+        at, function, schema = found
         one: Object = {"name": raw_text_at(function, "name", at)}
         if "description" in function and not is_null(function["description"]):
             one["description"] = function["description"]
@@ -432,8 +476,6 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
             one |= _strict(schema, at, losses)
         if "cache_control" in tool:
             one["cache_control"] = tool["cache_control"]
-        losses.rest(tool, ("type", "function", "cache_control"), path, _NO_FIELD)
-        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
         said.append(one)
     if not said:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
@@ -453,19 +495,13 @@ def _strict(schema: Object, at: str, losses: Losses) -> Object:
 
 def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
     said: Object | None = None
-    given = asked.get("tool_choice")
-    if is_string(given):
-        word = decoded(given, str, "tool_choice")
-        if word not in {"auto", "none", "required"}:
-            raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
-        said = {"type": "any" if word == "required" else word}
-    elif given is not None:
-        choice = object_at(given, "tool_choice")
-        if text_at(choice, "type", "tool_choice") == "function":
-            function = object_at(choice.get("function"), "tool_choice.function")
-            said = {"type": "tool", "name": raw_text_at(function, "name", "tool_choice.function")}
-        else:
-            losses.add("tool_choice", "Messages can choose one tool, any, all or none")
+    chosen = chosen_tool(asked)
+    if isinstance(chosen, str):
+        said = {"type": "any" if chosen == "required" else chosen}
+    elif chosen is not None:
+        said = {"type": "tool", "name": chosen}
+    elif "tool_choice" in asked:
+        losses.add("tool_choice", "Messages can choose one tool, any, all or none")
     if decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls") is False and (
         said is None or said["type"] != "none"
     ):
@@ -474,23 +510,11 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
-    form = object_at(asked.get("response_format"), "response_format")
-    if not form:
-        return {}
-    kind = text_at(form, "type", "response_format")
-    if kind == "text":
-        return {}
-    if kind != "json_schema":
-        losses.add("response_format", f"Messages answers as text or by a JSON schema, not as {kind!r}")
-        return {}
-    path = "response_format.json_schema"
-    given = object_at(form.get("json_schema"), path)
-    if "schema" not in given:
-        losses.add(path, "Messages needs the schema itself")
+    given, path = form_of(asked, losses, "Messages"), "response_format.json_schema"
+    if given is None:
         return {}
     if "description" in given and not is_null(given["description"]):
         losses.add(f"{path}.description", "Messages has a description in the schema only", hint=True)
-    losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
     schema = KeptSchema(given["schema"], f"{path}.schema")
     for keyword in schema.lost:
         losses.add(keyword, "Messages does not support this keyword of a schema")

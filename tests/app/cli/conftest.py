@@ -40,6 +40,7 @@ class Site:
         self.posts: dict[str, int] = {}  # the status of answers to POST, 404 elsewhere
         self.unlisted: set[str] = set()  # models that answer any POST, whether they are in a list or not
         self.finish = b', "finish_reason": "length"'  # of those answers
+        self.takes: Callable[[list[str]], bool] = lambda _: True  # whether they answer a conversation of these roles
         self.asked: list[str] = []
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
@@ -62,8 +63,17 @@ class Site:
             def do_POST(self) -> None:
                 site.asked.append(f"POST {self.path}")
                 body = self.rfile.read(int(self.headers.get("content-length", "0")))
-                wanted = msgspec.json.decode(body or b"{}").get("model")
-                if wanted in site.unlisted:
+                wanted = msgspec.json.decode(body or b"{}")
+                roles = [message["role"] for message in wanted.get("messages", ())]
+                if wanted.get("model") in site.unlisted and not site.takes(roles):
+                    refusal = b'{"error": {"message": "Conversation roles must alternate"}}'
+                    self.send_response(400)
+                    self.send_header("content-type", "application/json")
+                    self.send_header("content-length", str(len(refusal)))
+                    self.end_headers()
+                    self.wfile.write(refusal)
+                    return
+                if wanted.get("model") in site.unlisted:
                     self.send_response(200)
                     self.send_header("content-type", "text/event-stream")
                     answer = _ANSWER % site.finish

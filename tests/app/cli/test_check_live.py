@@ -1,5 +1,6 @@
 """holeshot check --live, asking providers over real sockets."""
 
+import itertools
 import json
 import socket
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def test_a_provider_that_answers_is_reachable_and_one_of_its_models_is_asked_for
     told = json.loads(result.stdout)
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (0, True, "reachable")
     assert told["live"]["mine"]["models"] == 2
-    assert site.asked == ["/v1/models", "POST /v1/chat/completions"]
+    assert site.asked == ["/v1/models", *["POST /v1/chat/completions"] * 3]  # the others: which roles they take
 
 
 def test_a_replica_for_reports_that_does_not_answer_is_a_failure_told_without_its_password(
@@ -70,6 +71,48 @@ def test_a_server_that_leaves_out_finish_reasons_is_noted_unless_the_file_says_s
     assert [any(each.startswith(note) for each in told["warnings"]) for told in (noted, silent)] == [True, False]
 
 
+def alternates(roles: list[str]) -> bool:
+    turns = [role for role in roles if role != "system"]
+    return all(first != second or first == "tool" for first, second in itertools.pairwise(turns))
+
+
+@pytest.mark.parametrize(
+    ("takes", "columns"),
+    [
+        (lambda _: True, None),
+        (lambda roles: not {"system", "developer"} & {*roles[1:]}, "one_system: true"),
+        (alternates, "alternating: true"),
+        (lambda roles: ("tool", "user") not in itertools.pairwise(roles), "user_after_tool: false"),
+        (
+            lambda roles: roles in (["user"], ["system", "user", "assistant", "user"], ["user", "assistant", "user"]),
+            "one_system: true, alternating: true",
+        ),
+    ],
+    ids=["all", "system", "alternating", "tool", "no tools"],
+)
+def test_a_server_that_needs_a_stricter_order_of_roles_is_noted_with_the_setting_that_says_so(
+    holeshot: Holeshot, site: Any, takes: Callable[[list[str]], bool], columns: str | None
+) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    site.unlisted.add("here")
+    site.takes = takes
+    configure(site.url)
+
+    def notes() -> list[str]:
+        told = json.loads(holeshot("check", "--config", "gateway.yaml", "--live", "--json").stdout)
+        assert told["ok"]
+        return [each for each in told["warnings"] if "order of roles" in each]
+
+    if columns is None:
+        assert notes() == []
+        return
+    [note] = notes()
+    advice = f"history: {{ {columns} }}"
+    assert (note.startswith("mine/here refuses an order of roles"), note.endswith(advice)) == (True, True)
+    Path("gateway.yaml").write_text(Path("gateway.yaml").read_text().replace("api_key", f"{advice}, api_key"))
+    assert notes() == []
+
+
 def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_nearest_name(
     holeshot: Holeshot, site: Any
 ) -> None:
@@ -83,7 +126,8 @@ def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_neares
     assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (1, False, "reachable")
     assert note.startswith("mine does not list 'gone' (model 'm'), and refuses a request for it: ")
     assert note.endswith("; did you mean 'gone-1'?")
-    assert site.asked == ["/v1/models", *["POST /v1/chat/completions"] * 2]  # the second: how its streams end
+    # After the first: how its streams end, and which roles both models take.
+    assert site.asked == ["/v1/models", *["POST /v1/chat/completions"] * 4]
 
 
 def test_an_alias_that_answers_although_it_is_not_listed_is_fine(holeshot: Holeshot, site: Any) -> None:

@@ -14,7 +14,7 @@ from openai.types.responses import ResponseIncludable
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES, event
-from tests.app.gateway.test_overload import reload
+from tests.app.gateway.test_overload import empty, reload
 
 INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
@@ -174,6 +174,7 @@ class Worker:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         routes = [web.post("/v1/responses", self._make), web.get("/v1/responses/{id}", self._look)]
+        routes.append(web.post("/v1/responses/{id}/cancel", self._look))
         async with serve(routes, Tally()) as base_url:
             yield base_url
 
@@ -221,6 +222,7 @@ async def workers(serve_gateway: Serve, **settings: Any) -> AsyncIterator[tuple[
                 worker.asked.set()
 
 
+PATIENT: dict[str, Any] = {"timeouts": {}}  # what is looked at may take its time on a busy machine
 IN_BACKGROUND = {"model": MODEL, "input": "Hi", "background": True, "max_output_tokens": 10_000}
 
 
@@ -240,7 +242,7 @@ async def test_a_response_in_the_background_is_queued_at_once_and_started_once(s
 
 
 async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -> None:
-    async with workers(serve) as (running, both):
+    async with workers(serve, **PATIENT) as (running, both):
         async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
             await response.read()
         async with running.get("/v1/responses/resp_abc") as response:
@@ -250,6 +252,39 @@ async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -
         async with running.get("/v1/responses/resp_abc") as response:
             assert (await response.json())["status"] == "completed"
             assert float(response.headers["x-holeshot-cost-usd"]) == pytest.approx(0.021)
+
+
+async def test_the_first_look_that_shows_its_end_is_a_row_with_its_cost(serve: Serve) -> None:
+    clients = {"ann": {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "usd_per_day": 1.0}}
+    headers = {"authorization": "Bearer ann", "x-holeshot-tags": "job=night"}
+    async with workers(serve, clients=clients, **PATIENT) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            await response.read()
+        for is_done in (False, True, True):
+            for worker in both:
+                worker.is_done = is_done
+            async with running.get("/v1/responses/resp_abc", headers=headers) as response:
+                assert response.status == 200
+        started, ended = await running.rows("select * from calls order by started_at")
+        attempts = await running.rows("select * from attempts order by started_at")
+    assert (started["api"], started["cost_usd"], started["finish_reason"]) == ("responses", None, "queued")
+    assert (ended["api"], ended["cost_usd"]) == ("responses.retrieve", pytest.approx(0.021))
+    assert (ended["finish_reason"], ended["ttft_ms"], ended["tags"]) == ("completed", None, started["tags"])
+    assert (ended["model"], ended["client"], ended["completion_tokens"]) == (MODEL, "ann", 2000)
+    assert [each["continues"] for each in attempts] == [None, attempts[0]["id"]]
+    assert [each["call_id"] for each in attempts] == [started["id"], ended["id"]]
+
+
+async def test_a_cancelled_response_costs_what_it_says(serve: Serve) -> None:
+    async with workers(serve, **PATIENT) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
+            await response.read()
+        for worker in both:
+            worker.is_done = True
+        async with running.post({}, path="/v1/responses/resp_abc/cancel") as response:
+            assert response.status == 200
+        costs = await running.rows("select cost_usd from calls order by started_at")
+    assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]
 
 
 async def test_a_response_in_the_background_is_not_bounded_by_its_first_token(serve: Serve) -> None:
@@ -302,3 +337,38 @@ async def test_a_limit_in_dollars_counts_what_a_response_in_the_background_may_c
             async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
                 found.append(response.status)
     assert found == [200, 200, 429]  # each may cost ten cents
+
+
+@pytest.mark.parametrize("limited", ["client", "model"])
+async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(serve: Serve, limited: str) -> None:
+    ann = {"key_sha256": hashlib.sha256(b"ann").hexdigest()}
+    limit = {"usd_per_day": 0.19}
+    clients = {"ann": {**ann, **(limit if limited == "client" else {})}}
+    headers, found = {"authorization": "Bearer ann"}, []
+    async with workers(serve, clients=clients, **PATIENT) as (running, both):
+        if limited == "model":
+            reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
+        for _ in range(3):
+            async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+                found.append(response.status)
+            for worker in both:
+                worker.is_done = len(found) == 2
+            for _ in range(2):
+                async with running.get("/v1/responses/resp_abc", headers=headers) as response:
+                    assert response.status == 200
+    assert found == [200, 200, 200]  # the second is known to have cost two cents, not ten
+
+
+async def test_what_runs_on_after_its_client_has_left_costs_what_its_end_says(serve: Serve) -> None:
+    async with workers(serve, **PATIENT) as (running, both):
+        async with running.post({**IN_BACKGROUND, "stream": True}, path="/v1/responses") as response:
+            await response.content.readexactly(len(BEGINNING))
+            response.close()
+        await empty(running)
+        for worker in both:
+            worker.is_done = True
+        for _ in range(2):
+            async with running.get("/v1/responses/resp_abc") as response:
+                assert response.status == 200
+        costs = await running.rows("select cost_usd from calls order by started_at")
+    assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]

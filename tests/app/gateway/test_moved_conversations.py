@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from structlog.typing import EventDict
 
 from providers.simulator.script import Raw, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
@@ -235,7 +236,7 @@ SYSTEMS = [
 
 
 async def test_a_server_that_refuses_the_order_of_roles_is_asked_once_more_and_then_at_once_as_it_wants(
-    serve: Serve,
+    serve: Serve, logged: list[EventDict]
 ) -> None:
     def template(body: Any) -> Sequence[Step]:
         roles = [message["role"] for message in body["messages"]]
@@ -248,6 +249,8 @@ async def test_a_server_that_refuses_the_order_of_roles_is_asked_once_more_and_t
             async with running.post({"model": MODEL, "messages": SYSTEMS}) as response:
                 assert response.status == 200
             assert len(running["alpha"].received) == sendings
+    [told] = [entry for entry in logged if entry["event"] == "deployment.strict_order"]
+    assert told["set"] == "history: { alternating: true, one_system: true, user_after_tool: false }"
     assert running["alpha"].received[-1].body["messages"][0]["content"] == "You are an agent.\n\nRules of the sandbox."
 
 

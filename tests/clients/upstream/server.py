@@ -106,6 +106,8 @@ class Upstream:
             below = f"/{version}/models/{{model}}:"
             app.add_routes([web.post(f"{below}{verb}", self._generate) for verb in ("generateContent", _STREAMED)])
             app.add_routes([web.post(f"{below}countTokens", self._count_googles_tokens)])
+            app.add_routes([web.get(f"/{version}/models", self._models)])
+            app.add_routes([web.get(f"/{version}/models/{{name:.+}}", self._model)])
         app.add_routes(
             [
                 web.post("/v1/messages/count_tokens", self._count_tokens),
@@ -113,8 +115,6 @@ class Upstream:
                 web.post("/v1/audio/transcriptions", self._listen),
                 web.post("/v1/audio/translations", self._listen),
                 web.post("/v1/images/edits", self._edit),
-                web.get("/v1/models", self._models),
-                web.get("/v1/models/{name:.+}", self._model),
                 web.get("/control/counts", self._tell),
                 web.get("/control/quiet", self._quiet),
             ]

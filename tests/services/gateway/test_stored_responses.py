@@ -5,6 +5,7 @@ A response is known to its client, and for as long as it may be.
 
 import asyncio
 import copy
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,11 +14,15 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.api.context import StoredResponses
+from gateway.api.context import InBackground, StoredResponses
+from gateway.limits import level_of_key
 from gateway.topology.nodes import Nodes, connect
 from providers.simulator.script import Raw, Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, event
+from tests.app.gateway.test_kept_responses import IN_BACKGROUND, Worker
+from tests.services.limits.test_shared_leases import until
+from tests.services.limits.test_slots import STEADY
 from tests.services.servers import free_port
 
 CREATED = (
@@ -125,3 +130,61 @@ async def test_another_replica_sends_a_conversation_to_the_key_that_made_its_rea
         used = one["beta"].received[-1].headers["authorization"]
         assert (other["alpha"].received, len(other["beta"].received)) == ([], 1)
         assert other["beta"].received[0].headers["authorization"] == used
+
+
+BEGUN = InBackground("a", MODEL, MODEL, 0.0, 0.1, ("client:ann",), 0, {"job": "night"})
+
+
+async def test_the_end_of_a_response_in_the_background_is_told_to_one_replica_once(nodes: Nodes) -> None:
+    one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
+    await one.begin("ann", "resp_1", BEGUN)
+    assert await other.end("bob", "resp_1") is None
+    assert await other.end("ann", "resp_1") == BEGUN
+    assert (await other.end("ann", "resp_1"), await one.end("ann", "resp_1")) == (None, None)
+
+
+async def test_the_end_is_told_by_whoever_is_asked_first_if_redis_was_away_at_the_beginning(nodes: Nodes) -> None:
+    away = connect(f"redis://127.0.0.1:{free_port()}/0")
+    replica = StoredResponses(TTL_S, clock=lambda: 0.0, store=away)
+    await replica.begin("ann", "resp_1", BEGUN)
+    assert [await replica.end("ann", "resp_1") for _ in range(2)] == [BEGUN, None]
+    await away.aclose()
+
+
+async def test_what_ran_in_the_background_counts_once_in_the_limits_of_all_replicas(
+    tmp_path: Path, redis_url: str
+) -> None:
+    limits, worker = {"usd_per_day": 1.0}, Worker(asyncio.Event())
+    key = hashlib.sha256(b"ann").hexdigest()
+    headers = {"authorization": "Bearer ann"}
+    async with worker.serving() as base_url, AsyncExitStack() as stack:
+        config: dict[str, Any] = {
+            "redis_url": redis_url,
+            "clients": {"ann": {"key_sha256": key, **limits}},
+            "providers": {"own": {"base_url": base_url, "api_key": "k", "apis": ["responses"]}},
+            "models": {
+                MODEL: {"deployments": [{"deployment": "own/m", "price_per_mtok": {"input": 1.0, "output": 10.0}}]}
+            },
+        }
+        one, other = [
+            await stack.enter_async_context(
+                serving(tmp_path / name, {"alpha": None}, lease_times=STEADY, **copy.deepcopy(config))
+            )
+            for name in ("one", "other")
+        ]
+
+        def used(running: RunningGateway) -> float:
+            [standing] = running.gateway.context.limits.standings(level_of_key("ann", limits))
+            return standing.used or 0.0
+
+        async with one.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            assert response.status == 200
+        assert used(one) == pytest.approx(0.1, abs=0.001)
+        worker.is_done = True
+        for running in (other, one, other):
+            async with running.get("/v1/responses/resp_abc", headers=headers) as response:
+                assert response.status == 200
+        await until(lambda: used(one) == pytest.approx(0.021) == used(other))
+        ended = [[*running.gateway.ledger.unshipped()] for running in (one, other)]
+    costs = [[each.call.cost_usd for each in entries if hasattr(each, "call")] for entries in ended]
+    assert costs == [[None], [pytest.approx(0.021)]]

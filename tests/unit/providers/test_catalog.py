@@ -53,7 +53,11 @@ def test_a_row_carries_the_name_it_stands_under(catalog: Mapping[str, Vendor]) -
 
 def test_an_openai_compatible_vendor_has_an_address_unless_each_customer_has_one(catalog: Mapping[str, Vendor]) -> None:
     nameless = {v.name for v in catalog.values() if v.kind == "openai_compatible" and v.base_url is None}
-    assert nameless == {"azure", "bedrock_openai", "vertex_openai"}
+    assert nameless == {"azure", "bedrock_openai", "cloudflare", "vertex_openai"}
+
+
+def test_every_vendor_has_a_page_that_shows_what_its_row_says(catalog: Mapping[str, Vendor]) -> None:
+    assert [vendor.name for vendor in catalog.values() if not (vendor.docs_url or "").startswith("https://")] == []
 
 
 def test_keys_travel_over_tls_and_addresses_end_without_a_slash(catalog: Mapping[str, Vendor]) -> None:
