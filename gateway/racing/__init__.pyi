@@ -14,6 +14,7 @@ from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
 from .costs import settle as settle
 from .costs import tier_wanted as tier_wanted
+from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS
