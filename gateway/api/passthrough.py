@@ -1,14 +1,11 @@
 """Handlers of the APIs whose answers pass unread: deployments are tried in turn, best first, until one answers."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import partial
-from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
-from aiohttp.hdrs import METH_GET, METH_HEAD
 
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
@@ -21,7 +18,7 @@ from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
 from gateway.api.fitting import IGNORED, having, in_order, policy_violation
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
-from gateway.api.overrides import HEADER, with_override
+from gateway.api.overrides import HEADER, read_deadlines, tightened, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
     RelayedApi,
@@ -35,17 +32,17 @@ from gateway.api.plan_call import PlannedCall, is_counted, launching, limits_dol
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord, Mode
-from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, NoDeploymentFits, ResponseNotFound
+from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
-from gateway.core.race_failures import race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
-from gateway.settings import DataPolicy
+from gateway.racing import EXTRA_ROLES, Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
+from gateway.settings import DataPolicy, RaceSettings
 from gateway.steering import Plan, Terms
-from providers import STANDARD, ErrorKind, UpstreamError, cost_usd, finished
-from providers.dialects import DIALECTS, PIVOT, RESPONSES, TokenCounting, raw_json
+from providers import ErrorKind, finished
+from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
 
@@ -71,10 +68,13 @@ def plan_relay(
         NoDeploymentFits: no deployment of the model has the API and may be used.
 
     """
-    client = origin.client
+    client, is_short = origin.client, api.is_short(asked.size)
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
-    model = _hedged(with_override(found, asked.race, client, stateful=not api.is_short), api)
+    model = with_override(found, asked.race, client, stateful=not is_short)
+    is_race_set = model.race.mode is not Mode.AUTO
+    if is_short:
+        model = hedged(model)
     deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
@@ -91,13 +91,60 @@ def plan_relay(
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, must_be_priced=must_be_priced)
+        if reason is None and index is not None:
+            reason = context.vectors.difference(index, deployment)
         if reason is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
     if not able:
         raise NoDeploymentFits(model.name, excluded)
-    call = new_call(
+    call = _call_of(context, api, asked, origin, model, fields=fields, instead_of=instead_of, made_by=made_by)
+    plan = context.steering.plan(
+        model.name,
+        able,
+        model.race,
+        _terms_of(context, call, model, excluded, is_short=is_short, race_asked=_race_asked(asked, found, client, api)),
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
+    )
+    plan = _as_asked(plan, model, api, asked, chosen)
+    if index is not None and is_race_set and index.name in model.deployments:
+        _compare(context, model, index, plan)
+    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
+
+
+def _race_asked(asked: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
+    """Return the race that a request asks for in vain: nobody expects one, but whoever asks for it is told."""
+    if api.is_short(asked.size) or asked.race == NO_OVERRIDE:
+        return None
+    return with_override(found, asked.race, client, stateful=False).race
+
+
+def _compare(context: Context, model: Model, index: Deployment, plan: Plan) -> None:
+    """Have the vectors of those compared that the plan may ask beside each other."""
+    if any(each.role in EXTRA_ROLES for each in plan.launches):
+        mixed = [model.deployments[each.deployment] for each in plan.launches]
+        context.vectors.compare(context, model, index, mixed)
+
+
+def _call_of(
+    context: Context,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: ClientContext,
+    model: Model,
+    *,
+    fields: Mapping[str, msgspec.Raw],
+    instead_of: Call | None,
+    made_by: StoredAt | None,
+) -> Call:
+    deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
+    if instead_of is not None and instead_of.deadline_ms is not None:
+        deadline_ms = instead_of.deadline_ms
+    return new_call(
         context,
         origin,
         model,
@@ -108,11 +155,25 @@ def plan_relay(
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
+        size_tokens=asked.size // CHARS_PER_TOKEN,
         fields=fields,
+        deadline_ms=deadline_ms,
         key_name=None if made_by is None else made_by.key_name,
     )
-    seats = context.services.seats
-    terms = Terms(
+
+
+def _terms_of(
+    context: Context,
+    call: Call,
+    model: Model,
+    excluded: Mapping[str, str],
+    *,
+    is_short: bool,
+    race_asked: RaceSettings | None,
+) -> Terms:
+    seats, is_paid = context.services.seats, is_counted(call, model)
+    has_dollars = model.race.usd_per_day is not None or model.race.extra_usd_per_call is not None
+    return Terms(
         call.objective,
         call.prompt_tokens,
         None,
@@ -122,33 +183,20 @@ def plan_relay(
         model.canaries or None,
         excluded or None,
         # Such answers have no tokens, or are not paid by the token.
-        answer_tokens=0.0 if is_counted(call, model) else None,
+        answer_tokens=0.0 if is_paid or has_dollars else None,
         leased=seats.leased,
-        is_counted=is_counted(call, model),
-        stateful=not api.is_short,
+        is_counted=is_paid,
+        stateful=not is_short,
         watches=False,
-        # Nobody expects a race of the others, but whoever asks for one is told.
-        asked=None
-        if api.is_short or asked.race == NO_OVERRIDE
-        else with_override(found, asked.race, client, stateful=False).race,
+        size_tokens=call.size_tokens,
+        hedged_part=HEDGED_PART if is_short else 1.0,
+        asked=race_asked,
     )
-    plan = context.steering.plan(
-        model.name,
-        able,
-        model.race,
-        terms,
-        call.prompt_class,
-        explain=origin.explain,
-        payer=model.payer,
-        client=origin.client.name,
-    )
-    plan = _as_asked(plan, model, api, asked, chosen)
-    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
 def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, chosen: Chosen | None) -> Plan:
     """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
-    if api.is_short:
+    if api.is_short(asked.size):
         plan = _of_one_model(plan, model)
     if api.by_character is not None:
         characters = asked.characters(api.by_character)
@@ -165,13 +213,15 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
     return plan
 
 
-# The share of calls that get an extra attempt where the mode is ``auto``: those later than the 95th percentile.
-SHORT_BUDGET = 0.05
+# Extra attempts a call where the mode is ``auto``. Those later than the 95th percentile get one; with a budget of just
+# as many, chance would empty it now and then, and a call that hangs then would wait for its rescue.
+SHORT_BUDGET = 0.06
+HEDGED_PART = 5 / 6  # of a budget for short calls
 
 
-def _hedged(model: Model, api: RelayedApi) -> Model:
-    """Return ``model`` with a hedge of late calls, where the API is short and its mode is left to us."""
-    if not api.is_short or model.race.mode is not Mode.AUTO:
+def hedged(model: Model) -> Model:
+    """Return ``model`` with a hedge of late calls, where its mode is left to us."""
+    if model.race.mode is not Mode.AUTO:
         return model
     race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
     return msgspec.structs.replace(model, race=race)
@@ -183,16 +233,20 @@ def _first_of(model: Model, api: RelayedApi) -> Deployment | None:
 
 
 def _of_one_model(plan: Plan, model: Model) -> Plan:
-    """Return ``plan`` with no attempt beside another one but those of the same model; others only replace failures."""
+    """Return ``plan`` with no extra attempt but those of the same model; others replace what fails or hangs."""
     if not plan.launches:
         return plan
     first, *others = plan.launches
     primary = model.deployments[first.deployment]
-    same = [each for each in others if model.deployments[each.deployment].is_same_model(primary)]
-    if len(same) == len(others):
-        return plan
-    rest = dict.fromkeys([*plan.rest, *(each.deployment for each in others if each not in same)])
-    return msgspec.structs.replace(plan, launches=(first, *same), rest=tuple(rest))
+    same, rest = [first], list(plan.rest)
+    for each in others:
+        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].is_same_model(primary):
+            same.append(each)
+        elif plan.rescue_s is None:
+            rest.insert(0, each.deployment)
+        else:
+            same.append(msgspec.structs.replace(each, delay_s=max(each.delay_s, plan.rescue_s), role=Role.FAILOVER))
+    return msgspec.structs.replace(plan, launches=tuple(same), rest=tuple(rest))
 
 
 def _obstacle(
@@ -227,6 +281,8 @@ def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[
     answer = relayed.answer
     fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
     fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
+    if (deadline_ms := relayed.call.deadline_ms) is not None:
+        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
     fields.update(response_headers)
     fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
     if "content-type" not in fields:
@@ -332,6 +388,8 @@ async def receive(
     else:
         steps = multipart_steps(api, request.headers["content-type"], body, race, default)
         asked = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
+    if api.is_short(asked.size) and (deadlines := read_deadlines(request.headers)) is not NO_OVERRIDE:
+        asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
     return asked, origin
 
 
@@ -368,8 +426,9 @@ async def answered(
             is_priced=api.is_text,
             cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
             takes_extra_body=api.takes_extra_body,
+            is_sound=api.api == "audio",
         )
-        relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short)
+        relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short(asked.size))
         ending = await relay.run(outlet)
         answer = relay.answer
         return ending
@@ -479,73 +538,3 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             return await answered(context, request, api, asked, origin, made_by=made_by, answer_here=estimate)
 
     return admitted_call(count)
-
-
-# /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
-
-
-async def _kept_response(request: web.Request, client: Client, _received: Received, _waited_s: float) -> web.Response:
-    """Pass the request on to the deployment that made the response, if it was made for this client.
-
-    No model runs, so this is not a call and has no row in the ledger. But the request uses the operator's key, and the
-    answer takes memory, so the client's ``rpm`` and ``max_parallel`` count it.
-
-    Raises:
-        ResponseNotFound: this client has no such response, or the provider has deleted it.
-
-    """
-    context = request.app[CONTEXT]
-    response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
-    if "stream" in request.query:
-        raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
-    made_by = await context.responses.find(client.name, response_id)
-    with context.fleet:
-        deployment = None if made_by is None else _deployment(context.fleet, made_by)
-        if deployment is None or not deployment.upstream.can_fetch:
-            raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
-        path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
-        method = METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
-        limit_s = deployment.clocks.ttft_s
-        try:
-            async with asyncio.timeout(limit_s):
-                answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
-        except UpstreamError as error:
-            deployment.hide_addresses(error)
-            raise _translated(deployment.name, response_id, error) from None
-        except TimeoutError:
-            late = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s")
-            raise _translated(deployment.name, response_id, late) from None
-    fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
-    fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
-    if not rest and method == METH_GET and (usd := _cost_of(deployment, answer.body)) is not None:
-        fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
-    return web.Response(body=answer.body, status=answer.status, headers=fields)
-
-
-kept_response = admitted_call(_kept_response, runs_model=False)
-
-
-def _cost_of(deployment: Deployment, response: bytes) -> float | None:
-    """Return the cost of a stored response, which may have run in the background; None until its usage is known."""
-    with suppress(UpstreamError):
-        usage = RESPONSES.answers.read_event(b'{"type":"response.completed","response":%b}' % response, ()).usage
-        price, counts = deployment.price, {} if usage is None else msgspec.structs.asdict(usage)
-        if price is not None and usage is not None:
-            price = price.at(counts.pop("tier") or STANDARD, usage.prompt_tokens or 0)
-            return cost_usd(price, **counts)
-    return None
-
-
-def _deployment(fleet: Fleet, name: str) -> Deployment | None:
-    """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
-    known = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
-    found = next((deployment for deployment in known if deployment.name == name), None)
-    if found is not None or name.partition("/")[0] not in fleet.upstreams:
-        return found
-    return next(iter(fleet.find(name, adhoc=True).deployments.values()), None)
-
-
-def _translated(deployment: str, response_id: str, error: UpstreamError) -> ApiError:
-    if error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
-        return ResponseNotFound(f"{deployment} does not know the response {response_id!r} any more: {error.message}")
-    return race_failed(deployment, [(deployment, error)])

@@ -1,5 +1,6 @@
 """A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -35,9 +36,17 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
-    is_short: bool = False  # its answers come whole and soon, and asking twice changes nothing: late ones are hedged
+    # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
+    short_bytes: int = 0
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
 
+    def is_short(self, size: int) -> bool:
+        """Whether an answer to a body of ``size`` bytes may be asked for twice, so that calls are hedged or raced."""
+        return size <= self.short_bytes
+
+
+_ANY_BYTES = sys.maxsize
+_SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
 
 EMBEDDINGS = RelayedApi(
     endpoint=MeasuredApi.EMBEDDINGS,
@@ -45,7 +54,7 @@ EMBEDDINGS = RelayedApi(
     api="embeddings",
     demands={"input": "a string, or an array of strings or tokens"},
     estimates=True,
-    is_short=True,
+    short_bytes=_ANY_BYTES,
     is_indexed=True,
 )
 MODERATIONS = RelayedApi(
@@ -55,14 +64,14 @@ MODERATIONS = RelayedApi(
     demands={"input": "a string, or an array of strings or parts"},
     kind="moderation",
     estimates=True,
-    is_short=True,
+    short_bytes=_ANY_BYTES,
 )
 RERANK = RelayedApi(
     endpoint=MeasuredApi.RERANK,
     path="rerank",
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
-    is_short=True,
+    short_bytes=_ANY_BYTES,
 )
 SPEECH = RelayedApi(
     endpoint=MeasuredApi.SPEECH,
@@ -71,6 +80,7 @@ SPEECH = RelayedApi(
     demands={"input": "the text to speak"},
     is_text=False,
     by_character="input",
+    short_bytes=_ANY_BYTES,
 )
 TRANSCRIPTIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSCRIPTIONS,
@@ -78,6 +88,7 @@ TRANSCRIPTIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to transcribe"},
     takes=(FORM,),
+    short_bytes=_SHORT_SOUND_BYTES,
 )
 TRANSLATIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSLATIONS,
@@ -85,6 +96,7 @@ TRANSLATIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to translate"},
     takes=(FORM,),
+    short_bytes=_SHORT_SOUND_BYTES,
 )
 GENERATIONS = RelayedApi(
     endpoint=MeasuredApi.GENERATIONS,

@@ -22,7 +22,7 @@ from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import answering
 from gateway.api.models import dialect_of, get_model, list_models
-from gateway.api.passthrough import counting, kept_response, relaying
+from gateway.api.passthrough import counting, relaying
 from gateway.api.passthrough_requests import (
     EDITS,
     EMBEDDINGS,
@@ -36,6 +36,7 @@ from gateway.api.passthrough_requests import (
     RelayedApi,
 )
 from gateway.api.refusals import Refused
+from gateway.api.stored import kept_response
 from gateway.core.errors import (
     ApiError,
     InternalError,
