@@ -1,5 +1,6 @@
 """A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,7 +17,7 @@ from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
 from providers import Api, Form, Steps, form_steps
-from providers.dialects import Malformed
+from providers.dialects import DIALECTS, Malformed
 
 # The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
 
@@ -39,6 +40,13 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
     short_bytes: int = 0
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
+    begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
+    gives: bool = False  # later requests may name what its answers name
+
+    @property
+    def of(self) -> str:
+        """The API whose requests may name what a provider stores as this one's do."""
+        return self.api if self.api in DIALECTS else self.path
 
     def is_short(self, size: int) -> bool:
         """Whether an answer to a body of ``size`` bytes may be asked for twice, so that calls are hedged or raced."""
@@ -72,6 +80,33 @@ RERANK = RelayedApi(
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
     short_bytes=_ANY_BYTES,
+)
+# In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is made
+# into the other: an answer of probabilities is the vendor's own.
+DECISIONS = RelayedApi(
+    endpoint=MeasuredApi.DECISIONS,
+    path="decisions",
+    api="decisions",
+    demands={"input": "a string, or an array of messages", "questions": "an array of questions"},
+    begins={"questions": b"["},
+    estimates=True,
+    short_bytes=_ANY_BYTES,
+)
+GOOGLE_DECISIONS = RelayedApi(
+    endpoint=MeasuredApi.DECISIONS,
+    path="decisions",
+    api="google_decisions",
+    demands={"input": "a string, or parts", "questions": "an object with a question for each name"},
+    begins={"questions": b"{"},
+    estimates=True,
+    short_bytes=_ANY_BYTES,
+)
+COMPACT = RelayedApi(
+    endpoint=MeasuredApi.COMPACT,
+    path="responses/compact",
+    api="responses",
+    takes_extra_body=False,  # it accepts only a few of the fields for answers
+    gives=True,
 )
 SPEECH = RelayedApi(
     endpoint=MeasuredApi.SPEECH,
@@ -166,6 +201,8 @@ _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
 _TEXT = msgspec.json.Decoder(str)
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_INTEGER = msgspec.json.Decoder(int)
 _LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 _YES = frozenset({"true", "1"})
 
@@ -192,6 +229,21 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.DecodeError:  # not a text: the provider will say so
             return len(raw)
 
+    def number_of(self, field: str) -> int:
+        """Return the number of elements of an array; 0 if it is none."""
+        try:
+            return len(_ELEMENTS.decode(self.fields.get(field, b"[]")))
+        except msgspec.DecodeError:
+            return 0
+
+    @property
+    def dimensions(self) -> int:
+        """How long vectors are to be; 0 if the request does not say."""
+        try:
+            return _INTEGER.decode(self.fields.get("dimensions", b"0"))
+        except msgspec.DecodeError:  # the provider will say so
+            return 0
+
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.
 
@@ -215,6 +267,7 @@ def read_json(
     preferences = read_preferences(fields)
     model = _model(api, fields, preferences, default)
     _demand(api, [name for name, raw in fields.items() if is_set(raw)])
+    _check_contents(api, fields)
     stream = bool("stream" in fields and decoded("stream", fields["stream"], _STREAM))
     if "stream_format" in fields:
         stream = stream or decoded("stream_format", fields["stream_format"], _STREAM_FORMAT) == "sse"
@@ -269,7 +322,7 @@ def _model(
     api: RelayedApi, fields: Mapping[str, msgspec.Raw], preferences: Preferences, default: Callable[[], str]
 ) -> str:
     if is_set(fields.get("model")):
-        return read_model(fields)
+        return read_model(fields).removeprefix("models/" if api is GOOGLE_DECISIONS else "")
     if preferences.models:
         return preferences.models[0]
     return read_model(fields) if api.kind is None else default()
@@ -281,6 +334,21 @@ def _demand(api: RelayedApi, said: Iterable[str]) -> None:
         first, *others = spellings.split("|")
         if names.isdisjoint((first, *others)):
             raise InvalidRequest(f"'{first}' is missing: {hint}", param=first)
+
+
+def _check_contents(api: RelayedApi, fields: Mapping[str, msgspec.Raw]) -> None:
+    for name, hint in api.demands.items():
+        raw = fields.get(name)
+        if raw is None:
+            continue
+        if _EMPTY.match(raw):
+            raise InvalidRequest(f"{name!r} must not be empty: {hint}", param=name)
+        if not bytes(memoryview(raw)[:_HEAD_BYTES]).lstrip().startswith(api.begins.get(name, b"")):
+            raise InvalidRequest(f"{name!r} must be {hint}", param=name)
+
+
+_EMPTY = re.compile(rb"\s*(?:\[\s*\]|\{\s*\})\s*$")
+_HEAD_BYTES = 64
 
 
 def _as_json(name: str, text: str | None) -> msgspec.Raw:

@@ -68,9 +68,9 @@ class VectorComparisons:
         self._known: dict[tuple[str, str], str | None] = {}  # first and other deployment → how they differ
         self._not_before: dict[tuple[str, str], float] = {}  # those that run, or have failed
 
-    def difference(self, first: Deployment, other: Deployment) -> str | None:
+    def difference(self, first: Deployment | None, other: Deployment) -> str | None:
         """Return how the vectors of ``other`` differ from those of ``first``; None: not, or that is not known."""
-        return self._known.get((first.name, other.name))
+        return None if first is None else self._known.get((first.name, other.name))
 
     def compare(self, context: CallContext, model: Model, first: Deployment, others: Iterable[Deployment]) -> None:
         """Compare what was not compared yet, within the budget of ``model``."""

@@ -6,7 +6,8 @@ _MOST_HEADER_BYTES = 64 * 1024  # pictures and tags may be longer: then what fol
 _EVENTS = "text/event-stream"
 _TOLD = (b".delta", b".done")  # the types of events with a part of the sound or text, or with all of it
 _PAGE_BYTES, _GRANULE = 27, slice(6, 14)  # of Ogg
-_ID3_BYTES = 10
+_RIFF_BYTES = 12
+_ID3_BYTES, _ID3_VERSIONS = 10, (2, 3, 4)
 _LAST_OF_FLAC = 0x80
 
 
@@ -24,7 +25,9 @@ def has_begun(content_type: str, head: bytes) -> bool:
 
 
 def _wave(head: bytes) -> bool:
-    at = head.find(b"data", 12)
+    if len(head) >= _RIFF_BYTES and head[8:_RIFF_BYTES] != b"WAVE":  # something else
+        return True
+    at = head.find(b"data", _RIFF_BYTES)
     return at >= 0 and len(head) > at + 8
 
 
@@ -43,6 +46,8 @@ def _ogg(head: bytes) -> bool:
 def _id3(head: bytes) -> bool:
     if len(head) < _ID3_BYTES:
         return False
+    if head[3] not in _ID3_VERSIONS:  # no tag at all
+        return True
     size = 0
     for byte in head[6:_ID3_BYTES]:
         size = size << 7 | byte & 0x7F
