@@ -30,7 +30,7 @@ from gateway.api.passthrough_requests import (
 )
 from gateway.api.plan_call import PlannedCall, is_counted, launching, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.api.provider_state import StoredAt, check_names
+from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
 from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord, Mode
@@ -91,8 +91,7 @@ def plan_relay(
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, must_be_priced=must_be_priced)
-        if reason is None and index is not None:
-            reason = context.vectors.difference(index, deployment)
+        reason = reason or _too_much(deployment, asked) or context.vectors.difference(index, deployment)
         if reason is None:
             able.append(deployment.name)
         else:
@@ -262,6 +261,16 @@ def _obstacle(
     return policy_violation(deployment, policy)
 
 
+def _too_much(deployment: Deployment, asked: RelayedRequest) -> str | None:
+    """Return what a request asks for that is more than the deployment is known to give; None: nothing."""
+    can = deployment.capabilities
+    if can.max_documents is not None and (documents := asked.number_of("documents")) > can.max_documents:
+        return f"ranks at most {can.max_documents} documents, not {documents}"
+    if can.max_dimensions is not None and asked.dimensions > can.max_dimensions:
+        return f"makes vectors of at most {can.max_dimensions} dimensions, not {asked.dimensions}"
+    return None
+
+
 def _usd_per_character(deployment: Deployment) -> float | None:
     """Return what a character costs that is spoken: as listed, else the higher of the two prices; None: unknown."""
     price = deployment.price or deployment.listed
@@ -348,7 +357,7 @@ def relaying(api: RelayedApi) -> Handler:
     async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
         asked, origin = await receive(request, client, received, api, waited_s=waited_s)
-        made_by = await check_names(context, client, api.path, asked.fields)
+        made_by = await check_names(context, client, api.of, asked.fields)
         with context.fleet:
             return await answered(context, request, api, asked, origin, made_by=made_by)
 
@@ -460,6 +469,17 @@ async def answered(
         if outlet.response is None:
             raise ClientDisconnected("the client disconnected")
         return outlet.response
+    if api.gives:
+        given = Given(api.of, origin.client.name)
+        given.add(answer.answer.body)
+        key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+        await context.responses.keep_all(origin.client.name, given.names, answer.deployment, key_name)
+    return await _whole(request, answer, record, response_headers)
+
+
+async def _whole(
+    request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
+) -> web.StreamResponse:
     fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
@@ -529,7 +549,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
             fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
             return web.Response(
-                body=msgspec.json.encode({counts.field: max(1, needs.prompt_tokens)}),
+                body=msgspec.json.encode({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
                 content_type="application/json",
                 headers={**fields, ESTIMATED: "true"},
             )

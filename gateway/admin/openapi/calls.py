@@ -210,6 +210,9 @@ _RELAYED: tuple[tuple[str, relayed.RelayedApi, str, str, Mapping[str, Any]], ...
     ("/v1/moderations", relayed.MODERATIONS, "createModeration", "Moderations", _ANY),
     ("/v1/rerank", relayed.RERANK, "rerank", "Documents ranked for a query", _ANY),
     ("/v2/rerank", relayed.RERANK, "rerankV2", "The same, where Cohere's second version has it", _ANY),
+    ("/v1/decisions", relayed.DECISIONS, "createDecision", "Questions answered with probabilities", _ANY),
+    ("/v1beta/decisions", relayed.GOOGLE_DECISIONS, "createGoogleDecision", "The same, as Google has it", _ANY),
+    ("/v1/responses/compact", relayed.COMPACT, "compactResponse", "A conversation made shorter", _ANY),
     ("/v1/audio/speech", relayed.SPEECH, "createSpeech", "Text to speech", _SOUND),
     ("/v1/audio/transcriptions", relayed.TRANSCRIPTIONS, "createTranscription", "Speech to text", _SUBTITLES),
     ("/v1/audio/translations", relayed.TRANSLATIONS, "createTranslation", "Speech to English text", _SUBTITLES),
@@ -253,6 +256,9 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
+_FIRST_COUNTED = "/v1/messages/count_tokens"
+
+
 def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
     counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
     is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
@@ -261,7 +267,9 @@ def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operati
     named = {} if is_addressed else {"model": "demo-chat"}
     return Operation(
         f"POST {route}",
-        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version}" if is_addressed else "countTokens",
+        "countTokens"
+        if path == _FIRST_COUNTED
+        else f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version if is_addressed else ''}",
         "How many tokens a prompt has",
         Tag.RELAYED,
         CALLER,
