@@ -202,7 +202,9 @@ async def measured(calls: int, per_second: float) -> list[Row]:
 
         few = min(calls, TOGETHER_CALLS)
         together = [cell.run(http, few, per_second, has_bar=False) for cell in cells]
-        _, *last = await asyncio.gather(hang(), *together)
+        hanging = asyncio.create_task(hang())
+        last = await asyncio.gather(*together)
+        await hanging
         return [*rows, *(msgspec.structs.replace(row, race=f"{row.race}, together") for row in last)]
 
 

@@ -116,7 +116,7 @@ def plan_relay(
 
 
 def _race_asked(asked: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
-    """Return the race that a request asks for in vain: nobody expects one, but whoever asks for it is told."""
+    """Return the race that a request asks for in vain, of which its client is told."""
     if api.is_short(asked.size) or asked.race == NO_OVERRIDE:
         return None
     return with_override(found, asked.race, client, stateful=False).race

@@ -16,9 +16,20 @@ from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
 from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
-from gateway.racing.sound import has_begun
 from gateway.steering import Launch, Plan
-from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
+from providers import (
+    NOTHING,
+    Answer,
+    ErrorKind,
+    Form,
+    Reported,
+    Request,
+    Rest,
+    SendCount,
+    UpstreamError,
+    reported,
+    sound_has_begun,
+)
 from providers.dialects import PIVOT, Dialect
 
 # The receiver of an answer that is not raced: the answer is forwarded as it arrives.
@@ -173,12 +184,12 @@ async def _begun(answer: Answer) -> Answer:
     rest, head, kind = answer.rest, answer.body, answer.headers.get("content-type", "")
     assert rest is not None
     try:
-        while not (rest.ended or has_begun(kind, head)):
+        while not (rest.ended or sound_has_begun(kind, head)):
             head += await rest.read()
     except BaseException:
         rest.abort()
         raise
-    if rest.error is not None and not has_begun(kind, head):
+    if rest.error is not None and not sound_has_begun(kind, head):
         rest.abort()
         raise rest.error
     return answer if head is answer.body else msgspec.structs.replace(answer, body=head)

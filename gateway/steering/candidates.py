@@ -40,10 +40,7 @@ from providers import Price
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The parameters of one call, and its deployments' prices, limits and configured weights.
-
-    ``excluded`` are the deployments that may not run, with reasons. ``weights`` has only those that are not 1.
-    """
+    """The parameters of one call, and its deployments' prices, limits and configured weights: those that are not 1."""
 
     objective: Objective  # resolved; never auto
     prompt_tokens: int  # estimated
@@ -542,8 +539,7 @@ class Lineups:
                 continue
             warmed += 1
             race, terms = known.race_terms
-            size_tokens = terms.prompt_tokens if terms.size_tokens is None else terms.size_tokens
-            standings = standings_of(model, known.kind[1], size_tokens)
+            standings = standings_of(model, known.kind[1], terms.size_tokens or terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
             yield

@@ -374,7 +374,7 @@ class Steering:
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
-        size_tokens = terms.prompt_tokens if terms.size_tokens is None else terms.size_tokens
+        size_tokens = terms.size_tokens or terms.prompt_tokens
         standings = self._snapshots.of(model, prompt_class, size_tokens, terms.whole)
         if terms.kind is not None:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)

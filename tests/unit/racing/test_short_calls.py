@@ -161,7 +161,7 @@ class Course:
     @property
     def extras(self) -> float:
         """Extra attempts per call."""
-        return sum(each.extras for each in self.records) / len(self.records)
+        return sum(each.extras or 0 for each in self.records) / len(self.records)
 
     @property
     def extra_usd(self) -> float:

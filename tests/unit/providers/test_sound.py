@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.racing.sound import has_begun
+from providers import sound_has_begun as has_begun
 
 WAVE = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\x00\x00\x00" + bytes(16) + b"data\xff\xff\xff\xff"
 TAG = b"ID3\x04\x00\x00\x00\x00\x00\x05" + b"title"
