@@ -1,7 +1,7 @@
 """Handlers of the APIs whose answers pass unread: deployments are tried in turn, best first, until one answers."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -28,7 +28,7 @@ from gateway.api.passthrough_requests import (
     multipart_steps,
     read_json,
 )
-from gateway.api.plan_call import PlannedCall, is_counted, launching, limits_dollars
+from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
@@ -38,7 +38,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import EXTRA_ROLES, Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
+from gateway.racing import EXTRA_ROLES, Asking, ClientGone, Launching, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy, RaceSettings
 from gateway.steering import Plan, Terms
 from providers import ErrorKind, finished
@@ -345,6 +345,17 @@ class ResponseOutlet:
         except ConnectionError as error:
             raise ClientGone from error
 
+    def sent(self) -> web.StreamResponse:
+        """Return the response.
+
+        Raises:
+            ClientDisconnected: it never began.
+
+        """
+        if self.response is None:
+            raise ClientDisconnected("the client disconnected")
+        return self.response
+
     def drop(self) -> None:
         """Abort the connection, so that the client does not accept half an answer."""
         if self._transport is not None:
@@ -421,26 +432,21 @@ async def answered(
 
     """
     response_headers: dict[str, str]
-    answer: Relayed | None = None
+    relays: list[Relay] = []
 
     async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by)
 
+    def begin(entry: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
+        asking = _asking_of(api, asked, entry.plan)
+        relay = Relay(journey.open_call, entry.model, entry.plan, asking, call=entry.call, **may)
+        relays.append(relay)
+        return relay, partial(relay.run, outlet)
+
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-        nonlocal answer
-        asking = Asking(
-            api.path,
-            DIALECTS.get(api.api, PIVOT),
-            asked.form,
-            is_priced=api.is_text,
-            cost_usd=entry.plan.cost_usd if api.by_character is not None else {},
-            takes_extra_body=api.takes_extra_body,
-            is_sound=api.api == "audio",
-        )
-        relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short(asked.size))
-        ending = await relay.run(outlet)
-        answer = relay.answer
-        return ending
+        if api.is_short(asked.size):
+            return await journey.raced(entry, begin)
+        return await begin(entry, _ONE)[1]()  # one attempt runs at a time
 
     try:
         journey = CallRunner(
@@ -464,17 +470,34 @@ async def answered(
     if isinstance(record, web.Response):
         record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
         return record
-    assert answer is not None
-    if answer.answer.rest is not None:
-        if outlet.response is None:
-            raise ClientDisconnected("the client disconnected")
-        return outlet.response
+    answer = _answer_of(relays)
     if api.gives:
-        given = Given(api.of, origin.client.name)
-        given.add(answer.answer.body)
-        key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-        await context.responses.keep_all(origin.client.name, given.names, answer.deployment, key_name)
-    return await _whole(request, answer, record, response_headers)
+        await _keep_names(context, api.of, origin.client.name, answer, record)
+    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
+
+
+def _asking_of(api: RelayedApi, asked: RelayedRequest, plan: Plan) -> Asking:
+    return Asking(
+        api.path,
+        DIALECTS.get(api.api, PIVOT),
+        asked.form,
+        is_priced=api.is_text,
+        cost_usd=plan.cost_usd if api.by_character is not None else {},
+        takes_extra_body=api.takes_extra_body,
+        is_sound=api.api == "audio",
+    )
+
+
+async def _keep_names(context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord) -> None:
+    """Store what the answer names: later requests of this client may name it."""
+    given = Given(api, client)
+    given.add(answer.answer.body)
+    key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+    await context.responses.keep_all(client, given.names, answer.deployment, key_name)
+
+
+def _answer_of(relays: Sequence[Relay]) -> Relayed:
+    return next(each.answer for each in reversed(relays) if each.answer is not None)
 
 
 async def _whole(
@@ -488,20 +511,7 @@ async def _whole(
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
 
 
-def _relay(
-    context: Context,
-    entry: PlannedCall,
-    open_call: OpenCall,
-    asking: Asking,
-    response_headers: dict[str, str],
-    *,
-    is_short: bool,
-) -> Relay:
-    if not is_short:  # one attempt runs at a time
-        return Relay(open_call, entry.model, entry.plan, asking)
-    may = launching(context, entry, open_call, response_headers)
-    return Relay(open_call, entry.model, entry.plan, asking, **may)
-
+_ONE: Launching = {"may_launch": lambda _: True, "on_slot_refused": lambda _: None}
 
 PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
 

@@ -3,6 +3,7 @@ from .answer import open_exchange as open_exchange
 from .attempt import Attempt as Attempt
 from .beside import Beside as Beside
 from .beside import Lane as Lane
+from .beside import Rival as Rival
 from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
 from .call import Kept as Kept

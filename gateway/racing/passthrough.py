@@ -13,6 +13,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
+from gateway.racing.race import Phase
 from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
@@ -76,6 +77,7 @@ class AttemptSeat:
         self._open_call = open_call
         self._under_way: AttemptStart | None = None  # the attempt that runs
         self._seat: Seat | None = None  # the attempt's seat
+        self._called: asyncio.Future[str | None] | None = None  # while it waits for one
 
     async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
         """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
@@ -122,10 +124,16 @@ class AttemptSeat:
         if seat is not None:
             seat.give_back()
 
+    def stop_waiting(self) -> None:
+        """Have ``take_seat`` return None if it waits."""
+        if self._called is not None and not self._called.done():
+            self._called.set_result(None)
+
     async def _wait_for_seat(self, names: Sequence[str]) -> str | None:
         """Wait for a seat at one of ``names``, which are all full; return the deployment, None after the timeout."""
         loop = asyncio.get_running_loop()
         called: asyncio.Future[str | None] = loop.create_future()
+        self._called = called
 
         def seated(name: str) -> None:
             if not called.done():  # else its client has just disconnected
@@ -211,8 +219,15 @@ class Relay:
         *,
         may_launch: Callable[[Launch], bool] = lambda _: True,
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
+        call: Call | None = None,
     ) -> None:
+        """``call`` is as built for ``model``, if that is not yet the model of the open call."""
         self.answer: Relayed | None = None
+        self.call = call or open_call.call
+        self.loop = asyncio.get_running_loop()
+        self.attempts: Sequence[RelayedAttempt] = ()  # none runs on after its loss
+        self._is_over = False
+        self._waiting: AttemptSeat | None = None
         self._open_call = open_call
         self._model = model
         self._plan = plan
@@ -239,7 +254,9 @@ class Relay:
         except BaseException as reason:
             if self._running or isinstance(reason, asyncio.CancelledError):  # perhaps while it waited for a seat
                 why = self._why(reason)
-                self._cut(_interruption(why))
+                self.stop(why)
+                if self._open_call.rivals is not None:
+                    self._open_call.rivals.stop(self, why)
                 self._close(None, why.status, why.code)
             raise
         finally:
@@ -247,20 +264,51 @@ class Relay:
                 await asyncio.wait(self._cut_tasks)
                 self._cut_tasks.clear()  # their errors' frames refer to this relay
 
+    @property
+    def phase(self) -> Phase:
+        """The phase, as of a race."""
+        if self._is_over:
+            return Phase.OVER
+        return Phase.RUNNING if self.answer is None else Phase.ANSWERING
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+        return len(self._running) > 1 and any(each.start.role is Role.FAILOVER for each in self._running.values())
+
+    def stop(self, reason: type[ApiError]) -> None:
+        """End without an answer: the call ends with this error."""
+        self._end_with(_interruption(reason))
+
+    def give_way(self, *, runs_on: bool) -> None:  # noqa: ARG002 - as a race; no primary is watched here
+        """End without an answer: that of another model has won."""
+        self._end_with(Outcome.LOST)
+
+    def follow(self, attempts: Sequence[object]) -> None:
+        """Do nothing: what the late model would have taken alone is not estimated here."""
+
+    def _end_with(self, outcome: Outcome) -> None:
+        self._is_over = True
+        self._cut(outcome)
+        if self._waiting is not None:
+            self._waiting.stop_waiting()
+
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
         full: Sequence[str] = ()
-        while self._names or self._running:
+        while (self._names or self._running) and not self._is_over:
             if not self._running:
-                seat = AttemptSeat(self._open_call)
+                seat = self._waiting = AttemptSeat(self._open_call)
                 try:
                     name = await seat.take_seat(self._names, self._plan.tripped)
                 except asyncio.CancelledError:  # perhaps just after it got one
                     seat.leave_seat()
                     raise
+                self._waiting = None
                 if name is None:
                     full = tuple(dict.fromkeys(self._names))
                     break
-                if self._failures and self._is_late(self._model.deployments[name], len(self._failures)):
+                is_late = bool(self._failures) and self._is_late(self._model.deployments[name], len(self._failures))
+                if is_late or self._is_over:
                     seat.leave_seat()
                     break
                 is_first = self._due is None
@@ -347,7 +395,8 @@ class Relay:
         limit_s = max(0.0, self._due[0][0] - self._open_call.services.clock()) if self._due else None
         done, _ = await asyncio.wait(self._running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         failed: list[UpstreamError] = []
-        for task in sorted(done, key=lambda each: self._running[each].start.number):
+        ended = [task for task in done if task in self._running]  # the others were cut meanwhile
+        for task in sorted(ended, key=lambda each: self._running[each].start.number):
             error = task.exception()
             if error is None:
                 return self._running.pop(task), task.result()
@@ -376,7 +425,7 @@ class Relay:
         self._running.clear()
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
-        call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
+        call, deployment, asking = self.call, attempt.deployment, self._asking
         headers = asking.dialect.headers_of(call.headers)
         request = Request(
             model=deployment.model,
@@ -402,7 +451,9 @@ class Relay:
 
     async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> CallRecord:
         open_call = self._open_call
-        call, now = open_call.call, open_call.services.clock()
+        if open_call.rivals is not None:
+            open_call.rivals.won(self)
+        call, now = self.call, open_call.services.clock()
         ttft_s = now - attempt.began
         start = attempt.start
         open_call.services.outbox.add(open_call.first_token, call, start, attempt.began, now)
@@ -476,18 +527,19 @@ class Relay:
         self._names.remove(name)
         open_call, deployment = self._open_call, self._model.deployments[name]
         now = open_call.services.clock()
-        role = role or (Role.FAILOVER if open_call.launched else Role.PRIMARY)
-        start = open_call.launch(open_call.call, deployment, role, now=now)
+        first = self._plan.launches[0].role if self._plan.launches and self._due is None else Role.FAILOVER
+        role = role or (first if first is Role.FALLBACK or not open_call.launched else Role.FAILOVER)
+        start = open_call.launch(self.call, deployment, role, now=now)
         seat.enter(start)
         self._seats[start.id] = seat
         open_call.begin([start])
-        open_call.services.recorder.attempt_started(open_call.call, start)
+        open_call.services.recorder.attempt_started(self.call, start)
         attempt = RelayedAttempt(start, deployment, now, SendCount())
         self._running[asyncio.create_task(self._ask(attempt))] = attempt
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
         """Whether it is too late to try another deployment; the second one is always tried."""
-        age_s = self._open_call.services.clock() - self._open_call.call.received_at
+        age_s = self._open_call.services.clock() - self.call.received_at
         return failures > 1 and age_s >= following.clocks.ttft_s
 
     def _interrupted(
@@ -521,10 +573,8 @@ class Relay:
         now = services.clock()
         self._seats.pop(attempt.start.id).leave_seat()
         if error is not None:
-            keep_words(error, open_call.call, attempt.deployment, self._asking.form)
-        record = relayed_record(
-            open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
-        )
+            keep_words(error, self.call, attempt.deployment, self._asking.form)
+        record = relayed_record(self.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s)
         usd = self._asking.cost_usd.get(record.deployment)
         if usd is not None and outcome in _PAID and not (outcome is Outcome.LOST and record.sends == 0):
             low_usd = 0.0 if outcome is Outcome.LOST else usd  # perhaps it had not begun to speak

@@ -1,11 +1,16 @@
 """Attempts of one relayed call beside each other, in virtual time: as in a race."""
 
 import asyncio
+from functools import partial
 
+import msgspec
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.racing.passthrough import Asking
+from gateway.core.calls import CallRecord
+from gateway.racing.beside import Beside, Lane, Rival
+from gateway.racing.passthrough import Asking, Relay
+from gateway.racing.race import Phase
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange import Answer
@@ -229,3 +234,63 @@ async def test_a_client_that_leaves_as_the_winner_answers_leaves_no_seat_taken()
         await asyncio.wait([running])
         assert len(room.recorder.records) == 1, after_s
         left_clean(seats)
+
+
+def beside(room: Room, other: Room, late_s: float, won: list[Rival]) -> Beside:
+    """Run the relay of ``other``, another model's, beside that of ``room`` when it is late."""
+    relay = Relay(room.open_call, other.model, other.plan, EMBED, call=msgspec.structs.replace(other.open_call.call))
+
+    async def begin() -> Lane | None:
+        return None if won or room.open_call.rivals is None or relay.phase is not Phase.RUNNING else next(lanes, None)
+
+    lanes = iter([Lane(relay, partial(relay.run, room.outlet))])
+    first = Lane(room.relay, partial(room.relay.run, room.outlet), late_s)
+    return Beside(room.open_call, first, begin=begin, on_won=won.append, runs_on=lambda _: False)
+
+
+@in_virtual_time
+async def test_a_fallback_is_asked_beside_a_model_that_is_late_and_may_win() -> None:
+    room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(0.2, VECTORS), asking=EMBED)
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, len(won)) == (pytest.approx(1200.0), 1)
+    assert [(each.outcome, each.number) for each in record.attempts] == [("lost", 1), ("won", 2)]
+    assert (room.tasks.in_flight("s1"), room.open_call.running) == (0, 0)
+
+
+@in_virtual_time
+async def test_a_late_model_may_still_win_over_its_fallback() -> None:
+    room, other = Room(Speaker(1.5, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, won) == (pytest.approx(1500.0), [])
+    assert [each.outcome for each in record.attempts] == ["won", "lost"]
+
+
+@in_virtual_time
+async def test_a_client_that_leaves_ends_both_models() -> None:
+    for leaves_s in (0.5, 1.0, 1.5):
+        room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
+        running = asyncio.create_task(beside(room, other, 1.0, []).run())
+        await asyncio.sleep(leaves_s)
+        running.cancel()
+        await asyncio.wait([running])
+        assert {each.outcome for each in room.record.attempts} == {"client_gone"}, leaves_s
+        assert room.open_call.running == 0
+
+
+@in_virtual_time
+async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None:
+    seats = limited(s1=1)
+    seats.lines["s1"].take()
+    room, other = Room(Speaker(0.2, VECTORS), asking=EMBED, seats=seats), Room(Speaker(0.2, VECTORS), asking=EMBED)
+    other.model.deployments["s2"] = other.model.deployments["s1"]
+    other.plan = msgspec.structs.replace(other.plan, launches=(Launch("s2", 0.0, Role.FALLBACK),))
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, [each.role for each in record.attempts]) == (pytest.approx(1200.0), ["fallback"])
+    seats.lines["s1"].give_back()
+    left_clean(seats)

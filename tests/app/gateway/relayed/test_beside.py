@@ -146,3 +146,19 @@ async def test_where_racing_is_left_to_the_gateway_nothing_is_compared(opened: O
     async with opened(alpha=[embeds(*FIRST)], beta=[embeds(*FIRST)], config=config) as (running, upstreams):
         await embedded_by(running)
         assert sum(len(each.received) for each in upstreams.values()) == 1
+
+
+async def test_a_fallback_speaks_beside_a_model_that_hangs(opened: Open) -> None:
+    models = {
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"], "fallback_after": 0.2, "race": {"mode": "auto"}},
+        "other": {"deployments": ["beta/n"]},
+    }
+    spoken = says(b"sound", kind="audio/mpeg")
+    async with opened(alpha=[hangs], beta=[spoken], config={"models": models}) as (running, upstreams):
+        async with running.post({"model": MODEL, "input": "x"}, path="/v1/audio/speech") as response:
+            assert (response.status, await response.read()) == (200, b"sound")
+            assert response.headers["x-holeshot-fallback"] == "other"
+        assert upstreams["beta"].received[0].fields["model"] == "n"
+        call = await running.call()
+        assert (call["model"], call["answered_model"]) == (MODEL, "other")
+        assert (await running.outcomes())["alpha"] == "lost"
