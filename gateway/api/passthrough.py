@@ -111,7 +111,7 @@ def plan_relay(
     )
     plan = _as_asked(plan, model, api, asked, chosen)
     if index is not None and is_race_set and index.name in model.deployments:
-        _compare(context, model, index, plan)
+        context.vectors.compare(context, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
@@ -120,13 +120,6 @@ def _race_asked(asked: RelayedRequest, found: Model, client: Client, api: Relaye
     if api.is_short(asked.size) or asked.race == NO_OVERRIDE:
         return None
     return with_override(found, asked.race, client, stateful=False).race
-
-
-def _compare(context: Context, model: Model, index: Deployment, plan: Plan) -> None:
-    """Have the vectors of those compared that the plan may ask beside each other."""
-    if any(each.role in EXTRA_ROLES for each in plan.launches):
-        mixed = [model.deployments[each.deployment] for each in plan.launches]
-        context.vectors.compare(context, model, index, mixed)
 
 
 def _call_of(
@@ -197,14 +190,10 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
     """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
     if api.is_short(asked.size):
         plan = _of_one_model(plan, model)
-    if api.by_character is not None:
-        characters = asked.characters(api.by_character)
-        costs = {
-            name: characters * usd
-            for name in (*(launch.deployment for launch in plan.launches), *plan.rest)
-            if (usd := _usd_per_character(model.deployments[name])) is not None
-        }
-        plan = msgspec.structs.replace(plan, cost_usd=costs)
+    if api.by_character is not None or (api.by_query and plan.cost_usd):
+        names = (*(launch.deployment for launch in plan.launches), *plan.rest)
+        found = {name: _usd_of(api, asked, model.deployments[name]) for name in names}
+        plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
@@ -269,6 +258,16 @@ def _too_much(deployment: Deployment, asked: RelayedRequest) -> str | None:
     if can.max_dimensions is not None and asked.dimensions > can.max_dimensions:
         return f"makes vectors of at most {can.max_dimensions} dimensions, not {asked.dimensions}"
     return None
+
+
+def _usd_of(api: RelayedApi, asked: RelayedRequest, deployment: Deployment) -> float | None:
+    """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
+    if api.by_character is not None:
+        usd = _usd_per_character(deployment)
+        return None if usd is None else usd * asked.characters(api.by_character)
+    price = deployment.price or deployment.listed
+    usd = None if price is None else price.usd("query")
+    return usd if usd is not None or price is None else price.input_usd * (asked.size // CHARS_PER_TOKEN)
 
 
 def _usd_per_character(deployment: Deployment) -> float | None:

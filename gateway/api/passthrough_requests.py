@@ -35,6 +35,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
     by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
+    by_query: bool = False  # some vendors are paid for each request, others for its tokens
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
     # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
@@ -79,6 +80,7 @@ RERANK = RelayedApi(
     path="rerank",
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
+    by_query=True,
     short_bytes=_ANY_BYTES,
 )
 # In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is made

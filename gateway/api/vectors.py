@@ -5,7 +5,8 @@ show it, asked once of each deployment whose answers may come beside the first o
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import fsum, sqrt
 from typing import Any
 
@@ -16,7 +17,8 @@ from gateway.api.call_context import CallContext
 from gateway.core.attempts import Role
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.steering import Launch
+from gateway.racing import EXTRA_ROLES
+from gateway.steering import Launch, Plan
 from providers import Request, SendCount, UpstreamError
 
 TEXTS = (
@@ -66,25 +68,27 @@ class VectorComparisons:
         self._start = start
         self._fleet: Fleet | None = None  # a reload may have corrected what was wrong
         self._known: dict[tuple[str, str], str | None] = {}  # first and other deployment → how they differ
-        self._not_before: dict[tuple[str, str], float] = {}  # those that run, or have failed
+        self._not_before: dict[tuple[str, str], float] = {}  # those that run, have failed, or were not permitted
 
     def difference(self, first: Deployment | None, other: Deployment) -> str | None:
         """Return how the vectors of ``other`` differ from those of ``first``; None: not, or that is not known."""
         return None if first is None else self._known.get((first.name, other.name))
 
-    def compare(self, context: CallContext, model: Model, first: Deployment, others: Iterable[Deployment]) -> None:
-        """Compare what was not compared yet, within the budget of ``model``."""
+    def compare(self, context: CallContext, model: Model, first: Deployment, plan: Plan) -> None:
+        """Compare what was not compared yet of what ``plan`` may ask beside each other, within the model's budget."""
         fleet, now = context.fleet, context.services.clock()
         if fleet is not self._fleet:
             self._fleet = fleet
             self._known.clear()
             self._not_before.clear()
-        pairs = [(first.name, each.name) for each in others if each is not first]
+        if not any(each.role in EXTRA_ROLES for each in plan.launches):
+            return
+        pairs = [(first.name, each.deployment) for each in plan.launches if each.deployment != first.name]
         due = [pair for pair in pairs if pair not in self._known and self._not_before.get(pair, now) <= now]
         for pair in due:
-            probes = [Launch(name, 0.0, Role.PROBE) for name in pair]
-            if all(context.steering.permit(model.name, each, model.race, cost_usd=None) for each in probes):
-                self._not_before[pair] = now + AGAIN_S
+            self._not_before[pair] = now + AGAIN_S
+            permit = partial(context.steering.permit, model.name, race=model.race, payer=model.payer)
+            if all(permit(Launch(name, 0.0, Role.EXPLORE), cost_usd=plan.cost_usd.get(name)) for name in pair):
                 fleet.hold()
                 self._start(self._compare(fleet, model, pair)).add_done_callback(fleet.let_go)
 

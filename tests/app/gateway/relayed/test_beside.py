@@ -162,3 +162,26 @@ async def test_a_fallback_speaks_beside_a_model_that_hangs(opened: Open) -> None
         call = await running.call()
         assert (call["model"], call["answered_model"]) == (MODEL, "other")
         assert (await running.outcomes())["alpha"] == "lost"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": "one " * 50}),
+        ("/v1/rerank", {"query": "one", "documents": ["two " * 50]}),
+        ("/v1/audio/speech", {"input": "one " * 50, "voice": "a"}),
+    ],
+)
+async def test_extra_attempts_of_short_calls_are_limited_in_dollars(
+    opened: Open, path: str, body: dict[str, Any]
+) -> None:
+    priced = [{"deployment": f"{name}/m", "price_per_mtok": {"input": 100, "output": 0}} for name in ("alpha", "beta")]
+    race = {"mode": "race", "width": 2, "usd_per_day": 1e-6}
+    config = {"models": {MODEL: {"deployments": priced, "race": race}}}
+    async with opened(alpha=[embeds(*FIRST)], beta=[embeds(*FIRST)], config=config) as (running, upstreams):
+        async with running.post({"model": MODEL, **body}, path=path) as response:
+            assert (response.status, response.headers["x-holeshot-launched"]) == (200, "1")
+            assert response.headers["x-holeshot-narrowed"] == "usd_per_day"
+        assert sum(len(each.received) for each in upstreams.values()) == 1
+        call = await running.call()
+        assert (call["narrowed"], call["width_asked"], call["extras"]) == ("usd_per_day", 2, 0)
