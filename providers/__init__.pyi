@@ -101,3 +101,4 @@ from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep
 from .words import without_addresses as without_addresses
+from .work_thread import aside as aside

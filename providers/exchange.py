@@ -15,7 +15,9 @@ from providers.listings import Listing
 from providers.multipart import Form
 from providers.redaction import MaskedRecord
 from providers.sendings import SendCount
+from providers.sse import LARGE_BYTES
 from providers.usage import Usage
+from providers.work_thread import aside
 
 
 class Request(MaskedRecord, frozen=True):
@@ -256,7 +258,11 @@ class BoundReasoningExchange(WrappedExchange):
 
         """
         data = await self._exchange.read()
-        self._look_in(data or b"\n")
+        lines = self._lines(data or b"\n")
+        # A long one in the thread, so that other calls go on.
+        hashes = bound_reasoning(lines) if len(lines) <= LARGE_BYTES else await aside(bound_reasoning, lines)
+        for each in hashes:
+            self._found(each)
         return data
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
@@ -265,17 +271,18 @@ class BoundReasoningExchange(WrappedExchange):
         def listening(data: bytes) -> bool:
             is_taken = listener(data)
             if is_taken:
-                self._look_in(data)
+                for each in bound_reasoning(self._lines(data)):
+                    self._found(each)
             return is_taken
 
         self._exchange.offer_to(listening)
 
-    def _look_in(self, data: bytes) -> None:
+    def _lines(self, data: bytes) -> bytes:
+        """Return the lines that are complete with ``data``."""
         data = self._line + data
-        lines = data.rfind(b"\n") + 1
-        for each in bound_reasoning(data[:lines]):
-            self._found(each)
-        self._line = data[lines:] if len(data) - lines < _LONGEST_LINE_BYTES else b""
+        end = data.rfind(b"\n") + 1
+        self._line = data[end:] if len(data) - end < _LONGEST_LINE_BYTES else b""
+        return data[:end]
 
 
 # Where a sound begins after its container's header, so that a header alone wins no race.

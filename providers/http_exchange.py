@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 
@@ -34,6 +35,7 @@ from providers.sse import (
 )
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, outline, reported
+from providers.work_thread import aside
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures
@@ -109,12 +111,25 @@ class HttpExchange:
             return head
         body = await read_body(self._response, _LARGEST_ANSWER_BYTES, head)
         if len(body) > LARGE_BYTES:  # in a thread, so that other calls go on
-            return await asyncio.to_thread(self._events_of_large, body)
+            return await aside(self._events_of_large, body)
         return self._events_of_answer(body, self.secrets)
 
     def _events_of_large(self, body: bytes) -> bytes:
         check_values(body)
         return self._events_of_answer(body, self.secrets)
+
+
+_SLICE_BYTES = 8 * 1024  # of many small events, which are translated in some two milliseconds
+
+
+def _first_events(block: bytes) -> tuple[bytes, bytes]:
+    """Return as many of the first whole events as are translated in one go, and the others."""
+    if len(block) <= 2 * _SLICE_BYTES:
+        return block, b""
+    end = block.find(b"\n\n", _SLICE_BYTES) + 2
+    if end == 1:  # lines that end with CRLF; any others are translated at once
+        end = block.find(b"\r\n\r\n", _SLICE_BYTES) + 4
+    return (block[:end], block[end:]) if end > _SLICE_BYTES else (block, b"")
 
 
 class TranslatedExchange:
@@ -137,6 +152,7 @@ class TranslatedExchange:
         self._translations = translations
         self._unsaid = unsaid
         self._splitter = EventSplitter()
+        self._waiting = b""  # whole events that are not translated yet
         self._halves = HalfCharacters()
         self._silent_bytes = 0
         self._over = False
@@ -144,7 +160,7 @@ class TranslatedExchange:
     @property
     def ended(self) -> bool:
         """Whether the provider has sent everything."""
-        return self._exchange.ended
+        return self._exchange.ended and not self._waiting
 
     async def read(self) -> bytes:
         """Return the next complete events, translated, ``b""`` at the end.
@@ -155,19 +171,25 @@ class TranslatedExchange:
         """
         block = b""
         while not block and not self._over:
-            data = await self._exchange.read()
-            self._over = not data
+            is_last = False
+            if not self._waiting:
+                data = await self._exchange.read()
+                is_last = not data
+                self._waiting = self._splitter.feed(data) if data else self._splitter.rest()
+            whole, self._waiting = (self._waiting, b"") if is_last else _first_events(self._waiting)
+            self._over = is_last
             try:
-                whole = self._splitter.feed(data) if data else self._splitter.rest()
-                if len(whole) > LARGE_BYTES:  # in a thread, so that other calls go on
-                    block = await asyncio.to_thread(self._translated, whole)
+                if len(whole) > LARGE_BYTES:  # in the thread, so that other calls go on
+                    block = await aside(self._translated, whole)
                 else:
                     block = self._translated(whole)
             except UpstreamError as error:
                 self.abort()
-                raise error if data else broken_within(error) from None
+                raise broken_within(error) if is_last else error from None
             if whole and not block:
                 self._unsaid(whole)
+            if self._waiting and not self._over:
+                await asyncio.sleep(0)
         return block
 
     @property
@@ -180,6 +202,9 @@ class TranslatedExchange:
         self._over = True
         self.abort()
         self._splitter.tail()  # may be half an event
+        waiting, self._waiting = self._waiting, b""
+        with suppress(UpstreamError):
+            return self._translated(waiting)
         return self._translated(b"")
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:

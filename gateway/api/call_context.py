@@ -1,9 +1,7 @@
 """The services and the client context of a call, over HTTP or in the caller's own process. Independent of HTTP."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -21,6 +19,7 @@ from gateway.racing import Kept, Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
+from providers import aside
 from providers.dialects import PIVOT, Dialect
 
 
@@ -32,8 +31,6 @@ class Received(Kept, Protocol):
 
 
 _T = TypeVar("_T")
-# While the thread works, each turn of the loop waits this long for the interpreter; by default it would be 5 ms.
-_SWITCH_S = 0.001
 
 
 class Lent(Protocol):
@@ -44,12 +41,11 @@ class Lent(Protocol):
 
 
 class WorkThread:
-    """A thread for work on requests that takes long. It does one after the other, and the event loop runs on."""
+    """The thread for long work, for requests: each borrows the memory that it needs when its turn has come."""
 
     def __init__(self) -> None:
         self.runs = 0
         self._turn = asyncio.Lock()
-        self._pool: ThreadPoolExecutor | None = None  # None: not needed so far
 
     async def run(self, work: Callable[[], _T], lend: Callable[[], Lent | None] = lambda: None) -> _T:
         """Return the result of ``work``. The memory that it needs is lent when its turn comes, until it has ended.
@@ -61,27 +57,10 @@ class WorkThread:
         async with self._turn:
             lent = lend()
             self.runs += 1
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(1, thread_name_prefix="work")
-            doing = asyncio.get_running_loop().run_in_executor(self._pool, _yielding, work)
+            doing = aside(work)
             if lent is not None:
                 doing.add_done_callback(lambda _: lent.release())
             return await asyncio.shield(doing)  # cancelled or not, it runs to its end
-
-    def close(self) -> None:
-        """End the thread, when it has done what it does."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-
-
-def _yielding(work: Callable[[], _T]) -> _T:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        return work()
-    finally:
-        sys.setswitchinterval(before)
 
 
 class CallContext:

@@ -38,7 +38,7 @@ from gateway.racing import (
     answers_asked,
     forget_prompt,
 )
-from providers import UpstreamError, events
+from providers import UpstreamError, aside, events
 from providers.dialects import StoredKind
 
 # The sink of a streamed answer: it forwards the winner's server-sent events as they arrive.
@@ -436,7 +436,7 @@ class _Answer:
         fields.update(self._journey.response_headers)
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
-        body = await asyncio.to_thread(sink.body) if sink.is_long else sink.body()
+        body = await aside(sink.body) if sink.is_long else sink.body()
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))

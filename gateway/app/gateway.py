@@ -303,7 +303,6 @@ class Gateway:
             last_first.push_async_callback(self.leases.close)
             last_first.push_async_callback(self.operations.alerts.close)
             last_first.callback(self.context.intake.delay.close)
-            last_first.callback(self.context.work_thread.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
 

@@ -25,6 +25,7 @@ from providers import (
     Masking,
     UpstreamError,
     as_sent,
+    aside,
     broken_within,
     check_values,
     complains,
@@ -196,7 +197,7 @@ class AnswerReader:
         pattern = self._pattern
         self._clocks.pause(now)
         try:
-            looked = await asyncio.to_thread(self._look_at_long, block, pattern)
+            looked = await aside(self._look_at_long, block, pattern)
         finally:
             self._clocks.resume()
         if isinstance(looked, Run):

@@ -1,6 +1,5 @@
 """The receiver of the winner's answer, which forwards it or gathers it into one JSON body."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,7 +7,7 @@ import msgspec
 
 from gateway.core.calls import Call
 from gateway.racing.reader import LONG_BYTES, Block, Part
-from providers import Exchange, UpstreamError, events
+from providers import Exchange, UpstreamError, aside, events
 from providers.dialects import DONE, Dialect
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class GatheringSink:
             else:
                 for chunk in part.chunks:
                     if len(chunk.data) > LONG_BYTES:  # in a thread, so that other calls go on
-                        await asyncio.to_thread(take, chunk)
+                        await aside(take, chunk)
                     elif not (chunk.done and chunk.data.strip() == DONE):
                         take(chunk)
 

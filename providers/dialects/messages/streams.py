@@ -17,7 +17,7 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE, few
+from providers.dialects.events import DONE, Arguments, few
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
@@ -26,6 +26,8 @@ from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
+
+_OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 
 # Tool calls between chat and Messages: chat may stream several at a time, Messages one after the other.
 
@@ -36,9 +38,9 @@ class Call:
     def __init__(self) -> None:
         self.call_id = ""
         self.name = ""
-        self.unsaid: list[str] = []
-        self._arguments: list[str] = []
-        self._is_object = False  # they begin as one
+        self._unsaid: list[str] = []
+        self._arguments = Arguments()
+        self._begin = ""  # their first character
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Add a piece of the call from a chunk; the name arrives in one piece."""
@@ -46,8 +48,9 @@ class Call:
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
         if arguments := written_arguments(function.get("arguments")):
-            self.unsaid.append(arguments)
-            self._arguments.append(arguments)
+            self._unsaid.append(arguments)
+            self._arguments.pieces.append(arguments)
+            self._begin = self._begin or arguments.lstrip(BLANK)[:1]
 
     def take(self, *, finished: bool = True) -> str:
         """Return the arguments that have not been sent yet, and count them as sent.
@@ -55,25 +58,21 @@ class Call:
         What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
         encoded twice as what it is.
         """
-        unsaid = "".join(self.unsaid)
-        if not self._is_object and unsaid.strip(BLANK):
-            self._is_object = unsaid.lstrip(BLANK)[0] == "{"
-            if not self._is_object:
-                if not finished and not self.is_whole():
-                    return ""
-                said = arguments_object(unsaid)
-                unsaid = unsaid if said is None else bytes(said).decode()
-        self.unsaid.clear()
-        return unsaid
+        is_object = self._begin in {"", "{"}
+        if not is_object and not finished and not self.is_whole():
+            return ""
+        unsaid = "".join(self._unsaid)
+        self._unsaid.clear()
+        said = None if is_object or not unsaid.strip(BLANK) else arguments_object(unsaid)
+        return unsaid if said is None else bytes(said).decode()
 
     def has_none(self) -> bool:
         """Whether there are no arguments: they are blank, ``null``, or one of both encoded as text."""
-        return "".join(self._arguments).strip(BLANK + '"') in {"", "null"}
+        return "".join(self._arguments.pieces).strip(BLANK + '"') in {"", "null"}
 
     def is_whole(self) -> bool:
         """Whether the arguments are complete. A call without any may still get some."""
-        written = "".join(self._arguments)
-        return bool(written.strip(BLANK)) and arguments_object(written) is not None
+        return self._arguments.is_whole() and self._begin in _OBJECTS
 
 
 class Calls:
@@ -96,7 +95,7 @@ class Calls:
             self._calls.append(Call())
         call = self._calls[number]
         call.add(piece)
-        if number < self._said and "".join(call.unsaid).strip():
+        if number < self._said and call.take().strip():
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def check(self) -> None:

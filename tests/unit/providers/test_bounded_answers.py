@@ -1,6 +1,7 @@
 """What an answer may consist of is bounded, and gathering its pieces takes as long as they are."""
 
 from collections.abc import Callable
+from time import process_time
 
 import msgspec
 import pytest
@@ -166,6 +167,23 @@ def test_pieces_of_every_field_are_joined_in_their_order() -> None:
     assert message["reasoning"] == "".join(f"{n} " for n in range(100))
     assert message["tool_calls"][0]["function"]["arguments"] == "0123456789" * 10
     assert message["images"] == list(range(100))
+
+
+@pytest.mark.parametrize("begin", ["1", '"', "{", " "])
+@pytest.mark.parametrize("api", ["messages", "gemini"])
+def test_arguments_in_many_pieces_are_translated_in_a_time_like_their_length(api: str, begin: str) -> None:
+    def seconds(number: int) -> float:
+        translation = translations(DIALECTS["chat"], DIALECTS[api], {}, ())[-1]
+        began_s = process_time()
+        for n, text in enumerate([begin, *[" " if begin == " " else "1"] * number]):
+            for index in (0, 1) if n else (0,):
+                call = {"index": index, "id": f"c{index}", "function": {"name": "f", "arguments": text}}
+                translation.feed(b"data: " + chat({"index": 0, "delta": {"tool_calls": [call]}}) + b"\n\n")
+        return process_time() - began_s
+
+    seconds(1_000)
+    least = [min(seconds(number) for _ in range(3)) for number in (2_000, 8_000)]
+    assert least[1] < 7 * least[0]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """An answer ends with its API's last event, whether or not its connection ends."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
 import pytest
 
 from providers import TranslatedExchange, events
@@ -75,3 +76,22 @@ def test_an_answer_does_not_wait_for_the_end_of_its_connection(source: str, targ
     chunks = asyncio.run(read())
     assert any(chunk.finished for chunk in chunks)
     assert any(chunk.usage for chunk in chunks)
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+async def test_many_events_of_one_read_are_translated_in_several_turns_and_all_of_them(line_end: bytes) -> None:
+    pieces = "".join(f"{n} " for n in range(2_000))
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"%d "}}]}\n\n'
+    data = b"".join(event % n for n in range(2_000)) + b"data: [DONE]\n\n"
+    exchange = TranslatedExchange(
+        Open(data.replace(b"\n", line_end)), translations(DIALECTS["chat"], DIALECTS["messages"], {}, ())
+    )
+    blocks = [block async for block in _blocks(exchange)]
+    said = [msgspec.json.decode(event.data) for block in blocks for event in events(block)]
+    assert "".join(each["delta"].get("text", "") for each in said if "delta" in each) == pieces
+    assert len(blocks) > 10
+
+
+async def _blocks(exchange: TranslatedExchange) -> AsyncIterator[bytes]:
+    while block := await exchange.read():
+        yield block
