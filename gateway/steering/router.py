@@ -136,6 +136,7 @@ class Steering:
         self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
         self._clients_names = ClientsNames()
+        self._dropped = 0  # names of clients, since what is known of them was forgotten
         board.share(self._is_shared)
         self._round = self._refreshed()
 
@@ -494,13 +495,17 @@ class Steering:
         self._board.forget(model)
         self._planned.pop(model, None)
         self._payers.pop(model, None)
+        self._dropped += 1
 
     def _forget(self) -> None:
-        """Once per slot, drop models that are no longer called: clients may list deployments as a model."""
+        """Once per slot, and for each hundred dropped ones, forget all of models that are no longer called.
+
+        Clients may list deployments as a model, and make up names for them as fast as they can.
+        """
         slot = slot_of(self._unix_clock())
-        if slot == self._slot:
+        if slot == self._slot and self._dropped < MOST_NAMES_A_CLIENT:
             return
-        self._slot = slot
+        self._slot, self._dropped = slot, 0
         models = self._snapshots.forget()
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}

@@ -54,6 +54,7 @@ def test_ten_thousand_names_leave_no_more_behind_than_a_hundred(seconds: float) 
         name = f"alpha/{number}"
         steering.plan(name, (name,), RaceSettings(), terms, asked, payer="direct", client="weak")
     assert len(steering._snapshots._models) == len(steering._planned) == MOST_NAMES_A_CLIENT
+    assert len(steering._learning.healths) <= 2 * MOST_NAMES_A_CLIENT
     now_s += max(31.0, seconds)
     steering.refresh(60.0)  # without any call
     steering.refresh(60.0)
