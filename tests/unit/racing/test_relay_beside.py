@@ -286,7 +286,7 @@ async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None
     seats = limited(s1=1)
     seats.lines["s1"].take()
     room, other = Room(Speaker(0.2, VECTORS), asking=EMBED, seats=seats), Room(Speaker(0.2, VECTORS), asking=EMBED)
-    other.model.deployments["s2"] = other.model.deployments["s1"]
+    other.model = msgspec.structs.replace(other.model, deployments={"s2": other.model.deployments["s1"]})
     other.plan = msgspec.structs.replace(other.plan, launches=(Launch("s2", 0.0, Role.FALLBACK),))
     won: list[Rival] = []
     record = await beside(room, other, 1.0, won).run()
