@@ -205,7 +205,7 @@ ROUTES = (
     _post("/v1/conversations", conversation),
     *(
         add(f"/v1/conversations/{{id}}{rest}", conversation if add is _post else kept_conversation)
-        for rest, adds in (("", (_get, _post, _delete)), ("/items", (_get, _post)), ("/items/{item}", (_get, _delete)))
+        for rest, adds in (("", (_get, _post, _delete)), ("/items", (_get, _post)), ("/items/{name}", (_get, _delete)))
         for add in adds
     ),
     _get("/v1/models", list_models),

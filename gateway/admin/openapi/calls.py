@@ -235,6 +235,7 @@ def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, conten
         body({media: _body(api, media) for media in api.takes}),
         "Sent to one deployment after the other, the best first, until one answers. Fields that are not listed are"
         " passed on as they are.",
+        "GeminiError" if path.startswith("/v1beta/") else "Error",
     )
 
 
@@ -305,6 +306,26 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
     )
 
 
+def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
+    is_made, is_sent = not rest, method == "POST"
+    described = {"id": "The id of a conversation that was made for this key.", "name": "The id of one of its items."}
+    named = [each for field, text in described.items() if f"{{{field}}}" in rest for each in in_path(field, text)]
+    keeps = Made(OBJECT, properties={"model": MODEL, "items": Made({"type": "array"}), "metadata": Made(OBJECT)})
+    return Operation(
+        f"{method} /v1/conversations{rest}",
+        name,
+        summary,
+        Tag.RELAYED,
+        CALLER if is_sent or method == "DELETE" else CLIENT,
+        {200: answer(_AS_IT_IS, _ANY, _OF_STORED)},
+        (*named, CALL_HEADERS[0]),
+        (errors.InvalidRequest, errors.NothingStored, LimitReached, *OF_UPSTREAM),
+        body({JSON: keeps if is_made else Made(OBJECT)}) if is_sent else None,
+        "Passed on to the deployment that keeps the conversation; a new one is made at the only provider that could, or"
+        " at that of `model`. No model is asked: this is not a call.",
+    )
+
+
 # The list of models, in three formats.
 
 _ONLY = "Anthropic's format only: "
@@ -366,6 +387,14 @@ OPERATIONS = (
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),
     _stored("DELETE", "", "deleteResponse", "Delete a stored response", CALLER),
+    _conversation("POST", "", "createConversation", "Make a conversation"),
+    _conversation("GET", "/{id}", "getConversation", "A conversation"),
+    _conversation("POST", "/{id}", "updateConversation", "Change what is noted of a conversation"),
+    _conversation("DELETE", "/{id}", "deleteConversation", "Delete a conversation"),
+    _conversation("GET", "/{id}/items", "listConversationItems", "The items of a conversation"),
+    _conversation("POST", "/{id}/items", "createConversationItems", "Add items to a conversation"),
+    _conversation("GET", "/{id}/items/{name}", "getConversationItem", "One item of a conversation"),
+    _conversation("DELETE", "/{id}/items/{name}", "deleteConversationItem", "Delete an item of a conversation"),
     _MODELS,
     _MODEL,
     _GOOGLES_MODELS,
