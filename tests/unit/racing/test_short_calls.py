@@ -34,7 +34,7 @@ BODY_S, STRAGGLER_S, KNEE_TOKENS = 0.2, 17.0, 2000.0
 A_SECOND = 20  # calls
 WARM_UP = 1000
 PRICE = Price(input_usd=1e-6, output_usd=0.0)
-SIZES = [8, 8, 20, 60, 200, 200, 1000, 4000, 16_000]  # tokens
+SIZES = [8, 20, 60, 200, 200, 500, 1000, 2000, 4000]  # tokens
 
 
 class Embedder(Speaker):
