@@ -204,7 +204,6 @@ class Racer:
                 tracing=Tracing(off, worker="", clock=runtime.clock),
                 replica=settings.replica or "racer",
             )
-            stack.callback(self._context.work_thread.close)
             self._exit = stack.pop_all()
         return self
 

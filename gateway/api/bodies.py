@@ -188,8 +188,8 @@ async def read_body(request: web.Request, context: Context, owner: Hashable, pri
         body = content.read_nowait()
         if len(body) <= SEATED_BYTES and len(body) <= context.settings.max_body_mb * _MIB:
             return Received(body, None)
-        if len(body) > _most_bytes(context):
-            raise _too_large(context)
+        if len(body) > most_bytes(context):
+            raise too_large(context)
         return Received(body, context.bodies.whole(owner, len(body)))
     if priority is not None:
         context.intake.check_place(priority, owner)
@@ -215,13 +215,13 @@ class _Arriving:
         self._request = request
         self._context = context
         self._inflater = inflater
-        self._limit = _most_bytes(context)
+        self._limit = most_bytes(context)
         self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
         self._clock: asyncio.Timeout | None = None
 
     async def whole(self, owner: Hashable) -> Received:
         if (self._request.content_length or 0) > self._limit:
-            raise _too_large(self._context)
+            raise too_large(self._context)
         budgeted = self._context.bodies.begin(owner, address_of(self._request, self._context), self._cut)
         try:
             await self._send_continue()
@@ -265,7 +265,7 @@ class _Arriving:
                 while data := await content.readany():
                     received += len(data)
                     if received > self._limit:
-                        raise _too_large(self._context)
+                        raise too_large(self._context)
                     if self._inflater is None:
                         budgeted.grow(len(data))
                         self._body.write(data)
@@ -290,17 +290,18 @@ class _Arriving:
                 return
             work.inflated_bytes += len(piece)
             if self._body.tell() + len(piece) > self._limit:
-                raise _too_large(self._context)
+                raise too_large(self._context)
             budgeted.grow(len(piece))
             self._body.write(piece)
 
 
-def _most_bytes(context: Context) -> int:
+def most_bytes(context: Context) -> int:
     """Return the maximum size of a body in bytes: a larger one would never fit the budget."""
     return min(int(context.settings.max_body_mb * _MIB), context.bodies.most_each)
 
 
-def _too_large(context: Context) -> BodyTooLarge:
+def too_large(context: Context) -> BodyTooLarge:
+    """Return the error for a body of more than ``most_bytes``."""
     limit_mb = context.settings.max_body_mb
     if context.bodies.most_each < limit_mb * _MIB:
         most_mib = context.bodies.most_each / _MIB

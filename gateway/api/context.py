@@ -271,6 +271,7 @@ class Context(CallContext):
         self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING
+        self.drains = asyncio.Event()  # set when the phase becomes DRAINING
         self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call
 
     def lend(self, client: str | None, size: int) -> Body:

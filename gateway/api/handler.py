@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, Handler, admitted_call, client_context
+from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_context import ClientContext
@@ -27,6 +27,7 @@ from gateway.api.request import ParsedRequest
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
+from gateway.limits import Begun
 from gateway.overload.bodies import SEATED_BYTES
 from gateway.racing import (
     Block,
@@ -303,6 +304,11 @@ COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
     """Return the request handler of an API. ``admit``: as for ``admitted_call``."""
+    return admitted_call(answer_of(surface, Answer), admit=admit)
+
+
+def answer_of(surface: Endpoint, make: "MakeAnswer") -> ClientHandler:
+    """Return what answers an admitted request of an API; ``make`` makes the answer to a parsed one."""
 
     async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
@@ -334,9 +340,12 @@ def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
             named = await check_names(context, client, asked.dialect.name, asked.fields, before=made_by)
             made_by = made_by or named
         with context.fleet:
-            return await _Answer(context, request, asked, origin, made_by).give()
+            return await make(context, request, asked, origin, made_by).give()
 
-    return admitted_call(answer, admit=admit)
+    return answer
+
+
+MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Answer"]
 
 
 async def _stored_by(context: Context, response_id: str, client: Client) -> StoredAt | None:
@@ -362,8 +371,10 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     return StoredAt(made_by.deployment, "previous_response_id", is_exact=True, key_name=made_by.key_name)
 
 
-class _Answer:
+class Answer:
     """Answers one call, streamed or as one JSON body."""
+
+    streaming: Callable[..., StreamingSink] = StreamingSink
 
     def __init__(
         self,
@@ -372,7 +383,10 @@ class _Answer:
         asked: ParsedRequest,
         origin: ClientContext,
         made_by: StoredAt | None,
+        *,
+        begun: Begun | None = None,
     ) -> None:
+        """``begun``: what limits have counted of it; None: what is noted at the request."""
         self._context = context
         self._request = request
         self._asked = asked
@@ -384,7 +398,7 @@ class _Answer:
             asked.preferences,
             partial(plan_call, context, asked, origin, made_by=made_by),
             may_fall_back=made_by is None and not asked.runs_on,
-            begun=request.get(BEGUN),
+            begun=begun or request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
             body=origin.received,
         )
@@ -396,7 +410,7 @@ class _Answer:
         if not self._asked.stream:
             return await self._whole()
         keep = self._keep if self._given is not None else None
-        make = ArraySink if self._asked.is_array else StreamingSink
+        make = ArraySink if self._asked.is_array else self.streaming
         sink = make(self._request, journey.call, journey.response_headers, keep, self._forget)
         sink.given = self._given
         every_s = journey.entry.model.keepalive_s

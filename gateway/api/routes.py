@@ -39,6 +39,8 @@ from gateway.api.passthrough_requests import (
     RelayedApi,
 )
 from gateway.api.refusals import Refused
+from gateway.api.responses_socket import PATH as SOCKET_PATH
+from gateway.api.responses_socket import responses_socket
 from gateway.api.stored import conversation, kept_conversation, kept_response
 from gateway.core.errors import (
     ApiError,
@@ -198,6 +200,7 @@ ROUTES = (
     *(_post(path, answer) for path, answer in _ANSWERS.items()),
     *(_post(path, count) for path, count in _COUNTS.items()),
     *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
+    _get(SOCKET_PATH, responses_socket, allow_head=False),
     _get("/v1/responses/{id}", kept_response),
     _delete("/v1/responses/{id}", kept_response),
     _get("/v1/responses/{id}/{rest:input_items}", kept_response),

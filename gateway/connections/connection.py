@@ -195,7 +195,8 @@ class Connection(AnsweringHandler):
     @property
     def is_spare(self) -> bool:
         """Whether it can be closed without loss: it is idle, and its client has received all of its answer."""
-        return self.is_idle and self.read_progress is None
+        socket = self._payload_parser
+        return (self.is_idle if socket is None else socket.is_idle) and self.read_progress is None
 
     @property
     def quiet_since(self) -> float:
@@ -325,6 +326,8 @@ class Connection(AnsweringHandler):
                 self._dropped(len(data))
         elif not data or (self._framing is None and len(data) <= 2 * SLICE_BYTES and not self._unread):
             self._read(data)
+        elif self._payload_parser is not None and not self._unread:  # a WebSocket has bounds of its own
+            _receive(self, data)
         else:
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
             self._read_slices()
@@ -416,6 +419,8 @@ class Connection(AnsweringHandler):
 
     def _count_ahead(self, number: int) -> None:
         """Count bytes behind a request with a complete body, or that arrived with it in one read."""
+        if self._payload_parser is not None:
+            return  # they are a WebSocket's
         running = id(self._current_request)
         self._ahead_bytes = number + (self._ahead_bytes if running == self._ahead_of else 0)
         self._ahead_of = running

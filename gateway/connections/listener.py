@@ -406,6 +406,7 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
         # Clients that could not yet see that this gateway is stopping may have a request on the way.
         quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
         gateway.context.phase = Phase.DRAINING
+        gateway.context.drains.set()
         gateway.context.wrong_keys.release()
         gateway.operations.live.end()
         await connections.opened()

@@ -323,7 +323,7 @@ class ExpectationFailed(ApiError):
 class NoWebSocket(ApiError):
     """A client tries a WebSocket. After a 426 Codex continues with POST; after a 405 it retries for seconds."""
 
-    # Means: The client tries a WebSocket. The path takes POST requests only.
+    # Means: The client tries a WebSocket. The path takes POST requests only, or the handshake is not valid.
     # Retry: no.
     # Caller: Send a POST request. Codex does so by itself after this answer.
     status = 426

@@ -40,6 +40,10 @@ from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
+from .responses.turns import Heard as Heard
+from .responses.turns import items_of as items_of
+from .responses.turns import joined as joined
+from .responses.turns import warmed_up as warmed_up
 from .stored import GIVES_STORED as GIVES_STORED
 from .stored import GIVING_HEADERS as GIVING_HEADERS
 from .stored import HELD as HELD

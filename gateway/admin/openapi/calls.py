@@ -21,7 +21,7 @@ from gateway.admin.openapi.operation import (
     parameter,
 )
 from gateway.admin.openapi.schemas import OBJECT, TEXT, Made, either, nullable, of, of_type, schema
-from gateway.api import overrides
+from gateway.api import overrides, responses_socket, turns
 from gateway.api import passthrough_requests as relayed
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
@@ -326,6 +326,29 @@ def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
     )
 
 
+_SOCKET = Operation(
+    f"GET {responses_socket.PATH}",
+    "connectResponses",
+    "Responses over a WebSocket",
+    Tag.RACED,
+    CALLER,
+    {101: answer("The connection is a WebSocket from here on.")},
+    CALL_HEADERS,
+    (
+        errors.NoWebSocket,
+        errors.ShuttingDown,
+        LedgerUnavailable,
+        turns.InvalidStream,
+        turns.TooManyStreams,
+        turns.ConnectionTooOld,
+        turns.TooManyTurns,
+        turns.ResponseCancelled,
+    ),
+    description="Each message `response.create` has the fields of a body of the POST, and is a call of its own, raced"
+    " and limited like one. Its events come as messages, and so do errors of turns. The headers of the handshake count"
+    " for all turns. Without `upgrade: websocket` this is a 405.",
+)
+
 # The list of models, in three formats.
 
 _ONLY = "Anthropic's format only: "
@@ -383,6 +406,7 @@ OPERATIONS = (
     *chain.from_iterable(map(raced, ENDPOINTS.values())),
     *(_relayed(*each) for each in _RELAYED),
     *(_counting(endpoint, counting, path) for endpoint in ENDPOINTS.values() for path, counting in endpoint.counting),
+    _SOCKET,
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),

@@ -172,7 +172,7 @@ async def test_a_long_path_is_not_repeated_whole(serve: Serve) -> None:
     assert len(error["message"]) < 400
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])  # the first needs a whole handshake
 async def test_a_websocket_is_refused_at_once_and_told_to_use_post(serve: Serve, path: str) -> None:
     handshake = {"connection": "Upgrade", "upgrade": "WebSocket", "sec-websocket-version": "13"}
     async with serve() as running:

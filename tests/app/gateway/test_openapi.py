@@ -21,6 +21,13 @@ from tests.app.gateway.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RES
 OTHER = "other"  # a model of the provider that speaks every API
 EVENTS = {"messages": MESSAGE_BYTES, "responses": RESPONSE_BYTES, "completions": COMPLETION_BYTES}
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}
+SOCKET = "/v1/responses"
+HANDSHAKE = {
+    "connection": "upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 TURNS = [{"role": "user", "parts": [{"text": "Hello"}]}]
 BODIES: dict[str, Any] = {
     "embeddings": {"object": "list", "data": [VECTOR], "model": "m", "usage": {"prompt_tokens": 3, "total_tokens": 3}},
@@ -275,6 +282,15 @@ async def test_live_streams_are_as_described(serve: Serve) -> None:
         assert list(said) == [response.content_type]
 
 
+async def test_a_handshake_is_answered_as_described(serve: Serve) -> None:
+    async with described(serve) as (running, description):
+        async with running.http.ws_connect(running.url + SOCKET):
+            pass
+        async with running.get(SOCKET) as response:
+            await description.check(SOCKET, response)
+        assert "101" in description.document["paths"][SOCKET]["get"]["responses"]
+
+
 async def test_whoever_has_no_key_is_refused_as_described(serve: Serve) -> None:
     async with described(serve, **in_database()) as (running, description):
         for operation in OPERATIONS:
@@ -287,7 +303,7 @@ async def test_whoever_has_no_key_is_refused_as_described(serve: Serve) -> None:
             kind = next(iter(operation.body["content"])) if operation.body else "application/json"
             options: dict[str, Any] = {"data": b"{}", "headers": {"content-type": kind}}
             if operation.method == "GET":
-                options = {}
+                options = {"headers": HANDSHAKE} if operation.path == SOCKET else {}
             async with running.http.request(operation.method, running.url + path, **options) as response:
                 await description.check(operation.path, response)
                 assert (response.status == 401) == bool(operation.access.security), operation.path
@@ -305,7 +321,7 @@ async def test_every_operation_is_held_against_its_description(serve: Serve) -> 
     async with described(serve) as (_, description):
         asked = {("GET", path) for path in GETS} | {("POST", path) for path, _ in CALLS} | set(STORED)
         asked |= {(method, desk + path) for desk in DESKS for method, path, _ in KEYS}
-        asked |= {(method, SESSION) for method, _, _ in SIGNED} | {("GET", LIVE)}
+        asked |= {(method, SESSION) for method, _, _ in SIGNED} | {("GET", LIVE), ("GET", SOCKET)}
         held = {(method, description.path_of(method, path)) for method, path in asked}
         unheld = description.operations - held
         assert not unheld, f"{sorted(unheld)}: add a request of each to GETS, CALLS, STORED, KEYS or SIGNED above"

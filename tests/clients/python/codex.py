@@ -22,16 +22,18 @@ name = "Holeshot"
 base_url = "{url}"
 env_key = "GATEWAY_KEY"
 wire_api = "responses"
+supports_websockets = {over_a_websocket}
 """
 
 suite = Suite("codex", version=lambda: version_of(PROGRAM))
 
 
-def codex(target: Target, place: Workplace, prompt: str) -> str:
+def codex(target: Target, place: Workplace, prompt: str, *, over_a_websocket: bool = False) -> str:
     """Return the last thing it says about one task."""
     folder = place.home / ".codex"
     folder.mkdir()
-    (folder / "config.toml").write_text(CONFIG.format(model=target.responses, url=target.openai))
+    config = CONFIG.format(model=target.responses, url=target.openai, over_a_websocket=str(over_a_websocket).lower())
+    (folder / "config.toml").write_text(config)
     last = place.home / "last.txt"
     options = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-o", str(last))
     place.run(PROGRAM, "exec", *options, prompt, environ={"GATEWAY_KEY": target.key})
@@ -49,6 +51,15 @@ def it_writes_a_file(target: Target) -> None:
     with workplace() as place:
         call = json.dumps({"cmd": "printf 'written by codex' > hello.txt"})
         said = codex(target, place, f"Write the file.\ncall: exec_command {call}")
+        equal((place.folder / "hello.txt").read_text(), "written by codex")
+    expect("exited with code 0" in said, said)
+
+
+@suite.case(Feature.TASK)
+def it_writes_a_file_over_a_websocket(target: Target) -> None:
+    with workplace() as place:  # the upstream alone has none, so there it goes on with POST
+        call = json.dumps({"cmd": "printf 'written by codex' > hello.txt"})
+        said = codex(target, place, f"Write the file.\ncall: exec_command {call}", over_a_websocket=True)
         equal((place.folder / "hello.txt").read_text(), "written by codex")
     expect("exited with code 0" in said, said)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import importlib.util
 import io
 import json
 from typing import Any
@@ -14,6 +15,7 @@ from tests.clients.samples import PNG_URL, WAV, floats
 
 suite = Suite(f"openai-python {openai.VERSION.partition('.')[0]}", "openai")
 
+HAS_WEBSOCKETS = importlib.util.find_spec("websockets") is not None  # it comes with openai[realtime]
 WEATHER: Any = {
     "type": "function",
     "function": {
@@ -125,6 +127,73 @@ async def responses_answer_asynchronously(target: Target) -> None:
         items = [{"role": "developer", "content": "Be brief."}, *user("echo: system")]
         answer = await client.responses.create(model=target.responses, input=items)
     equal(json.loads(answer.output_text), "Be brief.")
+
+
+@suite.case(Feature.ANSWERS)
+def responses_answer_over_a_websocket(target: Target) -> None:
+    if not (HAS_WEBSOCKETS and target.gateway):
+        return  # the upstream speaks HTTP only, as the gateway asks it
+    with sdk(target).responses.connect() as connection:
+        connection.response.create(model=target.responses, input="say: nothing", generate=False)
+        warm = _finished(connection)
+        equal(warm.output, [])
+        connection.response.create(model=target.responses, input="say: hello you", previous_response_id=warm.id)
+        answer = _finished(connection)
+        equal(answer.output_text, "hello you")
+        connection.response.create(model=target.responses, input="say: lost", previous_response_id="resp_lost")
+        equal(next(iter(connection)).error.code, "previous_response_not_found")
+        connection.response.create(model=target.responses, input="say: one", stream_id="one")
+        connection.response.create(model=target.responses, input="say: two", stream_id="two")
+        ends = [_end(connection) for _ in range(2)]
+        equal({event.stream_id: event.response.output_text for event in ends}, {"one": "one", "two": "two"})
+
+
+@suite.case(Feature.TOOLS)
+def a_loop_of_ten_tools_goes_on_over_a_websocket(target: Target) -> None:
+    if not (HAS_WEBSOCKETS and target.gateway):
+        return
+    with sdk(target).responses.connect() as connection:
+        create = connection.response.create
+        create(model=target.responses, generate=False, input=[], store=False)
+        last = _finished(connection)
+        for number in range(1, 6):
+            said = 'call: weather {"city": "Oslo"}'
+            create(
+                model=target.responses,
+                tools=[WEATHER_OF_RESPONSES],
+                store=False,
+                input=user(said),
+                previous_response_id=last.id,
+            )
+            last = _finished(connection)
+            calls = [item for item in last.output if item.type == "function_call"]
+            equal(
+                [json.loads(call.arguments) for call in calls], [{"city": "Oslo"}] * number
+            )  # one for each time asked
+            results = [
+                {"type": "function_call_output", "call_id": call.call_id, "output": f"{number} degrees"}
+                for call in calls
+            ]
+            create(
+                model=target.responses,
+                tools=[WEATHER_OF_RESPONSES],
+                store=False,
+                input=results,
+                previous_response_id=last.id,
+            )
+            last = _finished(connection)
+            equal(last.output_text, f"The tool said: {', '.join([f'{number} degrees'] * number)}")
+
+
+def _end(connection: Any) -> Any:
+    """Return the last event of a response."""
+    return next(event for event in connection if event.type in {"response.completed", "error"})
+
+
+def _finished(connection: Any) -> Any:
+    event = _end(connection)
+    expect(event.type == "response.completed", str(event))
+    return event.response
 
 
 @suite.case(Feature.ANSWERS)

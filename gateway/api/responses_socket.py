@@ -1,0 +1,381 @@
+"""Responses over a WebSocket: each ``response.create`` is a call of its own, with all that was said before it.
+
+A client sends only what is new, and names the response that it continues. Providers are asked over HTTP, with the whole
+conversation, so that any of them may answer: it is kept here, for each stream of the connection.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+
+from gateway.api.auth import FORWARDED_FOR, Trust
+from gateway.api.bodies import Received, address_of, most_bytes, read_contents
+from gateway.api.client import Client
+from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.endpoints import RESPONSES_ENDPOINT
+from gateway.api.handler import answer_of
+from gateway.api.refusals import Refused
+from gateway.api.turns import (
+    ConnectionTooOld,
+    Conversations,
+    ResponseCancelled,
+    TooManyStreams,
+    TooManyTurns,
+    Turn,
+    answer_to,
+    cancelled_id,
+    kind_of,
+    prepared,
+    stream_of,
+)
+from gateway.api.websocket import GOING_AWAY, NORMAL, POLICY, Message, Switched, WebSocket, accepted_key, is_upgrade
+from gateway.core.errors import (
+    ApiError,
+    Forbidden,
+    InternalError,
+    InvalidRequest,
+    MethodNotAllowed,
+    Overloaded,
+    ResponseNotFound,
+    ShuttingDown,
+)
+from gateway.limits import Begun, LimitReached
+from gateway.overload.bodies import SEATED_BYTES
+from gateway.racing import ClientGone
+from gateway.settings import Role
+
+PATH = "/v1/responses"
+# OpenAI's limits, of its guide to the WebSocket mode (2026-11).
+LIFE_S = 3600.0
+MOST_STREAMS = 32  # with a name
+MOST_RUNNING = 16  # turns
+MOST_WAITING = 64  # turns
+# Ours.
+IDLE_S = 600.0  # without a turn
+PING_S = 20.0  # of silence; proxies end a silent connection after a minute
+SILENT_S = 300.0  # without even an answer to a ping: clients that are busy with a tool may not answer for minutes
+
+
+async def responses_socket(request: web.Request) -> web.StreamResponse:
+    """Serve the WebSocket of ``GET /v1/responses``; another GET is refused.
+
+    Raises:
+        MethodNotAllowed: it is no handshake.
+        NoWebSocket: it is not a valid one.
+        ApiError: the client is not admitted.
+
+    """
+    if not is_upgrade(request):
+        raise MethodNotAllowed(f"{PATH!r} takes POST, not {request.method}", headers={"allow": "POST"})
+    accepted_key(request)
+    context = request.app[CONTEXT]
+    context.check_begins()
+    if context.phase is not Phase.SERVING:
+        raise ShuttingDown("the gateway is stopping; connect again")
+    client = _admit(request, context)
+    _check_origin(request, context)
+    owner, address = client.name or address_of(request, context), address_of(request, context)
+    socket = WebSocket(request, context.bodies, owner, address, partial(most_bytes, context))
+    return await _Session(request, context, socket, owner).serve(await socket.open())
+
+
+def _admit(request: web.Request, context: Context) -> Client:
+    client = context.admission.admit(request)
+    if client.role is Role.VIEWER:
+        raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
+    return client
+
+
+def _check_origin(request: web.Request, context: Context) -> None:
+    """Check that no web page of an unlisted origin sent the handshake: browsers do not ask first, as before a POST.
+
+    Raises:
+        Forbidden: one did.
+
+    """
+    origin = request.headers.get("origin")
+    if origin is None or origin in context.settings.cors or urlsplit(origin).netloc == request.host:
+        return
+    raise Forbidden(f"web pages of {origin[:200]!r} may not call: the operator lists origins in 'cors'")
+
+
+class _Stream:
+    """One stream: its turns run one after the other."""
+
+    def __init__(self) -> None:
+        self.running: Turn | None = None
+        self.task: asyncio.Task[None] | None = None  # of the turn that runs
+        self.is_cancelled = False  # by the client
+
+
+class _Session:
+    """One connection."""
+
+    def __init__(self, request: web.Request, context: Context, socket: WebSocket, owner: Hashable) -> None:
+        self._request, self._context, self._socket, self._owner = request, context, socket, owner
+        self._loop = asyncio.get_running_loop()
+        self._born_s = self._idle_since = self._pinged_s = self._loop.time()
+        self._conversations = Conversations(context, owner)
+        self._streams: dict[str | None, _Stream] = {}
+        self._waiting: deque[Turn] = deque()
+        self._running = 0
+        self._closes_with: int | None = None  # when the running turns have ended; no more are taken
+        self._is_over = False
+        self._tasks: asyncio.TaskGroup
+
+    async def serve(self, response: Switched) -> web.StreamResponse:
+        """Answer turns until the connection ends; return ``response``."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                keeping = self._tasks.create_task(self._keep_up())
+                try:
+                    while (message := await self._socket.receive()) is not None:
+                        await self._read(message)
+                finally:
+                    self._is_over = True
+                keeping.cancel()
+                for stream in self._streams.values():
+                    if stream.task is not None:
+                        stream.task.cancel()
+        except asyncio.CancelledError:
+            if self._context.phase is Phase.CUTTING:
+                self._socket.close(GOING_AWAY, "the gateway stopped")
+            raise
+        finally:
+            self._conversations.close()
+            for turn in self._waiting:
+                turn.release()
+        await self._socket.finish()
+        return response
+
+    # What the client sends.
+
+    async def _read(self, message: Message) -> None:
+        """Read one message, and begin its turn if it is due."""
+        stream, taken = None, False
+        try:
+            if message.error is not None:
+                raise message.error
+            if not message.is_text:
+                raise InvalidRequest("messages must be text with a JSON object, not binary")
+            contents = await read_contents(message.take(), self._context.body_work)
+            stream, kind = stream_of(contents), kind_of(contents)
+            if kind == "response.create":
+                self._enqueue(Turn(contents, message, self._socket, self._conversations))
+                taken = True
+            elif kind == "response.cancel":
+                self._cancel(stream, cancelled_id(contents))
+            else:
+                raise InvalidRequest(
+                    f"{kind[:100]!r} is not a type of message here: send 'response.create' or 'response.cancel'",
+                    param="type",
+                )
+        except ApiError as error:
+            self._refuse(error, stream)
+            with suppress(ClientGone):
+                await self._socket.drain()
+        finally:
+            if not taken:
+                message.release()
+        self._begin_turns()
+
+    def _enqueue(self, turn: Turn) -> None:
+        if self._closes_with is not None:
+            raise self._refusal()
+        names = self._streams.keys() - {None}
+        if turn.stream is not None and turn.stream not in names and len(names) >= MOST_STREAMS:
+            raise TooManyStreams(
+                f"this connection has used {MOST_STREAMS} different stream_ids: use one of them again, or open another"
+                " connection",
+                param="stream_id",
+            )
+        if len(self._waiting) >= MOST_WAITING:
+            raise TooManyTurns(f"{MOST_WAITING} turns wait on this connection already: wait for the end of one")
+        self._streams.setdefault(turn.stream, _Stream())
+        self._waiting.append(turn)
+
+    def _cancel(self, name: str | None, response_id: str | None) -> None:
+        """Cancel the running turn of a stream."""
+        stream = self._streams.get(name)
+        turn = None if stream is None else stream.running
+        if stream is None or stream.task is None or turn is None or response_id not in {None, turn.response_id}:
+            raise InvalidRequest("there is no such response to cancel: none runs in this stream", param="response_id")
+        stream.is_cancelled = True
+        stream.task.cancel()
+
+    # Turns.
+
+    def _begin_turns(self) -> None:
+        """Begin the turns that are due: in each stream one after the other, and not too many at a time."""
+        for turn in list(self._waiting):  # those that have waited longest first
+            if self._is_over or self._running >= MOST_RUNNING:
+                break
+            stream = self._streams[turn.stream]
+            if stream.running is None:
+                self._waiting.remove(turn)
+                self._running += 1
+                stream.running, stream.is_cancelled = turn, False
+                stream.task = self._tasks.create_task(self._run(stream, turn))
+                stream.task.add_done_callback(partial(self._ended, stream, turn))
+        self._socket.is_idle = not self._running
+
+    def _ended(self, stream: _Stream, turn: Turn, _: object) -> None:
+        """Go on after the end of a turn's task, also if it was cancelled before it began."""
+        turn.release()
+        stream.running = stream.task = None
+        self._running -= 1
+        self._idle_since = self._loop.time()
+        self._begin_turns()
+        self._close_if_done()
+
+    async def _run(self, stream: _Stream, turn: Turn) -> None:
+        """Answer a turn; its client is told of every error."""
+        try:
+            await self._answer(turn)
+        except ApiError as error:
+            self._refuse(error, turn.stream)
+        except ClientGone:
+            pass  # the connection has ended, or is about to
+        except asyncio.CancelledError:
+            if stream.is_cancelled:
+                self._tell(ResponseCancelled("the response was cancelled, as asked for"), turn.stream)
+            elif self._context.phase is Phase.CUTTING and not turn.is_told:
+                self._refuse(ShuttingDown("the gateway stopped before this answer was complete; retry"), turn.stream)
+            raise
+        except Exception as defect:  # noqa: BLE001 - the last handler: other turns go on, and clients see no internals
+            crash = InternalError("internal error; the log of the gateway has the details")
+            self._context.refusals.add(crash.status, crash.kind, self._facts(), defect=defect)
+            self._tell(crash, turn.stream)
+
+    async def _answer(self, turn: Turn) -> None:
+        """Answer a turn as ``admitted_call`` does a request."""
+        context = self._context
+        context.check_begins()
+        client = _admit(self._request, context)  # its key may have ended since
+        begun: Begun | None = None
+        if client.limits or context.payers.is_used:
+            levels = context.payers.levels(client)
+            context.limits.check(levels)
+            begun = await context.limits.begin(levels)
+        try:
+            body = turn.body(context)
+            if turn.only_prepares:
+                turn.send(await prepared(context, client, body))
+            else:
+                await self._ask(turn, client, body, begun)
+        except (LimitReached, Overloaded):  # not its own fault
+            if begun is not None:
+                begun.end(counts=False)
+            raise
+        finally:
+            if begun is not None:
+                begun.end()
+
+    async def _ask(self, turn: Turn, client: Client, body: bytes, begun: Begun | None) -> None:
+        bodies, intake, owner = self._context.bodies, self._context.intake, self._owner
+        received = Received(body, None if len(body) <= SEATED_BYTES else bodies.whole(owner, len(body)))
+        waited_s = 0.0
+        try:
+            if not intake.enter(owner):
+                received.queue(bodies, owner)
+                waited_s = await intake.wait(client.priority, owner)
+            try:
+                answer = answer_of(RESPONSES_ENDPOINT, answer_to(turn, begun))
+                await answer(self._request, client, received, waited_s)
+            finally:
+                intake.leave(owner)
+        finally:
+            received.release()
+
+    # What the client is told of errors.
+
+    def _refuse(self, error: ApiError, stream: str | None) -> None:
+        """Count an error of ours, and send it."""
+        self._context.refusals.add_error(error, self._facts)
+        error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames have the body, too
+        self._tell(error, stream)
+
+    def _tell(self, error: ApiError, stream: str | None) -> None:
+        """Send an error as an event, in the form of the API."""
+        # A response that is not found has status 404 over HTTP, and 400 here.
+        status = InvalidRequest.status if isinstance(error, ResponseNotFound) else error.status_code
+        said = {"type": error.type, "code": error.code, "message": error.message, "param": error.param}
+        event: dict[str, Any] = {"type": "error", "status": status, "error": said}
+        if error.headers:
+            event["headers"] = error.headers
+        if stream is not None:
+            event["stream_id"] = stream
+        with suppress(ClientGone):
+            self._socket.send(msgspec.json.encode(event))
+
+    def _facts(self) -> Refused:
+        request, context = self._request, self._context
+        trust = Trust(context.settings.trusted_proxies)
+        return Refused(
+            peer=trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ())),
+            method=request.method,
+            endpoint=PATH,
+            client=context.admission.name_of(request),
+        )
+
+    # How long it lives.
+
+    async def _keep_up(self) -> None:
+        """Send pings, and end the connection when it is old, idle or dead, or the gateway stops."""
+        while True:
+            due_s = self._look(self._loop.time())
+            try:
+                async with asyncio.timeout(due_s):
+                    await self._context.drains.wait()
+            except TimeoutError:
+                continue
+            self._close_soon(GOING_AWAY)
+            return
+
+    def _look(self, now: float) -> float:
+        """Do what is due; return the seconds until something else may be."""
+        socket, clocks = self._socket, self._context.settings.client_timeouts
+        silent_s = now - socket.heard_at
+        if self._running:
+            self._idle_since = now
+        if self._closes_with is None and now - self._born_s >= LIFE_S:
+            self._tell(self._refusal(), None)
+            self._close_soon(NORMAL)
+        elif socket.is_late(now, clocks.body_timeout_s, clocks.body_kib_per_s * 1024):
+            socket.close(POLICY, "the message did not come in time")
+        elif silent_s >= SILENT_S and not self._running:
+            socket.abort()
+        elif now - self._idle_since >= IDLE_S:
+            socket.close(NORMAL, "it was not used")
+        elif silent_s >= PING_S and now - self._pinged_s >= PING_S:
+            self._pinged_s = now
+            socket.ping()
+        return min(PING_S, max(0.0, self._born_s + LIFE_S - now) or PING_S)
+
+    def _close_soon(self, code: int) -> None:
+        """Refuse further turns, and close when those that run have ended."""
+        self._closes_with = code
+        while self._waiting:
+            turn = self._waiting.popleft()
+            turn.release()
+            self._refuse(self._refusal(), turn.stream)
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._closes_with is not None and not self._running:
+            self._socket.close(self._closes_with)
+
+    def _refusal(self) -> ApiError:
+        """Return why no more turns are taken."""
+        if self._closes_with == GOING_AWAY:
+            return ShuttingDown("the gateway is stopping; connect again")
+        return ConnectionTooOld(
+            f"this connection is {LIFE_S / 60:.0f} minutes old and takes no more turns: open another one"
+        )

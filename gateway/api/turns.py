@@ -1,0 +1,367 @@
+"""One turn of a conversation over a WebSocket: its request, with all that was said before, and its events."""
+
+import re
+from collections.abc import Hashable
+from functools import partial
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway.api.bodies import most_bytes, read_contents, too_large
+from gateway.api.call_context import ClientContext
+from gateway.api.client import Client
+from gateway.api.context import Context
+from gateway.api.endpoints import RESPONSES_ENDPOINT
+from gateway.api.handler import Answer, MakeAnswer, StreamingSink
+from gateway.api.json_body import Contents, decoded, is_set
+from gateway.api.provider_state import StoredAt
+from gateway.api.request import ParsedRequest
+from gateway.api.websocket import Message, WebSocket
+from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
+from gateway.limits import Begun
+from gateway.overload.bodies import Body
+from gateway.racing import ClientGone
+from providers import events
+from providers.dialects import DONE, Heard, Malformed, items_of, joined, warmed_up
+
+# The errors that only a WebSocket has. All are sent as events.
+
+
+class InvalidStream(InvalidRequest):
+    """The name of a stream of a WebSocket is invalid."""
+
+    # Means: Over a WebSocket: `stream_id` is not 1 to 256 letters, digits, underscores, hyphens or periods.
+    # Retry: no.
+    # Caller: Send another `stream_id`, or none.
+    code = "invalid_stream_id"
+
+
+class TooManyStreams(InvalidRequest):
+    """A WebSocket has as many streams as it may have."""
+
+    # Means: Over a WebSocket: the connection has used 32 different values of `stream_id`.
+    # Retry: no.
+    # Caller: Use one of them again, or open another connection.
+    code = "websocket_stream_limit_reached"
+
+
+class ConnectionTooOld(InvalidRequest):
+    """A WebSocket has lived its 60 minutes, and takes no more turns."""
+
+    # Means: The WebSocket has been open for 60 minutes. It takes no more turns, and is closed when those that run have
+    # ended.
+    # Retry: yes.
+    # Caller: Open another connection, and send the whole conversation.
+    code = "websocket_connection_limit_reached"
+
+
+class TooManyTurns(ApiError):
+    """Too many turns wait on a WebSocket."""
+
+    # Means: Over a WebSocket: 64 turns wait until others have ended.
+    # Retry: yes.
+    # Caller: Wait for the end of a turn before sending the next one.
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_turns"
+
+
+class ResponseCancelled(ApiError):
+    """The client cancelled a turn of its WebSocket."""
+
+    # Means: Over a WebSocket: the client has sent `response.cancel`. The turn was stopped, at the providers too; in SQL
+    # its call is `client_disconnected`.
+    # Retry: no.
+    # Caller: Nothing. The connection stays open.
+    status = 499
+    type = "invalid_request_error"
+    code = "response_cancelled"
+
+
+# The conversations of a connection: what was said up to the last response of each stream.
+
+MOST_KEPT_BYTES = 8 * 2**20  # of one
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A conversation up to a response: its items as JSON, without the brackets of the array."""
+
+    id: str  # of the response
+    items: bytes
+    counted: Body  # in the budget of bodies
+
+
+class Conversations:
+    """What a connection keeps. All of it counts in the budget of bodies, as its owner's."""
+
+    def __init__(self, context: Context, owner: Hashable) -> None:
+        self._context, self._owner = context, owner
+        self._kept: dict[str | None, Kept] = {}  # by stream
+
+    def find(self, response_id: str | None) -> Kept | None:
+        """Return the conversation up to this response, of any stream."""
+        if response_id is None:
+            return None
+        return next((each for each in self._kept.values() if each.id == response_id), None)
+
+    def count(self, size: int) -> Body | None:
+        """Count bytes that may be kept; None: there is no room for them."""
+        try:
+            return self._context.bodies.whole(self._owner, size) if size <= MOST_KEPT_BYTES else None
+        except ApiError:
+            return None
+
+    def keep(self, stream: str | None, kept: Kept) -> None:
+        """Keep a conversation instead of the stream's earlier one."""
+        if (earlier := self._kept.get(stream)) is not None:
+            earlier.counted.release()
+        self._kept[stream] = kept
+
+    def close(self) -> None:
+        """Forget all."""
+        for kept in self._kept.values():
+            kept.counted.release()
+        self._kept.clear()
+
+
+# A turn.
+
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,256}")
+_ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of a message, and not of a request over HTTP
+_ELSEWHERE = ("previous_response_id", "conversation", "prompt")  # fields that stand for items which a provider has
+_TRUE = msgspec.Raw(b"true")
+_text = msgspec.json.Decoder(str)
+_optional_text = msgspec.json.Decoder(str | None)
+_flag = msgspec.json.Decoder(bool | None)
+
+
+def kind_of(contents: Contents) -> str:
+    """Return the ``type`` of a message; "" if it has none.
+
+    Raises:
+        InvalidRequest: it is no text.
+
+    """
+    raw = contents.fields.get("type")
+    return "" if raw is None else str(decoded("type", raw, _text))
+
+
+def stream_of(contents: Contents) -> str | None:
+    """Return the name of the stream of a message; None for the one without a name.
+
+    Raises:
+        InvalidStream: it is not a valid name.
+
+    """
+    raw = contents.fields.get("stream_id")
+    if raw is None:
+        return None
+    try:
+        name = _text.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        name = ""
+    if _STREAM.fullmatch(name) is None:
+        raise InvalidStream(
+            "'stream_id' must be a text of 1 to 256 letters, digits, underscores, hyphens and periods",
+            param="stream_id",
+        )
+    return name
+
+
+def cancelled_id(contents: Contents) -> str | None:
+    """Return which response a message cancels; None: the one that runs.
+
+    Raises:
+        InvalidRequest: it is no text.
+
+    """
+    raw = contents.fields.get("response_id")
+    return None if raw is None else decoded("response_id", raw, _optional_text)
+
+
+class Turn:
+    """One ``response.create``, from its receipt to its end. ``stream`` is the name of its stream."""
+
+    def __init__(self, contents: Contents, message: Message, socket: WebSocket, conversations: Conversations) -> None:
+        """Read a message, whose bytes count until ``body`` was called.
+
+        Raises:
+            InvalidRequest: a field is invalid.
+
+        """
+        fields = contents.fields
+        if "background" in fields and decoded("background", fields["background"], _flag):
+            raise InvalidRequest(
+                "'background' is not possible over a WebSocket: send a POST request", param="background"
+            )
+        generates = decoded("generate", fields["generate"], _flag) if "generate" in fields else None
+        self.only_prepares = generates is False
+        self.stream = stream_of(contents)
+        self.socket = socket
+        self.is_told = False  # whether its client has an event of it
+        self.response_id: str | None = None
+        self._continues = None
+        if is_set(fields.get("previous_response_id")):
+            self._continues = decoded("previous_response_id", fields["previous_response_id"], _optional_text)
+        self._fields = {name: raw for name, raw in fields.items() if name not in _ENVELOPE}
+        self._message = message
+        self._conversations = conversations
+        self._heard = Heard()
+        self._items = b""  # of its conversation, with its own input
+        self._counted: Body | None = None  # counts them; None: it cannot be continued here
+
+    def body(self, context: Context) -> bytes:
+        """Return the body of its request over HTTP, with the conversation before it, if that is kept here. Once.
+
+        Raises:
+            InvalidRequest: it continues a conversation with something else than items.
+            BodyTooLarge: together they are too long.
+
+        """
+        fields, self._fields = self._fields, {}
+        new = items_of(fields.get("input"))
+        before = self._conversations.find(self._continues)
+        if before is not None:
+            if new is None:
+                raise InvalidRequest("'input' must be a string, or an array of items", param="input")
+            del fields["previous_response_id"]
+            new = joined(before.items, new)
+            fields["input"] = msgspec.Raw(b"[" + new + b"]")
+        if new is not None and not any(is_set(fields.get(name)) for name in _ELSEWHERE):
+            self._items, self._counted = new, self._conversations.count(len(new))
+        fields["stream"] = _TRUE
+        body = msgspec.json.encode(fields)
+        self._message.release()
+        if len(body) > most_bytes(context):
+            raise too_large(context)
+        return body
+
+    def send(self, block: bytes) -> None:
+        """Send the events of a block. The conversation is kept before its last one goes out.
+
+        Raises:
+            ClientGone: the connection has ended.
+
+        """
+        texts = []
+        for event in events(block):
+            data = event.data.strip()
+            if not data or data == DONE:
+                continue
+            self._heard.hear(data)
+            texts.append(_marked(data, self.stream))
+        self.response_id = self._heard.id
+        if self._heard.is_over:
+            self._keep()
+        if texts:
+            self.is_told = True
+            self.socket.send(*texts)
+
+    def release(self) -> None:
+        """Stop counting what it holds."""
+        self._message.release()
+        if self._counted is not None:
+            self._counted.release()
+            self._counted = None
+
+    def _keep(self) -> None:
+        counted, said = self._counted, self._heard.output
+        if counted is None or self.response_id is None or len(self._items) + len(said) > MOST_KEPT_BYTES:
+            return
+        try:
+            counted.grow(len(said))
+        except ApiError:
+            return
+        self._conversations.keep(self.stream, Kept(self.response_id, joined(self._items, said), counted))
+        self._counted = None
+
+
+def _marked(data: bytes, stream: str | None) -> bytes:
+    """Return an event's JSON, with its stream if that has a name."""
+    return data if stream is None or not data.endswith(b"}") else data[:-1] + b',"stream_id":"%b"}' % stream.encode()
+
+
+async def prepared(context: Context, client: Client, body: bytes) -> bytes:
+    """Return the events of a turn that only prepares the next one.
+
+    Raises:
+        ApiError: the turn would be refused; no deployment is looked for.
+
+    """
+    contents = await read_contents(body, context.body_work, most_values=context.settings.limits.max_values)
+    asked = RESPONSES_ENDPOINT.read(contents, None, context.settings)
+    client.check_model(asked.model)
+    context.fleet.find(asked.model, adhoc=client.adhoc)
+    if asked.continues is not None:
+        raise ResponseNotFound(
+            f"the response {asked.continues!r} is not known on this connection", param="previous_response_id"
+        )
+    try:
+        return warmed_up(
+            asked.fields,
+            response_id=f"resp_{context.services.new_id().replace('-', '')}",
+            created_at=int(context.services.utc_now().timestamp()),
+            model=asked.model,
+        )
+    except Malformed as error:
+        raise InvalidRequest(str(error)) from None
+
+
+# Its answer.
+
+_BETA = "openai-beta"
+_THIS_WAY = "responses_websockets"  # in that header: a way to ask in which providers are not asked
+
+
+class _Sink(StreamingSink):
+    """Sends the events of an answer as messages of a WebSocket."""
+
+    def __init__(self, turn: Turn, *of_stream: Any) -> None:
+        super().__init__(*of_stream)
+        self._turn = turn
+
+    def keep_alive(self, every_s: float) -> None:
+        """Do nothing: pings keep the connection open."""
+
+    def drop(self) -> None:
+        """Do nothing: other turns share the connection."""
+
+    async def _prepare(self, fields: dict[str, str]) -> None:
+        del fields  # there are no headers
+        self.response = web.StreamResponse()  # never sent: it stands for the events
+
+    def _forward(self, events: bytes) -> bool:
+        if self._turn.socket.is_slow:
+            return False
+        try:
+            self._turn.send(events)
+        except ClientGone:
+            return False
+        self._latest = events
+        if self.delivered is not None:
+            self.delivered.add(events)
+        return True
+
+    async def _send(self, block: bytes) -> None:
+        self._turn.send(block)
+        await self._turn.socket.drain()
+
+    async def _finish(self, last: bytes) -> None:
+        await self._send(last)
+
+
+def answer_to(turn: Turn, begun: Begun | None) -> MakeAnswer:
+    """Return what makes the answer to a turn, whose request limits have counted as ``begun``."""
+
+    def make(
+        context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: StoredAt | None
+    ) -> Answer:
+        if _THIS_WAY in origin.headers.get(_BETA, ""):
+            passed = {name: value for name, value in origin.headers.items() if name != _BETA}
+            origin = msgspec.structs.replace(origin, headers=passed)
+        answer = Answer(context, request, asked, origin, made_by, begun=begun)
+        answer.streaming = partial(_Sink, turn)
+        return answer
+
+    return make

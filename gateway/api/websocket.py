@@ -1,0 +1,467 @@
+"""A WebSocket (RFC 6455) on a client's connection: the handshake, frames within bounds, and its end.
+
+aiohttp's own reads a frame before its length is checked, and counts no bytes before a message is complete. Here a
+message counts in the budget of bodies from its first byte. There are no extensions, so nothing is compressed.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import math
+from collections import deque
+from collections.abc import Callable, Hashable
+from io import BytesIO
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+
+from gateway.api.headers import SERVER
+from gateway.core.errors import ApiError, NoWebSocket
+from gateway.overload.bodies import Bodies, Body
+from gateway.racing import ClientGone
+
+# The codes of RFC 6455, 7.4.1.
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
+
+CLOSE_S = 1.0  # for the client's answer to the end
+READ_AHEAD = 16  # complete messages that wait; then no more is read
+SMALL_BYTES = 512  # frames with less cost more time than their bytes are worth, so their number is limited
+SMALL_FRAMES, SMALL_FRAMES_PER_S = 2000.0, 200.0
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_KEY_BYTES = 16
+_TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
+_CONTROL = 8  # opcodes from here on
+_LONGEST_CONTROL = 125  # bytes
+_LENGTH_16, _LENGTH_64 = 126, 127
+_FINAL, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
+_MASK_BYTES = 4
+
+
+def is_upgrade(request: web.Request) -> bool:
+    """Whether the request asks for a WebSocket, validly or not."""
+    return request.headers.get("upgrade", "").strip().lower() == "websocket"
+
+
+def accepted_key(request: web.Request) -> str:
+    """Return the value of ``sec-websocket-accept`` for a handshake.
+
+    Raises:
+        NoWebSocket: it is not a valid one.
+
+    """
+    fields = request.headers
+    key = fields.get("sec-websocket-key", "")
+    try:
+        is_key = len(base64.b64decode(key, validate=True)) == _KEY_BYTES
+    except (binascii.Error, ValueError):
+        is_key = False
+    is_handshake = (
+        is_key
+        and request.version >= HttpVersion11
+        and not request.can_read_body
+        and fields.get("sec-websocket-version") == "13"
+        and "upgrade" in fields.get("connection", "").lower()
+    )
+    if not is_handshake:
+        raise NoWebSocket(
+            "this is no handshake of a WebSocket of version 13: it needs 'connection: upgrade', 'sec-websocket-version:"
+            " 13' and 'sec-websocket-key'; or send a POST request",
+            headers={"sec-websocket-version": "13"},
+        )
+    return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
+
+
+class Switched(web.StreamResponse):
+    """The response to a handshake. After it the connection is a WebSocket's, and is closed when its handler returns."""
+
+    _keep_alive = False
+
+    def __init__(self, accepted: str) -> None:
+        super().__init__(status=101)
+        self._accepted = accepted
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
+        """Send the head."""
+        writer = request.writer
+        if self._payload_writer is None:
+            self._payload_writer = writer
+            head = (
+                "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+                f"sec-websocket-accept: {self._accepted}\r\nserver: {SERVER}\r\n\r\n"
+            ).encode()
+            if request.transport is None:
+                raise ConnectionResetError
+            request.transport.write(head)
+            writer.output_size += len(head)
+        return writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: frames end a WebSocket."""
+        del data
+        self._eof_sent = True
+
+
+class Message:
+    """One message, counted in the budget of bodies until ``release``. With an ``error`` its bytes were dropped."""
+
+    __slots__ = ("_budgeted", "_parts", "error", "is_text", "size")
+
+    def __init__(self, *, is_text: bool) -> None:
+        self.is_text = is_text
+        self.size = 0  # bytes, as declared so far
+        self.error: ApiError | None = None
+        self._parts = BytesIO()
+        self._budgeted: Body | None = None
+
+    def begin(self, bodies: Bodies, owner: Hashable, address: Hashable) -> None:
+        """Count its bytes from now on."""
+        try:
+            self._budgeted = bodies.begin(owner, address, self._cut)
+        except ApiError as error:
+            self.error = error
+
+    @property
+    def received(self) -> int:
+        """The number of its bytes that have arrived."""
+        return self._parts.tell()
+
+    def add(self, piece: bytes) -> None:
+        """Add the next bytes; without effect after an error."""
+        if self.error is None and self._budgeted is not None:
+            try:
+                self._budgeted.grow(len(piece))
+            except ApiError as error:
+                self.drop(error)
+            else:
+                self._parts.write(piece)
+
+    def finish(self) -> None:
+        """Mark it as complete: it is not cut any more to make room for others."""
+        if self._budgeted is not None:
+            self._budgeted.finish()
+
+    def drop(self, error: ApiError) -> None:
+        """Drop its bytes."""
+        self.error = error
+        self._parts = BytesIO()
+        self.release()
+
+    def take(self) -> bytes:
+        """Return its bytes, once."""
+        data, self._parts = self._parts.getvalue(), BytesIO()
+        return data
+
+    def release(self) -> None:
+        """Stop counting its bytes. May be called repeatedly."""
+        if self._budgeted is not None:
+            self._budgeted.release()
+
+    def _cut(self) -> None:
+        self._parts = BytesIO()
+        self.error = None if self._budgeted is None else self._budgeted.error
+
+
+class _Violation(Exception):
+    """What the client sent ends the connection."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class WebSocket:
+    """An open WebSocket. The connection feeds it; ``receive`` returns its messages.
+
+    ``is_idle`` is for its user to say: an idle one may be closed to make room for another connection.
+    """
+
+    def __init__(
+        self, request: web.Request, bodies: Bodies, owner: Hashable, address: Hashable, most_bytes: Callable[[], int]
+    ) -> None:
+        """``most_bytes`` returns the maximum of a message, its fragments together."""
+        self.is_idle = True
+        self.heard_at = asyncio.get_running_loop().time()  # of anything from the client
+        self._loop = asyncio.get_running_loop()
+        self._request = request
+        self._connection = request.protocol
+        self._bodies, self._owner, self._address = bodies, owner, address
+        self._most_bytes = most_bytes
+        self._messages: deque[Message] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_closing = False  # the end was sent
+        self._is_deaf = False  # nothing of what comes is understood any more
+        self._draining: asyncio.Task[None] | None = None  # ends when the client has read, or the connection has ended
+        self._gone: asyncio.Future[None] = self._loop.create_future()  # the client has ended it, or its connection
+        self._head = bytearray()  # of the next frame, as far as received
+        self._opcode = 0
+        self._is_final = False
+        self._left = 0  # bytes of the frame's payload
+        self._mask = b""
+        self._in_frame = False
+        self._control = bytearray()
+        self._message: Message | None = None  # that is not complete
+        self._begun_at: float | None = None  # when it began, also after it was dropped
+        self._small_frames, self._small_since = 0.0, self.heard_at
+
+    # What the connection calls.
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Read what arrived; called by the connection."""
+        self.heard_at = self._loop.time()
+        if not self._is_deaf:
+            try:
+                self._read(data)
+            except _Violation as violation:
+                self._is_deaf = True
+                self._drop_message()
+                self.close(violation.code, str(violation))
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """Note that the connection has ended; called by the connection."""
+        self._drop_message()
+        self._end()
+
+    # What its user calls.
+
+    async def open(self) -> Switched:
+        """Answer the handshake; return the response, which the request's handler must return at the end.
+
+        Raises:
+            NoWebSocket: the handshake is not valid.
+            ConnectionError: the client has gone.
+
+        """
+        response = Switched(accepted_key(self._request))
+        await response.prepare(self._request)
+        self._connection.set_parser(self)  # type: ignore[arg-type] # it is fed like aiohttp's own reader
+        return response
+
+    async def receive(self) -> Message | None:
+        """Return the next message; None when the connection has ended or ``close`` was called."""
+        while not self._messages:
+            if self._is_closing or self._gone.done():
+                return None
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message = self._messages.popleft()
+        if len(self._messages) < READ_AHEAD and self._connection._reading_paused:  # noqa: SLF001 - aiohttp has no other
+            self._connection.resume_reading()
+        return message
+
+    def send(self, *texts: bytes) -> None:
+        """Send messages of text, each in one frame.
+
+        Raises:
+            ClientGone: the connection has ended, or is about to.
+
+        """
+        if self._is_closing or self._gone.done():
+            raise ClientGone
+        self._write(b"".join([part for text in texts for part in (_head(_TEXT, len(text)), text)]))
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client has to read before more is sent."""
+        return bool(self._connection.writing_paused)
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough.
+
+        Raises:
+            ClientGone: the connection has ended.
+
+        """
+        # All who wait share one future of aiohttp, and who is cancelled would cancel it: so only this task awaits it.
+        while self._connection.writing_paused and not self._gone.done():
+            if self._draining is None:
+                self._draining = self._loop.create_task(self._request.writer.drain())
+                self._draining.add_done_callback(self._drained)
+            await asyncio.wait({self._draining})
+        if self._gone.done():
+            raise ClientGone
+
+    def _drained(self, task: "asyncio.Task[None]") -> None:
+        self._draining = None
+        if not task.cancelled():
+            task.exception()  # the connection has ended; it is told elsewhere
+
+    def is_late(self, now: float, timeout_s: float, bytes_per_s: float) -> bool:
+        """Whether a message has taken longer than this, and a second more for every ``bytes_per_s`` of it."""
+        if self._begun_at is None or self._message is None or self._connection._reading_paused:  # noqa: SLF001 - likewise
+            return False
+        return now - self._begun_at > timeout_s + self._message.received / bytes_per_s
+
+    def ping(self) -> None:
+        """Send a ping, so that proxies on the way see that the connection is used."""
+        if not self._is_closing:
+            self._write(_head(_PING, 0))
+
+    def close(self, code: int, why: str = "") -> None:
+        """Send the end, once; nothing is sent after it, and no message is received."""
+        if not self._is_closing:
+            payload = code.to_bytes(2, "big") + why.encode()[: _LONGEST_CONTROL - 2]
+            self._write(_head(_CLOSE, len(payload)) + payload)
+            self._is_closing = True
+            self._wake()
+
+    async def finish(self) -> None:
+        """Wait for the client's answer to the end. What it sends before is dropped."""
+        for message in self._messages:
+            message.release()
+        self._messages.clear()
+        if self._connection._reading_paused:  # noqa: SLF001 - likewise
+            self._connection.resume_reading()
+        await asyncio.wait({self._gone}, timeout=CLOSE_S)
+
+    def abort(self) -> None:
+        """End the connection at once: its client does not answer."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    # Frames.
+
+    def _read(self, data: bytes) -> None:
+        at, end = 0, len(data)
+        while (at < end or (self._in_frame and not self._left)) and not self._is_deaf:
+            if not self._in_frame:
+                at = self._read_head(data, at)
+                continue
+            if self._left:
+                piece = data[at : at + self._left]
+                at += len(piece)
+                self._left -= len(piece)
+                if self._opcode >= _CONTROL:
+                    self._control += self._unmasked(piece)
+                elif self._message is not None:
+                    self._message.add(self._unmasked(piece))
+            if not self._left:
+                self._in_frame = False
+                self._end_frame()
+
+    def _read_head(self, data: bytes, at: int) -> int:
+        """Read on in a frame's head; return where it ends, or where the data end."""
+        head = self._head
+        while True:
+            needed = _head_bytes(head) - len(head)
+            if not needed:
+                break
+            piece = data[at : at + needed]
+            if not piece:
+                return at
+            head += piece
+            at += len(piece)
+        first, length = head[0], head[1] & _LENGTH
+        if first & _RESERVED:
+            raise _Violation(PROTOCOL_ERROR, "extensions, such as compression, were not agreed")
+        if not head[1] & _MASKED:
+            raise _Violation(PROTOCOL_ERROR, "frames of a client must be masked")
+        if length >= _LENGTH_16:
+            length = int.from_bytes(head[2:-_MASK_BYTES], "big")
+        self._mask = bytes(head[-_MASK_BYTES:])
+        head.clear()
+        self._begin_frame(first & _OPCODE, length, is_final=bool(first & _FINAL))
+        return at
+
+    def _begin_frame(self, opcode: int, length: int, *, is_final: bool) -> None:
+        self._opcode, self._left, self._is_final, self._in_frame = opcode, length, is_final, True
+        if length < SMALL_BYTES:
+            self._count_small()
+        if opcode >= _CONTROL:
+            if opcode > _PONG or not is_final or length > _LONGEST_CONTROL:
+                raise _Violation(PROTOCOL_ERROR, "this control frame is not valid")
+            self._control.clear()
+            return
+        if opcode > _BINARY or (opcode == 0) is not (self._begun_at is not None):
+            raise _Violation(PROTOCOL_ERROR, "this frame does not continue what was sent before")
+        if opcode:
+            self._begun_at = self.heard_at
+            if not self._is_closing:
+                self._message = Message(is_text=opcode == _TEXT)
+                self._message.begin(self._bodies, self._owner, self._address)
+        if self._message is not None:
+            self._message.size += length
+            if self._message.size > (most := self._most_bytes()):  # the frame is skipped, so that its sender hears why
+                self._drop_message()
+                self.close(TOO_BIG, f"a message may have {most} bytes")
+
+    def _count_small(self) -> None:
+        now = self.heard_at
+        self._small_frames = max(0.0, self._small_frames - SMALL_FRAMES_PER_S * (now - self._small_since)) + 1.0
+        self._small_since = now
+        if self._small_frames > SMALL_FRAMES:
+            raise _Violation(POLICY, "too many small frames: send larger ones, or fewer")
+
+    def _end_frame(self) -> None:
+        if self._opcode == _PING:
+            if not self._is_closing:
+                self._write(_head(_PONG, len(self._control)) + self._control)
+        elif self._opcode == _CLOSE:
+            code = int.from_bytes(self._control[:2], "big") if len(self._control) > 1 else NORMAL
+            self._is_deaf = True
+            self.close(code if _is_sendable(code) else PROTOCOL_ERROR)
+            self._end()
+        elif self._opcode < _CONTROL and self._is_final:
+            message, self._message, self._begun_at = self._message, None, None
+            if message is not None:
+                message.finish()
+                self._messages.append(message)
+                self._wake()
+                if len(self._messages) >= READ_AHEAD and not self._connection._reading_paused:  # noqa: SLF001
+                    self._connection.pause_reading()
+
+    def _unmasked(self, piece: bytes) -> bytes:
+        """Return a piece of a frame's payload without its mask, and turn the mask for the next one."""
+        size = len(piece)
+        whole = self._mask * (size // _MASK_BYTES + 1)
+        turn = size % _MASK_BYTES
+        self._mask = self._mask[turn:] + self._mask[:turn]
+        return (int.from_bytes(piece, "little") ^ int.from_bytes(whole[:size], "little")).to_bytes(size, "little")
+
+    def _write(self, data: bytes) -> None:
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+            self._request.writer.output_size += len(data)  # by which a client that does not read is found
+
+    def _drop_message(self) -> None:
+        if self._message is not None:
+            self._message.release()
+            self._message = None
+
+    def _end(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _head_bytes(head: bytearray) -> int:
+    """Return the length of a frame's head, as far as its first bytes tell."""
+    if len(head) < 2:  # noqa: PLR2004 - the flags and the length
+        return 2
+    length = head[1] & _LENGTH
+    more = 0 if length < _LENGTH_16 else 2 if length < _LENGTH_64 else 8
+    return 2 + more + (_MASK_BYTES if head[1] & _MASKED else 0)
+
+
+def _head(opcode: int, length: int) -> bytes:
+    """Return the head of a frame to a client: whole, and not masked."""
+    first = bytes((_FINAL | opcode,))
+    if length < _LENGTH_16:
+        return first + bytes((length,))
+    if length < 2**16:
+        return first + bytes((_LENGTH_16,)) + length.to_bytes(2, "big")
+    return first + bytes((_LENGTH_64,)) + length.to_bytes(8, "big")
+
+
+def _is_sendable(code: int) -> bool:
+    """Whether a close frame may have this code."""
+    return code in {NORMAL, GOING_AWAY, 1002, 1003, *range(1007, 1012)} or math.floor(code / 1000) in {3, 4}

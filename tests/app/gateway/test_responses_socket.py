@@ -1,0 +1,568 @@
+"""Responses over a WebSocket, by a plain client: each turn is a call, and any provider may answer the next one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.api import responses_socket, turns
+from providers.simulator.script import (
+    Delta,
+    Finish,
+    Gate,
+    Hang,
+    Raw,
+    RoleOnly,
+    ScriptedProvider,
+    Status,
+    Step,
+    ToolCall,
+    answer,
+)
+from tests.app.gateway.key_desk import bearer, in_database, sha256
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
+from tests.app.gateway.test_dialects import event, speaking
+from tests.app.gateway.test_stopping import listening_gateway
+
+PATH = "/v1/responses"
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+BOTH_SPEAK: dict[str, Any] = {"providers": {name: speaking("responses") for name in ("alpha", "beta")}}
+
+
+def said(text: str, response_id: str = "resp_1", *before: dict[str, Any]) -> Raw:
+    """Return a whole answer in the API's own events: the items ``before``, then a message."""
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+    items = [*before, {**message, "content": [{"type": "output_text", "text": text, "annotations": []}]}]
+    response = {"id": response_id, "object": "response", "status": "completed", "model": "m", "output": items}
+    usage = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
+    return Raw(
+        event("response.created", sequence_number=0, response={**response, "status": "in_progress", "output": []})
+        + event("response.output_text.delta", sequence_number=1, item_id="msg_1", output_index=0, delta=text)
+        + event("response.completed", sequence_number=2, response={**response, "usage": usage}),
+        token=True,
+    )
+
+
+class Socket:
+    """A client's end of one connection."""
+
+    def __init__(self, wire: aiohttp.ClientWebSocketResponse) -> None:
+        self.wire = wire
+
+    async def create(self, text: Any = "Hi", **fields: Any) -> None:
+        """Begin a turn."""
+        await self.wire.send_json({"type": "response.create", "model": MODEL, "input": text, **fields})
+
+    async def event(self) -> dict[str, Any]:
+        message = await self.wire.receive()
+        assert message.type is aiohttp.WSMsgType.TEXT, message
+        found: dict[str, Any] = json.loads(message.data)
+        return found
+
+    async def until(self, *kinds: str) -> dict[str, Any]:
+        """Return the next event of one of these types."""
+        while (found := await self.event())["type"] not in kinds:
+            assert found["type"] != "error", found
+        return found
+
+    async def turn(self, text: Any = "Hi", **fields: Any) -> dict[str, Any]:
+        """Return the response of a whole turn."""
+        await self.create(text, **fields)
+        response: dict[str, Any] = (await self.until("response.completed"))["response"]
+        return response
+
+    async def error(self) -> dict[str, Any]:
+        return await self.until("error")
+
+    async def closed(self) -> tuple[int | None, str | None]:
+        """Return with which code and reason the gateway closes."""
+        message = await self.wire.receive()
+        assert message.type is aiohttp.WSMsgType.CLOSE, message
+        return message.data, message.extra
+
+
+@asynccontextmanager
+async def connected(running: RunningGateway, **options: Any) -> AsyncIterator[Socket]:
+    async with running.http.ws_connect(running.url + PATH, compress=0, autoclose=False, **options) as wire:
+        yield Socket(wire)
+
+
+async def test_a_turn_is_a_raced_call_whose_events_are_messages(serve: Serve) -> None:
+    async with serve(alpha=[Hang()], beta=[said("Hello")], config=BOTH_SPEAK) as running:
+        running["beta"].script = [Gate(running["alpha"].requested), said("Hello")]
+        async with connected(running) as socket:
+            await socket.create()
+            kinds = [(await socket.event())["type"] for _ in range(3)]
+        call, outcomes = await running.call(), await running.outcomes()
+        sent = running["beta"].received[0].body
+    assert kinds == ["response.created", "response.output_text.delta", "response.completed"]
+    assert (call["endpoint"], call["status_code"], call["error_kind"]) == ("responses", 200, None)
+    assert outcomes == {"alpha": "lost", "beta": "won"}
+    assert sent == {"model": "m", "input": "Hi", "store": False, "stream": True}
+
+
+async def test_the_next_turn_sends_all_that_was_said_and_names_no_response(serve: Serve) -> None:
+    reasoning = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}
+    unsealed = {"id": "rs_2", "type": "reasoning", "summary": []}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].once([said("Hello", "resp_1", reasoning, unsealed)])
+        running["alpha"].once([said("Bye", "resp_2")])
+        running["alpha"].once([said("Gone", "resp_3")])
+        async with connected(running) as socket:
+            await socket.turn("Hi", store=False)
+            await socket.turn([{"role": "user", "content": "And?"}], previous_response_id="resp_1")
+            await socket.turn("So?", previous_response_id="resp_2")
+        first, second, third = (each.body for each in running["alpha"].received)
+    message = {"type": "message", "role": "assistant", "status": "completed"}
+    hello, bye = (
+        {**message, "content": [{"type": "output_text", "text": text, "annotations": []}]} for text in ("Hello", "Bye")
+    )
+    conversation = [
+        {"role": "user", "content": "Hi"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "sealed"},
+        hello,
+        {"role": "user", "content": "And?"},
+    ]
+    assert first["input"] == "Hi"
+    assert second["input"] == conversation
+    assert third["input"] == [*conversation, bye, {"role": "user", "content": "So?"}]
+    assert not any("previous_response_id" in each for each in (first, second, third))
+
+
+async def test_ten_turns_of_a_tool_loop_go_on_with_another_winner_in_another_api_each_time(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("responses"), "beta": speaking("chat")}}
+    async with serve(alpha=[Hang()], beta=[Hang()], config=config) as running:
+        async with connected(running) as socket:
+            before: dict[str, Any] = {}
+            new: Any = "Begin"
+            for number in range(10):
+                call = {
+                    "id": f"fc_{number}",
+                    "type": "function_call",
+                    "call_id": f"call_{number}",
+                    "name": "look",
+                    "arguments": "{}",
+                }
+                if number % 2:
+                    steps: list[Step] = [
+                        RoleOnly(),
+                        ToolCall("{}", name="look", id=f"call_{number}"),
+                        Finish("tool_calls"),
+                    ]
+                    running["beta"].once(steps)
+                else:
+                    running["alpha"].once([said("Look.", f"resp_{number}", call)])
+                response = await socket.turn(new, tools=[TOOL], **before)
+                [called] = [item for item in response["output"] if item["type"] == "function_call"]
+                assert called["call_id"] == f"call_{number}"
+                before = {"previous_response_id": response["id"]}
+                new = [{"type": "function_call_output", "call_id": f"call_{number}", "output": f"seen {number}"}]
+        winners = [
+            row["provider"]
+            for row in await running.rows("select provider from attempts where outcome = 'won' order by id")
+        ]
+        last_alpha = list(running["alpha"].received[-1].body["input"])
+    assert winners == ["alpha", "beta"] * 5
+    assert [each.get("output") for each in last_alpha if each.get("type") == "function_call_output"] == [
+        f"seen {n}" for n in range(9)
+    ]
+
+
+async def test_an_unknown_response_is_told_and_the_connection_stays(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
+        async with connected(running) as socket:
+            await socket.create(previous_response_id="resp_of_another_day", stream_id="main")
+            told = await socket.error()
+            await socket.turn()
+        requests = running.requests
+    assert (told["status"], told["stream_id"], requests) == (400, "main", 1)
+    assert (told["error"]["code"], told["error"]["param"]) == ("previous_response_not_found", "previous_response_id")
+
+
+async def test_the_conversation_of_one_connection_is_not_anothers(serve: Serve) -> None:
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as one,
+        connected(running) as other,
+    ):
+        await one.turn()
+        await other.create(previous_response_id="resp_1")
+        assert (await other.error())["error"]["code"] == "previous_response_not_found"
+
+
+async def test_a_warm_up_is_answered_without_a_provider_and_can_be_continued(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
+        async with connected(running) as socket:
+            warm = await socket.turn([{"role": "developer", "content": "Be brief."}], generate=False, tools=[TOOL])
+            assert (warm["status"], warm["output"], running.requests) == ("completed", [], 0)
+            await socket.turn("Hi", previous_response_id=warm["id"], tools=[TOOL])
+        [received] = running["alpha"].received
+    developer, user = received.body["input"]
+    assert (developer["content"], user["content"]) == ("Be brief.", "Hi")
+    assert received.body.keys() == {"model", "input", "tools", "store", "stream"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        ("{", "JSON"),
+        ("[]", "object"),
+        ('{"type":"response.steer"}', "response.steer"),
+        ('{"type":1}', "type"),
+        ("{}", "response.create"),
+        (b"\x00", "binary"),
+        ('{"type":"response.create","input":"Hi"}', "model"),
+        ('{"type":"response.create","input":"Hi","model":"llama","background":true}', "background"),
+        ('{"type":"response.create","input":"Hi","model":"llama","previous_response_id":1}', "previous_response_id"),
+        ('{"type":"response.create","input":"Hi","model":"no-such-model"}', "no-such-model"),
+        ('{"type":"response.create","input":"Hi","model":"no-such-model","generate":false}', "no-such-model"),
+        ('{"type":"response.create","input":"Hi","model":"llama","stream_id":""}', "stream_id"),
+        ('{"type":"response.create","input":"Hi","model":"llama","stream_id":7}', "stream_id"),
+        ('{"type":"response.cancel"}', "cancel"),
+    ],
+)
+async def test_a_message_that_makes_no_sense_is_an_error_event_and_the_connection_stays(
+    serve: Serve, sent: str | bytes, why: str
+) -> None:
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        await (socket.wire.send_str(sent) if isinstance(sent, str) else socket.wire.send_bytes(sent))
+        told = await socket.error()
+        await socket.turn()
+    assert told["status"] in {400, 404}
+    assert why in told["error"]["message"]
+    assert told["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_client_that_leaves_in_the_middle_stops_all_of_its_turns(serve: Serve) -> None:
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running:
+        async with connected(running) as socket:
+            await socket.create(stream_id="one")
+            await socket.create(stream_id="two")
+            for _ in range(2):
+                await socket.until("response.output_text.delta")
+            socket.wire.get_extra_info("socket").shutdown(2)
+            await running["alpha"].reach(disconnects_mid_stream=2)
+        rows = await running.rows("select status_code, error_kind from calls")
+    assert [(row["status_code"], row["error_kind"]) for row in rows] == [(499, "client_disconnected")] * 2
+
+
+async def test_a_cancelled_turn_stops_at_its_provider_and_the_next_one_begins(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].once([RoleOnly(), Delta("a"), Hang()])
+        async with connected(running) as socket:
+            await socket.create()
+            await socket.create("Next")
+            created = await socket.until("response.created")
+            await socket.until("response.output_text.delta")
+            await socket.wire.send_json({"type": "response.cancel", "response_id": created["response"]["id"]})
+            told = await socket.error()
+            await running["alpha"].reach(disconnects_mid_stream=1)
+            await socket.until("response.completed")
+        rows = await running.rows("select status_code, error_kind from calls order by started_at")
+    assert told["error"]["code"] == "response_cancelled"
+    assert [(row["status_code"], row["error_kind"]) for row in rows] == [(499, "client_disconnected"), (200, None)]
+
+
+async def test_named_streams_run_beside_each_other_and_one_stream_in_order(serve: Serve) -> None:
+    async with serve(alpha=None) as running, connected(running) as socket:
+        running["alpha"].once([RoleOnly(), Gate(running["alpha"].requested), Delta("a"), Hang()])
+        await socket.create("first", stream_id="slow")
+        await socket.until("response.output_text.delta")
+        await socket.create("second", stream_id="slow")
+        await socket.create("other", stream_id="fast")
+        done = await socket.until("response.completed")
+        assert done["stream_id"] == "fast"
+        assert [each.body["messages"][-1]["content"] for each in running["alpha"].received] == ["first", "other"]
+        await socket.wire.send_json({"type": "response.cancel", "stream_id": "slow"})
+        assert (await socket.error())["stream_id"] == "slow"
+        assert (await socket.until("response.completed"))["stream_id"] == "slow"
+        assert running["alpha"].received[-1].body["messages"][-1]["content"] == "second"
+
+
+async def test_a_conversation_is_forked_onto_another_stream(serve: Serve) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        for number in range(1, 4):
+            running["alpha"].once([said(f"answer {number}", f"resp_{number}")])
+        async with connected(running) as socket:
+            await socket.turn("plan", stream_id="planner")
+            await socket.turn("gaps?", stream_id="critic", previous_response_id="resp_1")
+            await socket.turn("go on", stream_id="planner", previous_response_id="resp_1")
+        users = [
+            [item["content"] for item in each.body["input"] if item["role"] == "user"]
+            for each in running["alpha"].received[1:]
+        ]
+    assert users == [["plan", "gaps?"], ["plan", "go on"]]
+
+
+async def test_a_connection_has_32_named_streams_and_may_go_on_with_each(serve: Serve) -> None:
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        for number in range(32):
+            await socket.turn(stream_id=f"s{number}")
+        await socket.create(stream_id="one-more")
+        told = await socket.error()
+        await socket.turn(stream_id="s0")
+        await socket.turn()
+    assert (told["error"]["code"], told["stream_id"]) == ("websocket_stream_limit_reached", "one-more")
+
+
+def keyed(**limits: Any) -> dict[str, Any]:
+    return {"clients": {"app": {"key_sha256": sha256("hs-app"), **limits}}}
+
+
+async def test_limits_count_each_turn(serve: Serve) -> None:
+    async with (
+        serve(alpha=None, config=keyed(rpm=2), in_one_minute=True) as running,
+        connected(running, headers=bearer("hs-app")) as socket,
+    ):
+        await socket.turn()
+        await socket.turn()
+        await socket.create()
+        told = await socket.error()
+    assert (told["status"], told["error"]["type"]) == (429, "rate_limit_error")
+    assert float(told["headers"]["retry-after"]) > 0
+
+
+async def test_streams_share_max_parallel_which_counts_only_turns_that_run(serve: Serve) -> None:
+    async with (
+        serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=keyed(max_parallel=1)) as running,
+        connected(running, headers=bearer("hs-app")) as socket,
+    ):
+        await socket.create(stream_id="one")
+        await socket.create(stream_id="one")
+        await socket.until("response.output_text.delta")
+        await socket.create(stream_id="two")
+        told = await socket.error()
+    assert (told["status"], told["stream_id"]) == (429, "two")
+
+
+async def test_a_connection_ends_with_its_key_and_its_turns_with_it(serve: Serve) -> None:
+    config = in_database(app={"key_sha256": sha256("hs-app")})
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=config) as running:
+        async with connected(running, headers=bearer("hs-app")) as socket:
+            await socket.create()
+            await socket.until("response.output_text.delta")
+            clients = {**running.config["clients"], "app": {"key_sha256": sha256("hs-another")}}
+            running.gateway.reload(read({**running.config, "clients": clients}, running.folder))
+            assert (await socket.wire.receive()).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+            await running["alpha"].reach(disconnects_mid_stream=1)
+        call = await running.call()
+    assert call["status_code"] == 499
+
+
+async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connection_stays(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
+        running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
+        async with connected(running) as socket:
+            await socket.turn("x" * 60_000)
+            await socket.create("x" * 150_000)
+            told = await socket.error()
+            await socket.turn("Hi")
+    assert (told["status"], told["error"]["code"]) == (429, "too_many_bodies")
+
+
+async def test_a_connection_runs_sixteen_turns_at_a_time_those_first_that_have_waited_longest(serve: Serve) -> None:
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running, connected(running) as socket:
+        for number in [*range(17)] * 2:
+            await socket.create(stream_id=f"s{number}")
+        begun = {(await socket.until("response.output_text.delta"))["stream_id"] for _ in range(16)}
+        assert begun == {f"s{number}" for number in range(16)}
+        await socket.wire.send_json({"type": "response.cancel", "stream_id": "s0"})
+        assert (await socket.error())["stream_id"] == "s0"
+        assert (await socket.until("response.output_text.delta"))["stream_id"] == "s16"
+
+
+async def test_a_handshake_needs_a_key_that_may_make_calls(serve: Serve) -> None:
+    config = {
+        "clients": {"eye": {"key_sha256": sha256("hs-eye"), "role": "viewer"}, "app": {"key_sha256": sha256("hs-app")}}
+    }
+    async with serve(config=config) as running:
+        for headers, status in (({}, 401), (bearer("hs-nobody"), 401), (bearer("hs-eye"), 403)):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                async with connected(running, headers=headers):
+                    pass
+            assert refused.value.status == status
+
+
+@pytest.mark.parametrize(("origin", "status"), [("https://evil.example", 403), ("https://chat.example.com", 101)])
+async def test_only_listed_web_pages_may_connect(serve: Serve, origin: str, status: int) -> None:
+    async with serve(config={**keyed(), "cors": ["https://chat.example.com"]}) as running:
+        try:
+            async with connected(running, headers={**bearer("hs-app"), "origin": origin}) as socket:
+                await socket.turn()
+                found = 101
+        except aiohttp.WSServerHandshakeError as error:
+            found = error.status
+    assert found == status
+
+
+async def test_web_pages_may_not_connect_where_no_clients_are_configured(serve: Serve) -> None:
+    async with serve() as running:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            async with connected(running, headers={"origin": running.url}):
+                pass
+    assert refused.value.status == 403
+
+
+async def test_headers_of_the_handshake_count_for_all_turns(serve: Serve) -> None:
+    headers = {
+        "x-holeshot-race": '{"mode": "single"}',
+        "x-holeshot-tags": "team=blue",
+        "openai-beta": "responses_websockets=2026-02-06",
+    }
+    async with serve(alpha=None, beta=None) as running:
+        async with connected(running, headers=headers) as socket:
+            await socket.turn()
+            await socket.turn()
+        calls = await running.rows("select mode, tags from calls")
+        attempts = await running.rows("select id from attempts")
+        received = [each for name in ("alpha", "beta") for each in running[name].received]
+    assert [(row["mode"], json.loads(row["tags"])) for row in calls] == [("single", {"team": "blue"})] * 2
+    assert len(attempts) == 2
+    assert not any("openai-beta" in each.headers for each in received)
+
+
+async def test_a_fallback_answers_a_turn_and_the_next_one_goes_on(serve: Serve) -> None:
+    models = {
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["spare"], "race": {"mode": "single"}},
+        "spare": {"deployments": ["beta/m"]},
+    }
+    async with serve(alpha=[Status(500)], beta=None, config={"models": models}) as running:
+        async with connected(running) as socket:
+            response = await socket.turn()
+            await socket.turn("And?", previous_response_id=response["id"])
+        rows = await running.rows("select model, answered_model, status_code from calls")
+        last = running["beta"].received[-1].body["messages"]
+    assert [(row["model"], row["answered_model"], row["status_code"]) for row in rows] == [(MODEL, "spare", 200)] * 2
+    assert [each["content"] for each in last] == ["Hi", "Hello there!", "And?"]
+
+
+async def test_a_failed_call_is_an_event_with_its_status_and_the_id_of_its_row(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        async with connected(running) as socket:
+            running["alpha"].once([Raw(b"data: {}\n\n")])
+            await running["alpha"].__aexit__(None, None, None)
+            await socket.create()
+            told = await socket.error()
+        call = await running.call()
+    assert (told["status"], told["headers"]["x-holeshot-call-id"]) == (call["status_code"], call["id"])
+    assert told["status"] >= 500
+
+
+async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connection(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
+        bodies = running.gateway.context.bodies
+        async with connected(running) as socket:
+            await socket.turn("x" * 100_000)
+            while bodies.size > 101_000:  # noqa: ASYNC110 - what the call itself took, and only this test waits for it
+                await asyncio.sleep(0)
+            assert bodies.size > 100_000
+        while bodies.size:  # noqa: ASYNC110 - nobody but this test waits for it
+            await asyncio.sleep(0)
+
+
+async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MOST_KEPT_BYTES", 1000)
+    async with (
+        serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
+        connected(running) as socket,
+    ):
+        await socket.turn("x" * 2000)
+        await socket.create(previous_response_id="resp_1")
+        assert (await socket.error())["error"]["code"] == "previous_response_not_found"
+
+
+async def test_idle_connections_keep_nobody_out_where_there_is_no_room_for_more(serve: Serve) -> None:
+    async with serve(alpha=None) as running, connected(running) as socket:
+        await socket.turn()
+        running.connections.most = 1
+        async with running.get("/health/live") as response:
+            assert response.status == 200
+        assert (await socket.wire.receive()).type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+
+
+async def test_a_connection_that_is_too_old_says_so_and_ends_when_its_turns_have(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses_socket, "LIFE_S", 0.0)
+    async with serve() as running, connected(running) as socket:
+        assert (await socket.error())["error"]["code"] == "websocket_connection_limit_reached"
+        assert (await socket.closed())[0] == 1000
+
+
+async def test_an_idle_connection_is_closed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses_socket, "IDLE_S", 0.0)
+    async with serve() as running, connected(running) as socket:
+        assert (await socket.closed())[0] == 1000
+
+
+async def test_a_silent_client_is_pinged(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses_socket, "PING_S", 0.0)
+    async with serve() as running, running.http.ws_connect(running.url + PATH, compress=0, autoping=False) as wire:
+        assert (await wire.receive()).type is aiohttp.WSMsgType.PING
+
+
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "idle"])
+async def test_a_gateway_that_stops_lets_running_turns_end_and_closes_with_1001(folder: Path, is_running: bool) -> None:
+    gate = asyncio.Event()
+    async with (
+        ScriptedProvider([RoleOnly(), Delta("a"), Gate(gate), *answer("b")[1:]]) as provider,
+        listening_gateway(folder, provider) as served,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire,
+    ):
+        socket = Socket(wire)
+        if is_running:
+            await socket.create()
+            await socket.create("waits")
+            await socket.until("response.output_text.delta")
+        else:
+            await wire.ping()
+        served.stop.set()
+        if is_running:
+            assert (await socket.error())["error"]["code"] == "shutting_down"  # the one that waits
+            gate.set()
+            await socket.until("response.completed")
+        assert (await socket.closed())[0] == 1001
+
+
+async def test_a_turn_that_outlasts_the_grace_ends_with_an_error_and_1001(folder: Path) -> None:
+    async with (
+        ScriptedProvider([RoleOnly(), Delta("a"), Hang()]) as provider,
+        listening_gateway(folder, provider, grace_s=0.1) as served,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(served.url + PATH, compress=0, autoclose=False) as wire,
+    ):
+        socket = Socket(wire)
+        await socket.create()
+        await socket.until("response.output_text.delta")
+        served.stop.set()
+        assert (await socket.error())["error"]["code"] == "shutting_down"
+        assert (await socket.closed())[0] == 1001
+
+
+async def test_a_get_that_is_no_handshake_is_405_and_an_invalid_one_426(serve: Serve) -> None:
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket"}
+    async with serve() as running:
+        async with running.get(PATH) as response:
+            assert (response.status, response.headers["allow"]) == (405, "POST")
+        async with running.get(PATH, headers={**upgrade, "sec-websocket-version": "13"}) as response:
+            assert response.status == 426
+        key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "8"}
+        with_body = {**upgrade, **key, "sec-websocket-version": "13"}
+        async with running.http.get(running.url + PATH, headers=with_body, data=b"x") as response:
+            assert response.status == 426
+        async with running.get(PATH, headers={**upgrade, **key}) as response:
+            assert (response.status, response.headers["sec-websocket-version"]) == (426, "13")
