@@ -137,7 +137,8 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel -o requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra oidc --extra litellm \
 	  -c requirements/runtime.lock -o requirements/litellm.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra bedrock --extra vertex \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra bench -c requirements/runtime.lock -o requirements/bench.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra bedrock --extra vertex --extra bench \
 	  -c requirements/litellm.lock -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c requirements/dev.lock -o requirements/docs.lock

@@ -488,6 +488,11 @@ REASONS: Mapping[str, Reasons] = {
         "priority": (
             "When the gateway has too many calls, those of a higher priority are served first and refused last."
         ),
+        "unpriced": (
+            "What happens if a limit in dollars applies and a unit that a deployment bills has no known price, not even"
+            " at its vendor. `refuse`: that deployment gets none of its calls. `count_known`: it does, and what is"
+            " known counts. Not set: speech is refused, all else counts as far as it is known."
+        ),
     },
     "DataPolicy": {
         "zdr": "True: only deployments with `zdr: true` (no storing of prompts and answers) get its prompts.",

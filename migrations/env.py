@@ -13,7 +13,6 @@ from gateway.ledger import metadata, sqlstate_of
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
 COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m documentation
-OLDEST_SCHEMA, OLDEST_READER = "0004", "0003"  # the first that has ``ledger_readers``, and what it lets in
 _THERE = """
 select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said
 from pg_class
@@ -70,9 +69,8 @@ def note_oldest(revision: str) -> None:
 
     Each migration says so in ``only_adds``: the code of the version before may then go on, and start again.
     """
-    newest_first = context.script.iterate_revisions(revision, OLDEST_SCHEMA)
-    breaking = [each.revision for each in newest_first if not each.module.only_adds]
-    oldest = breaking[0] if breaking else OLDEST_READER
+    newest_first = context.script.iterate_revisions(revision, "base")
+    oldest = next(each.revision for each in newest_first if not each.module.only_adds)
     change = text("update ledger_readers set oldest = :oldest where oldest <> :oldest")
     context.get_bind().execute(change, {"oldest": oldest})
 
@@ -132,7 +130,7 @@ with context.begin_transaction():
         lock_all(context.get_bind())
     context.run_migrations()
     current = context.get_context().get_current_revision()
-    if current is not None and current >= OLDEST_SCHEMA:
+    if current is not None:
         note_oldest(current)
     if current == context.get_head_revision() and context.get_bind().dialect.name == "postgresql":
         comment()

@@ -4,6 +4,7 @@ from .availability import Readiness as Readiness
 from .availability import Waits as Waits
 from .bedrock_upstream import BedrockUpstream as BedrockUpstream
 from .catalog import BEDROCK as BEDROCK
+from .catalog import BENCH as BENCH
 from .catalog import LITELLM as LITELLM
 from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
@@ -18,6 +19,7 @@ from .catalog import has_google_auth as has_google_auth
 from .catalog import has_litellm as has_litellm
 from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
+from .catalog import has_scipy as has_scipy
 from .catalog import load_catalog as load_catalog
 from .catalog import parameters_of as parameters_of
 from .datasheets import UNKNOWN as UNKNOWN
@@ -91,10 +93,13 @@ from .usage import cache_saved_usd as cache_saved_usd
 from .usage import completed as completed
 from .usage import cost as cost
 from .usage import cost_usd as cost_usd
+from .usage import dearest_unasked as dearest_unasked
+from .usage import is_bought as is_bought
 from .usage import is_of_tokens as is_of_tokens
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible
 from .usage import reported as reported
+from .usage import tier_asked_by as tier_asked_by
 from .usage import tier_of as tier_of
 from .vertex_upstream import VertexUpstream as VertexUpstream
 from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES

@@ -236,6 +236,7 @@ OIDC = "pip install 'holeshot[oidc]'"
 OTEL = "pip install 'holeshot[otel]'"
 BEDROCK = "pip install 'holeshot[bedrock]'"
 VERTEX = "pip install 'holeshot[vertex]'"
+BENCH = "pip install 'holeshot[bench]'"
 
 
 def has_litellm() -> bool:
@@ -251,6 +252,11 @@ def has_oidc() -> bool:
 def has_botocore() -> bool:
     """Whether botocore is installed. It is imported only where requests are signed."""
     return find_spec("botocore") is not None
+
+
+def has_scipy() -> bool:
+    """Whether scipy is installed, which `holeshot bench` needs. It is imported only there."""
+    return find_spec("scipy") is not None
 
 
 def has_google_auth() -> bool:

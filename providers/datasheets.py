@@ -5,14 +5,15 @@ prompt and the tier. `read` makes a `Price` of a row; `leaves` tells of every nu
 One above N tokens is that of the whole prompt and its answer, at every vendor of the table: Google, Anthropic, OpenAI
 and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
 
-The extract, ``models.json``, has the version of the table and its own date (requirements/extract_datasheets.py, run by
-`make lock`).
+The extract, ``models.json``, has the version of the table, the date of its release and its own date
+(requirements/extract_datasheets.py, run by `make lock`).
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
 not listed and has no flag of its own is a no as well.
 """
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -137,6 +138,9 @@ def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
 
 _SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
 _FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
+_SEARCHES_ALWAYS = "perplexity"
+_SEARCHES = frozenset({"web_search_low", "web_search", "web_search_high"})
+_BILLING = "web_search_billing_unit"  # of Google's searches: from Gemini 3 on each, before once a prompt
 _ONE_PRICE_OF_INPUT = ("gemini", "vertex_ai")  # "text / image / video / audio" is one line of Google's price list
 
 Prices = dict[str, float]  # by unit
@@ -166,15 +170,28 @@ def read(row: Mapping[str, Any]) -> Price | None:
     _complete(base, str(row.get("mode") or ""))
     whole = {key: each for key, each in listed.items() if key[0] == STANDARD or "input" in each}
     as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
-    return price_of(whole, times, as_text=as_text)
+    once = vendor.startswith(_ONE_PRICE_OF_INPUT) and row.get(_BILLING) != "per_query"
+    price = price_of(whole, times, as_text=as_text, once=once)
+    return msgspec.structs.replace(price, request_usd=_request_usd(base)) if vendor == _SEARCHES_ALWAYS else price
+
+
+def _request_usd(listed: Prices) -> float | None:
+    """Return the most that a request costs at a vendor that always searches; None: research has no limit."""
+    return (
+        None if "citation" in listed else max((usd for unit, usd in listed.items() if unit in _SEARCHES), default=0.0)
+    )
 
 
 def price_of(
-    listed: Mapping[tuple[str, int], Prices], times: Sequence[tuple[str, float]] = (), *, as_text: bool
+    listed: Mapping[tuple[str, int], Prices],
+    times: Sequence[tuple[str, float]] = (),
+    *,
+    as_text: bool,
+    once: bool = False,
 ) -> Price:
     """Return the prices that are ``listed`` by tier and size of the prompt; those at (STANDARD, -1) have to be.
 
-    ``times``: tiers that cost a multiple of standard service, for tokens. ``as_text``: as in `Price`.
+    ``times``: tiers that cost a multiple of standard service, for tokens. ``as_text`` and ``once``: as in `Price`.
     """
     base = listed[STANDARD, -1]
     cards = {(STANDARD, -1): base}
@@ -192,11 +209,12 @@ def price_of(
             for (of, above), each in list(cards.items())
             if of == STANDARD
         }
-    price = _price(base, as_text=as_text)
+    price = _price(base, as_text=as_text, once=once)
     if len(cards) == 1:
         return price
     made = tuple(
-        Card(tier, above, _price(each, as_text=as_text) if each else None) for (tier, above), each in cards.items()
+        Card(tier, above, _price(each, as_text=as_text, once=once) if each else None)
+        for (tier, above), each in cards.items()
     )
     return msgspec.structs.replace(price, cards=made)
 
@@ -216,7 +234,7 @@ def _complete(base: Prices, mode: str) -> None:
         base["output"] = 0.0  # embeddings have no output
 
 
-def _price(listed: Prices, *, as_text: bool) -> Price:
+def _price(listed: Prices, *, as_text: bool, once: bool) -> Price:
     return Price(
         input_usd=listed.get("input", 0.0),
         output_usd=listed.get("output", 0.0),
@@ -226,6 +244,7 @@ def _price(listed: Prices, *, as_text: bool) -> Price:
         units=tuple((unit, usd) for unit, usd in listed.items() if unit not in OWN),
         unknown=tuple(unit for unit in ("input", "output") if unit not in listed),
         as_text=as_text,
+        once=once,
     )
 
 
@@ -305,6 +324,27 @@ class Source(msgspec.Struct, frozen=True):
     date: str  # of the extract, ISO
     url: str
     license: str
+    released: str = ""  # when the version was, ISO: prices are at least as old
+
+    def age_days(self, today: dt.date) -> int | None:
+        """Return how many days ago the version was released; None if that is not known."""
+        try:
+            return (today - dt.date.fromisoformat(self.released)).days
+        except ValueError:
+            return None
+
+    def is_old(self, today: dt.date) -> str | None:
+        """Return a sentence about its age, if vendors may have changed many prices since."""
+        age = self.age_days(today)
+        if age is None or age <= OLD_DAYS:
+            return None
+        return (
+            f"prices are of {self.name} {self.version}, released {age} days ago ({self.released}): vendors may have"
+            " others by now, so upgrade holeshot, or set price_per_mtok"
+        )
+
+
+OLD_DAYS = 90  # of a table of prices
 
 
 class _Table(msgspec.Struct):
@@ -338,7 +378,7 @@ class DatasheetTable:
         return _table_decoder.decode(self._path.read_bytes()).source if self._path else None
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
-        """Return the datasheet of each ``(litellm_prefix, model)``, ``UNLISTED`` if it is not in the table.
+        """Return the datasheet of each ``(litellm_prefix, model)``; ``UNLISTED`` if its vendor is not in the table.
 
         Raises:
             OSError, msgspec.DecodeError: the table cannot be read.
@@ -352,18 +392,23 @@ class DatasheetTable:
 
 def fields() -> tuple[str, ...]:
     """Return litellm's names of the fields that are read besides prices."""
-    return (*_Seller.__struct_fields__, "mode", *_Abilities.__struct_fields__)
+    return (*_Seller.__struct_fields__, "mode", _BILLING, *_Abilities.__struct_fields__)
 
 
 def _find(table: _Table, prefix: str, model: str) -> Datasheet:
-    """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's."""
+    """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's.
+
+    Of another model of the vendor only the dearest price of each unit is known.
+    """
     dearest = table.dearest.get(prefix, {})
     if (row := table.models.get(f"{prefix}/{model}")) is not None:
         return _read(row, dearest)
     for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
         if (row := table.models.get(name)) is not None and _sells(row, prefix):
             return _read(row, dearest)
-    return UNLISTED
+    if not dearest:
+        return UNLISTED
+    return Datasheet(listed=Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())))
 
 
 def _sells(row: msgspec.Raw, prefix: str) -> bool:

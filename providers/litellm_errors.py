@@ -14,6 +14,7 @@ from providers.redaction import redact
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10
 _LONGEST_MESSAGE = 64 * 1024  # characters: it may have a whole body
+_CUT = "Stream ended before a finish_reason"  # of a stream without its end, since 1.110
 _BODY = re.compile(rb"""b(?P<quote>['"]).*(?P=quote)""".decode(), re.DOTALL)  # the body as Python prints bytes
 _WRAPPING = re.compile(
     r"""^(?:(?:litellm\.)?\w+Error:\ |\w+(?:Exception|Error)\ -\ )+  # its own classes, one inside the other
@@ -45,7 +46,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
             )
         if type(link).__name__ in _NO_CREDENTIALS:
             return _said(ErrorKind.PROVIDER_AUTH, message, secrets)
-    kind = _transport_failure(original, opened=opened)
+    kind = ErrorKind.UPSTREAM_TRUNCATED if _CUT in message else _transport_failure(original, opened=opened)
     if kind is not None:
         return _said(kind, message, secrets)
     status = getattr(original, "status_code", None)

@@ -5,7 +5,7 @@ second, a character. It may change with the *size* of the prompt and with the *t
 flex). `Price` has those of standard service and short prompts, `Price.at` gives those of another tier or size.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ OFF_PEAK = "off_peak"  # not asked for: some hours of the day
 _STANDARD_WORDS = frozenset(  # standard service in the words of requests and answers
     {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only", "unspecified"}
 )
+_LEFT_TO_VENDOR = frozenset({"auto", "service_tier_unspecified", "unspecified"})
 TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
 
 
@@ -35,6 +36,8 @@ class Price(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()  # of "input" and "output": those without a known price, 0 here
     dearest: tuple[tuple[str, float], ...] = ()  # of each unit, the highest price at this vendor
     as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
+    once: bool = False  # searches are billed once a prompt, however many there were
+    request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search
 
     def usd(self, unit: str) -> float | None:
         """Return the price of one ``unit``; None if it is unknown."""
@@ -63,6 +66,17 @@ class Price(msgspec.Struct, frozen=True):
         known = [card.price for card in self.cards if card.price is not None]
         return max(known, key=lambda price: price.input_usd + price.output_usd, default=self)
 
+    def billed(self, unit: str, count: int) -> int:
+        """Return how many of ``count`` units are billed."""
+        return min(count, 1) if self.once and unit.startswith("web_search") else count
+
+    def uncounted(self, units: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return which of input, output and ``units`` have no known price, neither here nor anywhere at this vendor."""
+        known = {*OWN.difference(self.unknown), *dict(self.units), *dict(self.dearest)}
+        as_text = OF_TOKENS if self.as_text else _SEEN
+        found = dict.fromkeys((*self.unknown, *units))
+        return tuple(unit for unit in found if unit not in known and unit not in as_text - OWN)
+
     @property
     def tiers(self) -> frozenset[str]:
         """The tiers other than the standard one whose price is known."""
@@ -77,6 +91,11 @@ class Card(msgspec.Struct, frozen=True):
     price: Price | None  # without cards; None: unknown
 
 
+def tier_asked_by(word: object) -> str | None:
+    """Return the tier that a request names by ``word``; None if it leaves that to the vendor."""
+    return None if isinstance(word, str) and word.lower() in _LEFT_TO_VENDOR else tier_of(word)
+
+
 def tier_of(word: object) -> str | None:
     """Return the tier that a request or an answer names by ``word``; None if it names none."""
     if not isinstance(word, str) or not word:
@@ -86,6 +105,49 @@ def tier_of(word: object) -> str | None:
 
 
 MOST_CHARS = 32  # of a tier
+
+# Tiers that are bought as capacity, by contract, so that no price of a token holds there: Anthropic's commitments,
+# OpenAI's Scale Tier, Google's Provisioned Throughput, Bedrock's Reserved tier, Groq's performance tier.
+_BOUGHT: Mapping[str | None, frozenset[str]] = {
+    "anthropic": frozenset({"priority"}),
+    "openai": frozenset({"scale"}),
+    "gemini": frozenset({"provisioned_throughput"}),
+    "vertex_ai": frozenset({"provisioned_throughput"}),
+    "vertex_openai": frozenset({"provisioned_throughput"}),
+    "bedrock": frozenset({"reserved"}),
+    "bedrock_openai": frozenset({"reserved"}),
+    "bedrock_converse": frozenset({"reserved"}),
+    "groq": frozenset({"performance"}),
+}
+
+
+def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
+    """Whether ``tier`` is capacity that was bought at ``vendor``, and ``price``, of the table, has none for it."""
+    return tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers and bool(price.dearest)
+
+
+# Tiers that serve nobody who does not ask for them: by another parameter, another API, or the hour.
+_ASKED_ONLY = frozenset({FAST, OFF_PEAK, "batch", STANDARD})
+
+
+# Vendors that serve a call as standard unless it asks for another tier; at OpenAI and Azure a project or a deployment
+# may have one for all its calls.
+_STANDARD_UNLESS_ASKED = frozenset(
+    {"gemini", "vertex_ai", "vertex_openai", "bedrock", "bedrock_openai", "bedrock_converse", "groq", "anthropic"}
+)
+
+
+def dearest_unasked(vendor: str | None, price: Price, prompt_tokens: float) -> str:
+    """Return the dearest tier in which ``vendor`` may serve a call that asks for none.
+
+    A tier without a price for such prompts does not serve them.
+    """
+    if vendor in _STANDARD_UNLESS_ASKED:
+        return STANDARD
+    known = {tier: card for tier in price.tiers - _ASKED_ONLY if (card := price.at(tier, prompt_tokens)) is not None}
+    known = {STANDARD: price.at(STANDARD, prompt_tokens) or price} | known
+    return max(known, key=lambda tier: known[tier].input_usd + known[tier].output_usd)
+
 
 # The units of tokens besides those of `Price`'s own fields, each with the one that it is counted among. Counts of
 # prompts and answers include them.
@@ -128,17 +190,13 @@ def least_and_most(price: Price) -> tuple[float, float, float, float]:
     return min(prompt), max(prompt), min(answer), max(answer)
 
 
-def possible(
-    price: Price, served: str | None, asked: str | None, low_tokens: float, high_tokens: float
-) -> tuple[Price | None, ...]:
-    """Return the prices that may apply to a call; None among them: one that is unknown.
+def possible(price: Price, tiers: Sequence[str], low_tokens: float, high_tokens: float) -> tuple[Price | None, ...]:
+    """Return the prices that may apply to a call in one of ``tiers``; None among them: one that is unknown.
 
-    ``served`` is the tier that the answer names; without one, that is the ``asked`` tier or, if the vendor had no room
-    there, the standard one. The prompt has between ``low_tokens`` and ``high_tokens``.
+    The prompt has between ``low_tokens`` and ``high_tokens``.
     """
-    tiers = [STANDARD, asked or STANDARD] if served is None else [served]
     if STANDARD in tiers and OFF_PEAK in price.tiers:
-        tiers.append(OFF_PEAK)
+        tiers = (*tiers, OFF_PEAK)
     return tuple(dict.fromkeys(price.at(tier, tokens) for tier in tiers for tokens in (low_tokens, high_tokens)))
 
 
@@ -192,7 +250,7 @@ def cost(
         whole, own_usd = _PROMPT.get(unit) or _ANSWER.get(unit), price.usd(unit)
         if own_usd is None and (unit in _SEEN or (whole is not None and price.as_text)):
             continue
-        count = given if whole is None else min(given, int(left[whole]))
+        count = price.billed(unit, given) if whole is None else min(given, int(left[whole]))
         if whole is not None:
             left[whole] -= count
             usd -= count * general[whole]
@@ -290,13 +348,15 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
             units = _together(units, _apart(lives, _OF_LIFE))
     if cached is None:
         cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
+    if not reported.keys().isdisjoint(_OF_TOOLS):
+        units = _together(units, _of_tools(reported))
+        is_research = "citation_tokens" in reported  # Perplexity's, whose thoughts are beside the answer
+        completion = completion + (reasoning or 0) if is_research and completion is not None else completion
     if prompt is not None and completion is not None and total is not None:
         beyond = total - prompt - completion
         if beyond > 0 and (beyond == reasoning or not (reasoning or cached or written)):
             completion += beyond
             reasoning = beyond
-    if "server_tool_use" in reported:
-        units = _together(units, _searches(reported["server_tool_use"]))
     return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units)
 
 
@@ -314,10 +374,36 @@ def _together(units: dict[str, int] | None, more: dict[str, int] | None) -> dict
     return more if units is None else units if more is None else units | more
 
 
-def _searches(said: object) -> dict[str, int] | None:
-    """Return the searches that a vendor's own tool made."""
-    count = _count(said.get("web_search_requests")) if isinstance(said, dict) else None
-    return {"web_search": count} if count else None
+# Where vendors report what their own tools did: Anthropic, xAI, and for the rest Perplexity.
+_OF_TOOLS = frozenset(
+    {
+        "server_tool_use",
+        "server_side_tool_usage_details",
+        "search_context_size",
+        "num_search_queries",
+        "citation_tokens",
+    }
+)
+_SIZED = {"low": "web_search_low", "medium": "web_search", "high": "web_search_high"}
+
+
+def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the searches that a vendor's own tool made, and the tokens that it cites.
+
+    Perplexity bills each request by the size of its search context, and research by its searches.
+    """
+    for name, field in (
+        ("server_tool_use", "web_search_requests"),
+        ("server_side_tool_usage_details", "web_search_calls"),
+    ):
+        if isinstance(said := reported.get(name), dict):
+            count = _count(said.get(field))
+            return {"web_search": count} if count else None
+    queries, cited = _count(reported.get("num_search_queries")), _count(reported.get("citation_tokens"))
+    size = reported.get("search_context_size")
+    is_research = cited is not None or not isinstance(size, str)
+    counts = {_SIZED.get(str(size), "web_search_low"): queries if is_research else 1, "citation": cited}
+    return {unit: count for unit, count in counts.items() if count} or None
 
 
 def completed(usage: Usage, earlier: Usage) -> Usage:

@@ -6,7 +6,9 @@ price would else be overlooked, and calls booked too cheaply.
 
 import json
 import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -82,6 +84,23 @@ def dearest(models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, floa
     return {vendor: dict(sorted(found[vendor].items())) for vendor in sorted(found)}
 
 
+def released(number: str) -> str:
+    """Return the day on which a version of litellm was released, ISO, as the index of packages tells uv.
+
+    Raises:
+        SystemExit: it does not.
+
+    """
+    uv = str(Path(sys.executable).with_name("uv"))
+    command = [uv, "pip", "compile", "--quiet", "--no-deps", "--no-header", "--format", "pylock.toml", "-"]
+    told = subprocess.run(command, input=f"litellm=={number}\n", capture_output=True, text=True, check=False)
+    packages = tomllib.loads(told.stdout).get("packages", []) if told.returncode == 0 else []
+    days = [wheel["upload-time"] for each in packages for wheel in each.get("wheels", []) if "upload-time" in wheel]
+    if not days:
+        sys.exit(f"the release of litellm {number} has no known date; {told.stderr.strip() or 'the index says none'}")
+    return f"{min(days):%Y-%m-%d}"
+
+
 def main() -> None:
     """Write the extract with one model per line, so that a changed price is one changed line in a diff."""
     spec = find_spec("litellm")  # not imported: the import would download a newer table
@@ -97,6 +116,7 @@ def main() -> None:
     source = {
         "name": "litellm",
         "version": version("litellm"),
+        "released": released(version("litellm")),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "url": "https://github.com/BerriAI/litellm",
         "license": "MIT License, Copyright (c) 2023 Berri AI",

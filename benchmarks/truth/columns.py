@@ -569,6 +569,8 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
         at_most(lambda _: 60_000.0, only=lambda one: one.row["is_overtaken"] and one.row["number"] == 1, off=0.2)
     ],
     "price": [same(lambda one: prices(one.persona))],
+    # Calls that have any: units.py.
+    **{name: [same(lambda _: None)] for name in ("tier_asked", "tier_served", "units_cost_usd", "units")},
 }
 
 

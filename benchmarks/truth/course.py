@@ -37,6 +37,9 @@ CLIENT_LIMITS: Mapping[str, Mapping[str, Any]] = {
 MODEL_USD = 1e3  # a day, of the model ``race``
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 RACING = ("steady", "swift", "chunky", "caching")
+TIERS = {"": 1.0, "priority": 2.0, "flex": 0.5}
+ASKED = (None, "auto", "priority", "flex", "default")  # by a call's number
+TIERED, SPEAKING = ("prompt", "crowded", "mute", "project"), ("voice", "choir")
 PERSONAS = (
     Persona("steady", 0.060),
     Persona("swift", 0.050, per_chunk=2, bills_on=True),
@@ -59,9 +62,18 @@ PERSONAS = (
     Persona("early", 0.030, sigma=0.1, tps=40.0),
     Persona("writer", 0.120, sigma=0.1),
     Persona("boaster", 0.050, overstates=1e6),
+    Persona("prompt", 0.060, tiers=TIERS),
+    Persona("crowded", 0.060, tiers=TIERS, has_room=False, bills_on=True),
+    Persona("mute", 0.060, tiers=TIERS, has_room=False, says_tier=False),
+    Persona("project", 0.060, tiers=TIERS, project="priority"),
+    Persona("seeker", 0.050, searches=2, search_usd=0.01),
+    Persona("voice", 0.060, speaks_usd=3e-5),
+    Persona("choir", 0.060, speaks_usd=3e-5, bills_on=True),
 )
-# Models of which each has a mode of its own, with figures of their own: modes.py, and of ``torn`` figures.py.
-MODES = frozenset({"torn", "spoken", "strict", "held", "kept", "boasting"})
+# Models of which each has a mode of its own, with figures of their own: modes.py, of ``torn`` figures.py, and of those
+# that are billed by tier and unit units.py.
+BILLED = ("tiered", "seeking", "speaking")
+MODES = frozenset({"torn", "spoken", "strict", "held", "kept", "boasting", *BILLED})
 PROFILE = "voice"  # of the model ``spoken``
 POOL = ("steady", "swift", "chunky", "caching", "large", "liar")
 
@@ -143,6 +155,9 @@ def scenarios(calls: int) -> Sequence[Scenario]:
         Scenario("kept", some, "kept", streamed=False),
         Scenario("boast", some, "boasting", only="boaster"),
         Scenario("crawl", 3, "pool", "crawl", "steady"),
+        Scenario("tiered", 3 * more, "tiered"),
+        Scenario("seeking", some, "seeking", only="seeker"),
+        Scenario("speaking", more, "speaking"),
     )
 
 
@@ -235,6 +250,9 @@ def write_config(
             },
             "kept": {"deployments": deployments("steady", "swift"), "race": race | {"keep_rival": True}},
             "boasting": {"deployments": deployments("boaster"), "race": single},
+            "tiered": {"deployments": deployments(*TIERED), "race": race},
+            "seeking": {"deployments": deployments("seeker"), "race": single},
+            "speaking": {"deployments": deployments(*SPEAKING), "race": race},
         },
     }
     path = folder / "gateway.yaml"
@@ -259,7 +277,15 @@ def prices(persona: Persona) -> dict[str, float]:
 
 
 def _deployment(persona: Persona) -> dict[str, Any]:
-    price = prices(persona)
+    price: dict[str, Any] = prices(persona)
+    price |= {} if persona.speaks_usd is None else {"audio_output": persona.speaks_usd * 1e6}
+    price |= {"web_search": persona.search_usd} if persona.searches else {}
+    if persona.tiers:
+        price["tiers"] = {
+            tier: {kind: usd * factor for kind, usd in prices(persona).items()}
+            for tier, factor in persona.tiers.items()
+            if tier
+        }
     return {"deployment": f"{persona.name}/m", "price_per_mtok": price, "bills_after_disconnect": persona.bills_on}
 
 
@@ -315,6 +341,9 @@ async def _call(session: aiohttp.ClientSession, port: int, job: Job) -> Made:
     if scenario.model == "torn":
         body["stream_options"] = {"include_usage": True}
         body["provider"] = {"order": ["rip", "heir"]}
+    asked = ASKED[job.number % len(ASKED)] if scenario.model == "tiered" else None
+    body |= {} if asked is None else {"service_tier": asked}
+    body |= {"web_search_options": {}} if scenario.model == "seeking" else {}
     if scenario.only is not None:
         body["provider"] = {"only": [scenario.only]}
     headers = {"x-request-id": str(job.number), "authorization": f"Bearer {CLIENTS[job.client]}"}

@@ -9,6 +9,7 @@ from benchmarks.truth.course import PATIENCE_S
 from benchmarks.truth.facts import OK, Called, Facts, Ledger, Row, bill, kind, left
 from benchmarks.truth.modes import modes
 from benchmarks.truth.rules import NEAR_MS, Figure, between, equal, within
+from benchmarks.truth.units import units
 
 SLO_MS = 500.0
 ENOUGH = 200  # draws of a deployment
@@ -28,6 +29,7 @@ def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield from _patience(ledger, facts)
     yield from _takeovers(ledger, facts)
     yield from modes(facts)
+    yield from units(facts)
     yield from _limits(ledger, facts)
 
 

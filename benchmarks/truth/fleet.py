@@ -44,6 +44,13 @@ class Persona(msgspec.Struct, frozen=True):
     bills_on: bool = False  # a whole answer, though one hung up
     overstates: float = 1.0  # times the tokens there are
     thinks: int = 0  # tokens of reasoning before the answer, streamed
+    tiers: Mapping[str, float] = {}  # what a token costs in each tier of service, times its price
+    project: str = ""  # the tier of those who ask for none
+    has_room: bool = True  # where priority is asked for; else every second such call is served as standard
+    says_tier: bool = True
+    searches: int = 0  # before each answer
+    search_usd: float = 0.0
+    speaks_usd: float | None = None  # half of its tokens are sound, at this price
     keys: Sequence[str] = ()  # names; each key is ``key-NAME-of-its-provider``
     plays: frozenset[str] = frozenset({"tool", "broken", "cut", "empty", "truncated", "spoken", "crawl"})
 
@@ -79,6 +86,7 @@ class Seen(msgspec.Struct):
     sent: int = 0  # tokens
     finish_reason: str | None = None
     prompt_tokens: int = PROMPT_TOKENS
+    tier: str = ""  # that serves it
     is_told: bool = False  # the usage went out
     is_cut: bool = True  # nobody read it to its end
 
@@ -97,7 +105,9 @@ class Seen(msgspec.Struct):
         prompt = (self.prompt_tokens - draw.cached - draw.written) * persona.input_usd
         prompt += draw.cached * cached_usd + draw.written * write_usd
         billed = draw.tokens if persona.bills_on and self.is_cut else self.sent
-        return prompt + billed * persona.output_usd
+        spoken = 0 if persona.speaks_usd is None else billed // 2
+        tokens = prompt + (billed - spoken) * persona.output_usd + spoken * (persona.speaks_usd or 0.0)
+        return tokens * persona.tiers.get(self.tier, 1.0) + persona.searches * persona.search_usd
 
 
 class Fleet:
@@ -148,6 +158,7 @@ class Fleet:
             arrived_at=now,
             arrived=wall,
             in_flight=self._under_way[name],
+            tier=_served(persona, body.get("service_tier"), call),
             is_first=connection not in self._connections,
         )
         self._connections[connection] = request.transport
@@ -287,6 +298,8 @@ class _Chat:
             {"completion_tokens": 0} if self._kind == "empty" else {}
         )
         told = {"id": "c", "model": VERSION, "choices": [], "usage": usage}
+        if self._persona.tiers and self._persona.says_tier:
+            told["service_tier"] = self._seen.tier or "default"
         told["system_fingerprint"] = fingerprint(self._persona)
         return last + self._event({}, self.reason) + _data(told) + b"data: [DONE]\n\n"
 
@@ -374,7 +387,20 @@ def _usage(persona: Persona, draw: Draw, prompt_tokens: int = PROMPT_TOKENS) -> 
         usage["prompt_tokens_details"] = {"cached_tokens": draw.cached}
     if persona.thinks:
         usage["completion_tokens_details"] = {"reasoning_tokens": persona.thinks}
+    if persona.speaks_usd is not None:
+        usage["completion_tokens_details"] = {"audio_tokens": draw.tokens // 2}
+    if persona.searches:
+        usage["server_tool_use"] = {"web_search_requests": persona.searches}
     return usage
+
+
+def _served(persona: Persona, asked: str | None, call: int) -> str:
+    """Return the tier in which a call is served that asks for one."""
+    if asked is None or asked == "auto":
+        return persona.project
+    if asked == "priority" and not persona.has_room and call % 2:
+        return ""
+    return asked if asked in persona.tiers else ""
 
 
 async def _until(instant: float) -> None:

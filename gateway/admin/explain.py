@@ -18,7 +18,8 @@ from gateway.core.attempts import AnswerKind
 from gateway.core.calls import Kind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
 from gateway.core.prompt_classes import Effort, answer_class
-from gateway.fleet.models import Model
+from gateway.fleet.models import Deployment, Model
+from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Terms
 from providers.dialects import PIVOT
@@ -110,12 +111,22 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
         answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort),
     )
     prospects = tuple(
-        msgspec.structs.replace(each, bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect)
+        msgspec.structs.replace(
+            each,
+            bills_after_disconnect=model.deployments[each.deployment].bills_after_disconnect,
+            tier=_tier(model.deployments[each.deployment]),
+        )
         for each in explanation.deployments
     )
     fallback, late_s = _fallback(context, model, explanation.late_s or 0.0)
     explanation = msgspec.structs.replace(explanation, deployments=prospects, late_s=late_s, fallback=fallback)
     return Explained(model.name, model.race.profile, explanation)
+
+
+def _tier(deployment: Deployment) -> str | None:
+    """Return the tier of service that a deployment asks for itself: its price is the one of the plan."""
+    tier = tier_wanted(deployment, None)
+    return tier if tier is None else tier or "standard"
 
 
 def _fallback(context: Context, model: Model, late_s: float) -> tuple[str | None, float | None]:

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.core.errors import Forbidden, NothingEnabled
 from gateway.fleet.models import Deployment, Model
-from gateway.settings import ClientSettings, DataPolicy, Profile, Role
+from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced
 
 WIDEST = 8
 
@@ -29,6 +29,7 @@ class Client(msgspec.Struct, frozen=True):
     team: str | None = None  # its limits count the client's calls too
     end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
+    unpriced: Unpriced | None = None  # what happens to calls that limits in dollars cannot count
 
     def check_model(self, model: str) -> None:
         """Check that this client may use a model.
@@ -91,4 +92,5 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         team=settings.team,
         end_user=settings.end_user,
         priority=settings.priority,
+        unpriced=settings.unpriced,
     )

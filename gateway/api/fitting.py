@@ -15,7 +15,8 @@ from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
-from gateway.settings import DataPolicy, RaceSettings
+from gateway.racing import lets_search
+from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
 from providers import finished
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
@@ -253,6 +254,7 @@ class ResolvedModel:
         self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
         self._is_kept = False
+        self._unpriced: dict[str, str] = {}
         self._values = 0
         if asked.preferences is not NOTHING and not is_passed_on(model):
             self._prefer(client)
@@ -283,6 +285,21 @@ class ResolvedModel:
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
+
+    def refuse_unpriced(self) -> None:
+        """Leave out the deployments of which a unit that this request may bill has no known price at their vendor.
+
+        Raises:
+            NoDeploymentFits: none is left.
+
+        """
+        sound = ("audio_input",) if self.needs.audio else ()
+        units = (*sound, "web_search") if lets_search(self.fields) else sound
+        unknown = {each.name: uncounted_units(each, units) for each in self._deployments}
+        self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
+        self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
+        if not self._deployments:
+            raise NoDeploymentFits(self.model.name, self._unpriced)
 
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
@@ -329,13 +346,14 @@ class ResolvedModel:
         if (
             self._chosen is None
             and not client.demanding
+            and not self._unpriced
             and self._asked.dialect in common.speaks
             and needs.ordinary
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
         ):
             return Fitting(self._deployments, {}, {}, {})
-        excluded = {} if self._chosen is None else self._chosen.excluded
+        excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
             self.model.name, self._asked.dialect, self.fields, self.needs, client.require, self._values, most_values
         )
@@ -380,6 +398,26 @@ class ResolvedModel:
         most, asked = parameters.most_tokens, self.needs.max_tokens
         if most is not None and (asked is None or asked > most):
             self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
+
+
+# What no limit in dollars can count.
+
+REFUSE: Unpriced = "refuse"
+COUNT_KNOWN: Unpriced = "count_known"
+
+
+def uncounted_units(deployment: Deployment, units: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return which of input, output and ``units`` have no known price, neither here nor anywhere at its vendor."""
+    price = deployment.price or deployment.listed
+    return ("input", "output", *units) if price is None else price.uncounted(units)
+
+
+def without_price(units: Iterable[str]) -> str:
+    """Return why a deployment may not be used where a limit in dollars applies."""
+    return (
+        f"has no known price of {', '.join(units)}, and a limit in dollars applies: the operator may set its"
+        " price_per_mtok"
+    )
 
 
 def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployment]:

@@ -16,7 +16,16 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import IGNORED, having, in_order, policy_violation
+from gateway.api.fitting import (
+    COUNT_KNOWN,
+    IGNORED,
+    REFUSE,
+    having,
+    in_order,
+    policy_violation,
+    uncounted_units,
+    without_price,
+)
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
 from gateway.api.overrides import HEADER, read_deadlines, tightened, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
@@ -39,7 +48,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import EXTRA_ROLES, Asking, ClientGone, Launching, Relay, Relayed, Unanswered
-from gateway.settings import DataPolicy, RaceSettings
+from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Plan, Terms
 from providers import ErrorKind, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
@@ -87,10 +96,10 @@ def plan_relay(
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    must_be_priced = api.by_character is not None and limits_dollars(origin.levels, model)
+    unpriced = client.unpriced if limits_dollars(origin.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
-        reason = _obstacle(deployment, api, client.require, index, must_be_priced=must_be_priced)
+        reason = _obstacle(deployment, api, client.require, index, unpriced)
         reason = reason or _too_much(deployment, asked) or context.vectors.difference(index, deployment)
         if reason is None:
             able.append(deployment.name)
@@ -238,13 +247,16 @@ def _of_one_model(plan: Plan, model: Model) -> Plan:
 
 
 def _obstacle(
-    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, *, must_be_priced: bool
+    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, unpriced: Unpriced | None
 ) -> str | None:
     """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
-    if must_be_priced and _usd_per_character(deployment) is None:
-        return "has no known price, and a limit in dollars applies: the operator may set its price_per_mtok"
+    if api.by_character is not None:
+        if unpriced != COUNT_KNOWN and _counted_per_character(deployment) is None:
+            return without_price(("character",))
+    elif unpriced == REFUSE and (units := uncounted_units(deployment)) and not _has_units(deployment):
+        return without_price(units)
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)
@@ -263,11 +275,24 @@ def _too_much(deployment: Deployment, asked: RelayedRequest) -> str | None:
 def _usd_of(api: RelayedApi, asked: RelayedRequest, deployment: Deployment) -> float | None:
     """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
     if api.by_character is not None:
-        usd = _usd_per_character(deployment)
+        usd = _counted_per_character(deployment)
         return None if usd is None else usd * asked.characters(api.by_character)
     price = deployment.price or deployment.listed
     usd = None if price is None else price.usd("query")
     return usd if usd is not None or price is None else price.input_usd * (asked.size // CHARS_PER_TOKEN)
+
+
+def _has_units(deployment: Deployment) -> bool:
+    """Whether anything besides tokens of text has a known price, as seconds of sound and pictures."""
+    price = deployment.price or deployment.listed
+    return price is not None and bool(price.units)
+
+
+def _counted_per_character(deployment: Deployment) -> float | None:
+    """Return what limits in dollars count for a character that is spoken; None: nothing is known."""
+    if (usd := _usd_per_character(deployment)) is not None or deployment.listed is None:
+        return usd
+    return dict(deployment.listed.dearest).get("character")
 
 
 def _usd_per_character(deployment: Deployment) -> float | None:
@@ -437,7 +462,7 @@ async def answered(
         return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by)
 
     def begin(entry: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
-        asking = _asking_of(api, asked, entry.plan)
+        asking = _asking_of(api, asked, entry.model, entry.plan)
         relay = Relay(journey.open_call, entry.model, entry.plan, asking, call=entry.call, **may)
         relays.append(relay)
         return relay, partial(relay.run, outlet)
@@ -475,13 +500,15 @@ async def answered(
     return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
 
 
-def _asking_of(api: RelayedApi, asked: RelayedRequest, plan: Plan) -> Asking:
+def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
+    costs = plan.cost_usd if api.by_character is not None else {}
     return Asking(
         api.path,
         DIALECTS.get(api.api, PIVOT),
         asked.form,
         is_priced=api.is_text,
-        cost_usd=plan.cost_usd if api.by_character is not None else {},
+        cost_usd=costs,
+        unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
         takes_extra_body=api.takes_extra_body,
         is_sound=api.api == "audio",
     )

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext, new_call
-from gateway.api.fitting import SHORT_BYTES, Fitting, ResolvedModel, led_by
+from gateway.api.fitting import REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
@@ -85,6 +85,8 @@ async def plan_call(
     )
     if made_by is not None:
         resolved.restrict_to(made_by)
+    if origin.client.unpriced == REFUSE and limits_dollars(origin.levels, resolved.model):
+        resolved.refuse_unpriced()
     most = context.settings.limits.max_values
     if asked.size <= SHORT_BYTES or resolved.is_light(most):
         fitting = resolved.fitted(origin.client, most)
@@ -104,9 +106,9 @@ async def plan_call(
         tags=origin.tags,
         prompt_tokens=resolved.needs.prompt_tokens,
     )
-    deadline_ms = model.race.ttft_ms  # a fallback has that of the model asked for, where there is one
-    if instead_of is not None and instead_of.deadline_ms is not None:
-        deadline_ms = instead_of.deadline_ms
+    # A fallback has the deadline of the model asked for, where there is one.
+    asked_ms = None if instead_of is None else instead_of.deadline_ms
+    deadline_ms = model.race.ttft_ms if asked_ms is None else asked_ms
     asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
         several = answers_asked(resolved.fields, asked.dialect) > 1
@@ -334,7 +336,8 @@ def use_of(entry: PlannedCall) -> Use:
         for launch in plan.launches:
             if launch.delay_s == 0:
                 usd += costs.get(launch.deployment, 0.0)
-    most_usd = _most_usd(entry) if usd and limits_dollars(entry.call.levels, entry.model) else 0.0
+    may_cost = usd or len(entry.model.prices) < len(entry.model.deployments)
+    most_usd = _most_usd(entry) if may_cost and limits_dollars(entry.call.levels, entry.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
 
 
@@ -351,12 +354,14 @@ def _most_usd(entry: PlannedCall) -> float:
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
-        if (price := deployment.price or dearest) is None:
-            continue
         limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
         tokens = max(limit * answers, plan.answer_tokens)
-        input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.prompt_tokens)
-        prompt_usd, answer_usd = call.prompt_tokens * input_usd, tokens * output_usd
+        prompt_usd = answer_usd = 0.0
+        for price in (deployment.price,) if deployment.price is not None else (deployment.listed, dearest):
+            if price is not None:
+                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.prompt_tokens)
+                prompt_usd = max(prompt_usd, call.prompt_tokens * input_usd)
+                answer_usd = max(answer_usd, tokens * output_usd)
         most_usd = max(most_usd, prompt_usd + answer_usd)
         if 0 < place < len(launched):
             beside_usd += prompt_usd + (answer_usd if deployment.bills_after_disconnect else 0.0)

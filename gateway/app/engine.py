@@ -20,7 +20,7 @@ from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
-from gateway.racing import Attempt, AttemptTasks, Makers, OpenCall, Outbox, Seats, Services, SharedNames
+from gateway.racing import Attempt, AttemptTasks, Makers, OpenCall, Outbox, Seats, ServedTiers, Services, SharedNames
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
 
@@ -149,6 +149,7 @@ class Engine:
             utc_now=runtime.utc_now,
             outbox=self.outbox,
             makers=Makers(makers, self.tasks.start),
+            tiers=ServedTiers(runtime.clock),
         )
 
     def start(self) -> None:

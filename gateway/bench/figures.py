@@ -7,39 +7,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from math import ceil, exp, lgamma, log, sqrt
+from math import ceil, sqrt
 from random import Random
-from statistics import NormalDist
 from typing import Literal
 
 import msgspec
+from scipy import stats
 
 from gateway.bench.plan import WARM_UP, Goal, Plan, Sample
-
-# Student's t distribution and exact intervals of shares, by the incomplete beta function.
-
-_MOST_STEPS = 300
-_HALVINGS = 50
-_PRECISION = 1e-12
-_TINY = 1e-300
-_WIDEST = 1e6  # the largest quantile that is searched
-
-
-def two_sided_p(t: float, freedom: int) -> float:
-    """Return the probability of a value at least as far from 0 as ``t``, with ``freedom`` degrees (1 or more)."""
-    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
-
-
-def quantile(share: float, freedom: int) -> float:
-    """Return the value below which ``share`` (over 0.5) of the distribution lies."""
-    low, high = 0.0, _WIDEST
-    while high - low > _PRECISION * max(1.0, high):
-        middle = (low + high) / 2
-        if two_sided_p(middle, freedom) / 2 > 1.0 - share:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]:
@@ -47,49 +22,9 @@ def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]
 
     ``hits`` of ``number`` need not be whole.
     """
-    low = 0.0 if hits <= 0 else _where(lambda share: _incomplete_beta(share, hits, number - hits + 1) > tail)
-    high = 1.0 if hits >= number else _where(lambda share: _incomplete_beta(share, hits + 1, number - hits) > 1 - tail)
+    low = 0.0 if hits <= 0 else float(stats.beta.ppf(tail, hits, number - hits + 1))
+    high = 1.0 if hits >= number else float(stats.beta.isf(tail, hits + 1, number - hits))
     return low, high
-
-
-def _where(is_above: Callable[[float], bool]) -> float:
-    """Return the point between 0 and 1 above which ``is_above`` holds, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_above(middle) else (middle, high)
-    return high
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function (DLMF 8.17)."""
-    if x <= 0.0 or x >= 1.0:
-        return min(1.0, max(0.0, x))
-    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(1.0 - x))
-    if x < (a + 1.0) / (a + b + 2.0):
-        return front * _fraction(x, a, b) / a
-    return 1.0 - front * _fraction(1.0 - x, b, a) / b
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Return the continued fraction of the incomplete beta function, by Lentz's method (DLMF 8.17.22)."""
-    c, d = 1.0, 1.0 / _not_zero(1.0 - (a + b) * x / (a + 1.0))
-    result = d
-    for m in range(1, _MOST_STEPS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1.0 / _not_zero(1.0 + term * d)
-            c = _not_zero(1.0 + term / c)
-            result *= c * d
-        if abs(c * d - 1.0) < _PRECISION:
-            break
-    return result
-
-
-def _not_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 # Intervals of 95 % by the bootstrap over rounds, and the correction for multiple comparisons. In a round every
@@ -134,8 +69,8 @@ class Draws:
                 for place in random.choices(range(n), k=n):
                     weights[place] += 1
                 self._weights.append(weights)
-            t = quantile(1.0 - (1.0 - CONFIDENCE) / 2, n - 1)
-            self._tail = NormalDist().cdf(-t * sqrt(n / (n - 1)))
+            t = stats.t.isf((1.0 - CONFIDENCE) / 2, n - 1)
+            self._tail = float(stats.norm.sf(t * sqrt(n / (n - 1))))
 
     def interval(self, figure: Callable[[Weights], float | None]) -> tuple[float | None, float | None]:
         """Return the interval of ``figure``, which returns None for a draw without data."""
@@ -218,16 +153,11 @@ def order_limits(number: int, share: float) -> tuple[int, int]:
 
     The probability beyond each is at most 2.5 %: the number of values below the quantile is binomial.
     """
-    most, tail = (1.0 - CONFIDENCE) / 2, 0.0
-    low = high = None
-    for below in range(number + 1):  # values below the quantile
-        ways = lgamma(number + 1) - lgamma(below + 1) - lgamma(number - below + 1)
-        tail += exp(ways + below * log(share) + (number - below) * log(1.0 - share))
-        if tail <= most:
-            low = below
-        if high is None and tail >= 1.0 - most:
-            high = below
-    return low or 0, min(number - 1, number - 1 if high is None else high)
+    most, below = (1.0 - CONFIDENCE) / 2, stats.binom(number, share)
+    low = int(below.ppf(most))
+    if below.cdf(low) > most:
+        low -= 1
+    return max(0, low), min(number - 1, int(below.ppf(1.0 - most)))
 
 
 def share_difference(a: Estimate, b: Estimate) -> Estimate:
@@ -272,7 +202,7 @@ def paired_p(differences: Sequence[float]) -> float:
     variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
     if not variance:
         return 0.0 if mean else 1.0
-    return two_sided_p(mean / sqrt(variance / n), n - 1)
+    return float(2.0 * stats.t.sf(abs(mean) / sqrt(variance / n), n - 1))
 
 
 def rounds_needed(differences: Sequence[float], amount: float, comparisons: int) -> int | None:
@@ -286,10 +216,9 @@ def rounds_needed(differences: Sequence[float], amount: float, comparisons: int)
         return None
     mean = sum(differences) / n
     variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
-    level = NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / 2 / comparisons)
-    needed = (
-        (level + NormalDist().inv_cdf(_POWER)) / amount
-    ) ** 2 * variance + level**2 / 2  # Student's test needs more
+    level = float(stats.norm.isf((1.0 - CONFIDENCE) / 2 / comparisons))
+    together = level + float(stats.norm.ppf(_POWER))
+    needed = (together / amount) ** 2 * variance + level**2 / 2  # Student's test needs more
     return max(FEWEST_ROUNDS, ceil(needed))
 
 

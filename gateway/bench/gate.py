@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from scipy import stats
 
 from gateway.bench.figures import (
     ALL,
@@ -22,7 +23,6 @@ from gateway.bench.figures import (
     Estimate,
     Metric,
     measured,
-    quantile,
     share_difference,
 )
 from gateway.bench.plan import Contender, Plan, PromptKind, Sample, kind_of
@@ -359,7 +359,7 @@ def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> Estimate:
     if not variance:
         return Estimate(len(new), a - b, a - b, a - b)
     freedom = variance**2 / (variance_a**2 / free_a + variance_b**2 / free_b)
-    reach = quantile(1.0 - tail, int(freedom)) * sqrt(variance)
+    reach = float(stats.t.isf(tail, freedom)) * sqrt(variance)
     return Estimate(len(new), a - b, a - b - reach, a - b + reach)
 
 

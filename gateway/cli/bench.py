@@ -142,7 +142,11 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         fail("give --json or --csv, not both", MISUSED)
     if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
         fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
-    from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - only where it is needed
+    from providers import BENCH, has_scipy  # noqa: PLC0415 - only where it is needed
+
+    if not has_scipy():
+        fail(f"bench needs scipy for its intervals and tests: {BENCH}")
+    from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
         Wanted,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,6 +132,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     unusable += [*_ask_replica(settings), *_ask_clickhouse(settings)] if live else []
     notes = [
         *summary.warnings(settings, deployments, catalog),
+        *filter(None, [source.is_old(datetime.now(UTC).date())] if deployments and source is not None else []),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
         *_unread_exceptions(),
@@ -169,7 +171,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
     if deployments and source is not None:
-        prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.date}")
+        prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.released}")
     for note in notes:
         prose(f"note: {note}")
     say(f"{_name(path) or 'no file: environment and defaults'}: {state}")

@@ -28,6 +28,7 @@ _DEPLOYMENTS = {
     "after_s": "later s",
     "cost_usd": "cost $",
     "bills_after_disconnect": "bills losers",
+    "tier": "tier",
     "scarcity_s": "scarcity s",
     "headroom": "headroom",
     "crowding": "crowding",

@@ -70,6 +70,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     tiers: tuple[PriceLine, ...] = ()  # the prices of all tiers and sizes of prompts; none: one price holds for all
     units: Mapping[str, float] = {}  # of other units: tokens of sound and pictures (per million), searches, seconds
     unpriced: tuple[str, ...] = ()  # the units that it bills, without a known price
+    uncounted: tuple[str, ...] = ()  # those of them that have none at its vendor either
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
@@ -144,7 +145,8 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     quantization=item.quantization,
                     tiers=_tiers(price),
                     units={} if price is None else {name: _shown(name, each) for name, each in price.units},
-                    unpriced=_unpriced(price, datasheet.capabilities),
+                    unpriced=(unpriced := _unpriced(price, datasheet.capabilities)),
+                    uncounted=unpriced if price is None else price.uncounted(unpriced),
                 )
             )
     return lines
@@ -184,13 +186,15 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
         if line.input_usd is None and not line.units:
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
-        names = ", ".join(name for name, its_model in unpriced.items() if its_model == where)
-        found.append(f"price unknown, so the cost of calls is unknown too: {names}; {set_price(where)}")
+        named = [name for name, its_model in unpriced.items() if its_model == where]
+        said = f"{', '.join(named)}{_counted(settings, [line for line in lines if line.deployment in named])}"
+        found.append(f"price unknown, so the cost of calls is unknown too: {said}; {set_price(where)}")
     found += _partly_priced(settings, lines)
     priced = {line.model for line in lines if line.input_usd is not None}
-    counted = settings.limits_dollars
+    bounded = {line.model for line in lines if not line.uncounted}  # limits count the dearest price of the vendor
     for name, model in settings.models.items():
-        found += doubtful_model(name, model, priced=name in priced, counted=counted)
+        is_bounded, counted = name in bounded, settings.limits_dollars
+        found += doubtful_model(name, model, priced=name in priced, counted=counted, bounded=is_bounded)
     found += [*_dear_fallbacks(settings, lines), *_mixed_vectors(settings)]
     return [*found, *doubtful_takeovers(settings, catalog), *doubtful(settings)]
 
@@ -201,11 +205,28 @@ def _partly_priced(settings: Settings, lines: Sequence[DeploymentLine]) -> Itera
     for line in lines:
         if line.unpriced and (line.input_usd is not None or line.units) and line.deployment not in told:
             told.add(line.deployment)
-            counted = "; limits in dollars count them at the dearest known price of its vendor, if there is one"
             yield (
                 f"{line.deployment}: no price is known of {', '.join(line.unpriced)}, so the cost of calls with them is"
-                f" unknown{counted if settings.limits_dollars else ''}; {set_price(line.model)}"
+                f" unknown{_counted(settings, [line])}; {set_price(line.model)}"
             )
+
+
+def _counted(settings: Settings, lines: Sequence[DeploymentLine]) -> str:
+    """Return what limits in dollars do about units without a known price, as the middle of a note."""
+    if not settings.limits_dollars:
+        return ""
+    said = ""
+    uncounted = dict.fromkeys(unit for line in lines for unit in line.uncounted)
+    if any(set(line.unpriced) - set(line.uncounted) for line in lines):
+        said = "; limits in dollars count the dearest known price of the vendor"
+    if uncounted:
+        said += f"; of {', '.join(uncounted)} their vendor has none either, so limits in dollars do not count that"
+        refused = [name for name, client in settings.clients.items() if client.unpriced == "refuse"]
+        if refused:
+            said += f", and it is refused to {', '.join(refused)} (unpriced: refuse)"
+        else:
+            said += " (unpriced: refuse at a client refuses it)"
+    return said
 
 
 def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:

@@ -162,6 +162,13 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     is_extra: bool | None = None  # another attempt of its call could still answer, or did; None: an older version's
 
 
+class Unit(msgspec.Struct, frozen=True, gc=False):
+    """How many of a unit were billed, and the price of one in US dollars; None: unknown."""
+
+    n: int
+    usd: float | None
+
+
 _BEGUN = frozenset({"in_progress", "queued"})  # the statuses of a response in the background
 
 
@@ -241,13 +248,18 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     judged_as: AnswerKind | None = None  # of a winner whose complete answer could be judged
     flaw: Flaw | None = None  # None: none found, or not judged
     price: Mapping[str, float] | None = None  # the applied price: US dollars per million tokens
+    # Of service: null where none was asked for and standard service answered.
+    tier_asked: str | None = None  # "standard", "priority", …: by the request or the deployment's extra_body
+    tier_served: str | None = None  # by the answer; null: not said
+    units_cost_usd: float | None = None  # of ``units``, as far as their prices are known; a part of cost_usd
+    units: Mapping[str, Unit] | None = None  # what is billed besides the counts above: searches, sound, an hour's cache
     itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
     retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
     asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
     tier: str | None = None  # that served it, as reported; "": standard service; not a column
-    units: Mapping[str, int] | None = None  # what is billed besides the counts above, as reported; not a column
+    other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
     limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
 
     @property

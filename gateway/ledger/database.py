@@ -145,12 +145,16 @@ async def current_revision(engine: AsyncEngine) -> str | None:
     """
     try:
         async with engine.connect() as connection:
-            if not await connection.run_sync(lambda sync: engine.dialect.has_table(sync, "alembic_version")):
-                return None
-            revision: str | None = await connection.scalar(text("select version_num from alembic_version"))
-            return revision
+            return await _revision_of(connection)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
+
+
+async def _revision_of(connection: AsyncConnection) -> str | None:
+    if not await connection.run_sync(lambda sync: sync.dialect.has_table(sync, "alembic_version")):
+        return None
+    revision: str | None = await connection.scalar(text("select version_num from alembic_version"))
+    return revision
 
 
 def migrations_folder() -> Path:
@@ -162,7 +166,16 @@ def migrations_folder() -> Path:
 
 def head_revision() -> str:
     """Return the revision this version needs: the number of the newest migration. Does not import Alembic."""
-    return max(path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
+    return max(_revisions())
+
+
+def first_revision() -> str:
+    """Return the oldest revision that this version can update, or go back to."""
+    return min(_revisions())
+
+
+def _revisions() -> list[str]:
+    return [path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py")]
 
 
 async def check_schema(engine: AsyncEngine) -> None:
@@ -177,6 +190,7 @@ async def check_schema(engine: AsyncEngine) -> None:
     found, needed = await current_revision(engine), head_revision()
     if found is None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
+    _check_can_be_updated(found)
     if found < needed:
         raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
     if found > needed and not await _takes(engine, needed):
@@ -184,6 +198,20 @@ async def check_schema(engine: AsyncEngine) -> None:
             f"the ledger's schema is {found}, newer than this version's {needed}, and not usable for it; start the "
             "version of Holeshot that migrated it, "
             f"or go back with that version: holeshot migrate --down-to {needed}"
+        )
+
+
+def _check_can_be_updated(found: str) -> None:
+    """Check that there is a migration from this revision on.
+
+    Raises:
+        SchemaOutdatedError: it is older than the first one that was published.
+
+    """
+    if found < (first := first_revision()):
+        raise SchemaOutdatedError(
+            f"the ledger's schema is {found}, and this version updates those from {first} on: first run "
+            f"`holeshot migrate` of the version whose schema is {first}, or name an empty database"
         )
 
 
@@ -231,6 +259,7 @@ async def migrate(url: str) -> None:
 
     Raises:
         DatabaseUrlError: as for ``parse_url``.
+        SchemaOutdatedError: it is older than the first one that was published.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
@@ -238,7 +267,16 @@ async def migrate(url: str) -> None:
 
 
 async def downgrade(url: str, revision: str) -> None:
-    """Migrate the schema back to ``revision``; ``base`` drops the ledger with all its rows."""
+    """Migrate the schema back to ``revision``; ``base`` drops the ledger with all its rows.
+
+    Raises:
+        SchemaOutdatedError: the schema is, or would be, older than the first one that was published.
+
+    """
+    if revision.isdigit() and revision < first_revision():
+        raise SchemaOutdatedError(
+            f"the first schema is {first_revision()}: go back to that one, or to 'base', which drops every row"
+        )
     await _run_alembic(url, "downgrade", revision)
 
 
@@ -374,6 +412,8 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)
+            if (found := await _revision_of(connection)) is not None:
+                _check_can_be_updated(found)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
     except DATABASE_ERRORS as error:

@@ -162,9 +162,9 @@ _CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), 
 _ATTEMPTS = Columns(
     AttemptRecord,
     left_out=frozenset(
-        ("asked_tokens", "headroom", "is_restricted", "limit_usd", "retry_after_s", "tier", "units"),
+        ("asked_tokens", "headroom", "is_restricted", "limit_usd", "other_units", "retry_after_s", "tier"),
     ),
-    json=("price", "itl"),
+    json=("price", "itl", "units"),
 )
 _REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())
 _OUTAGES = Columns(OutageRecord, left_out=frozenset(), json=())
@@ -209,7 +209,8 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         for record in records:
             price = _encode(record.price).decode() if record.price else None
             itl = _encode(record.itl).decode() if record.itl else None
-            yield _ATTEMPTS.plain(record) + (price, itl)  # noqa: RUF005 - likewise
+            units = _encode(record.units).decode() if record.units else None
+            yield _ATTEMPTS.plain(record) + (price, itl, units)  # noqa: RUF005 - likewise
 
 
 def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:

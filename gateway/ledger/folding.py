@@ -1,6 +1,6 @@
 """Adds new rows to the sums (a fold), in one process at a time. On SQLite a batch is added up as it is stored.
 
-On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/versions/0028) takes notes and adds up
+On Postgres a trigger notes which rows are new. ``roll_up_fresh`` (migrations/functions) takes notes and adds up
 their rows, in one transaction. Sums trail their rows by the age of the oldest note.
 """
 

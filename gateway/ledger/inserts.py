@@ -49,8 +49,7 @@ _BAD_ROWS = (
 _OVERFLOW = "integer overflow"  # SQLite's words for a sum of numbers that fit their columns
 
 
-# A row for a partition that is just being changed (the schema has no other checks) and, on a schema before 0028, a
-# deadlock with another shipping process: both batches add to the same sums.
+# A row for a partition that is just being changed (the schema has no other checks), or a deadlock.
 _CROSSED = (asyncpg.CheckViolationError, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 

@@ -518,12 +518,12 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return an attempt's cost, or what counts instead; without a price, that at the model's dearest deployment."""
-        known = attempt.limit_usd if attempt.cost_usd is None else attempt.cost_usd
-        if known is not None:
-            return known
+        """Return an attempt's cost; without a price, that of its vendor's or its model's dearest, whichever is more."""
+        if attempt.cost_usd is not None:
+            return attempt.cost_usd
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
-        return cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
+        usd = cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
+        return usd if attempt.limit_usd is None else max(usd, attempt.limit_usd)
 
 
 def _held(

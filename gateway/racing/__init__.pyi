@@ -11,6 +11,7 @@ from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
+from .costs import ServedTiers as ServedTiers
 from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
 from .costs import settle as settle
@@ -56,3 +57,4 @@ from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked
 from .validation import asked_tier as asked_tier
+from .validation import lets_search as lets_search

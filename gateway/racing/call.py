@@ -213,6 +213,7 @@ class OpenCall:
                     call.prompt_tokens,
                     asked,
                     is_text=call.inline_bytes is not None,
+                    seen=services.tiers,
                 )
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
@@ -265,6 +266,7 @@ class OpenCall:
             held=held,
             answered_model=call.model if is_fallback and winner is not None else None,
             dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
+            tiers=self.services.tiers,
         )
         if self.broken or self.takeover is not None:
             if self.takeover in {FINISHED, RESCUED} and error_kind is not None:

@@ -5,22 +5,35 @@ prompt, as long as the winner's provider says if that is near our own estimate. 
 at a disconnect. Its ``cost_usd`` is its prompt and the received part
 of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's. ``cost_low_usd``
 and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one without a known
-price as unknown (None). A sum is unknown only if all its parts are. Tokens read from a prompt cache or written to it,
-and reasoning tokens, have their own prices if these are known.
+price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is. Tokens read from
+a prompt cache or written to it, and reasoning tokens, have their own prices if these are known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
 from typing import Any
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
 from gateway.racing.validation import NOTHING_ASKED, Requested
-from providers import STANDARD, ErrorKind, Price, cache_saved_usd, cost, cost_usd, least_and_most, possible, tier_of
+from providers import (
+    STANDARD,
+    Cost,
+    ErrorKind,
+    Price,
+    cache_saved_usd,
+    cost,
+    cost_usd,
+    dearest_unasked,
+    is_bought,
+    least_and_most,
+    possible,
+    tier_asked_by,
+)
 
 # Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
 # its provider reported usage cost at least its prompt, at the lowest price it may have had (the cache's), and the
@@ -131,7 +144,8 @@ def bounds(
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
-    return Bounds(0.0 if is_maybe_free else low, None if price.unknown else high)
+    is_known = not price.unknown and not asked.searches and price.request_usd is not None
+    return Bounds(0.0 if is_maybe_free else low, high + (price.request_usd or 0.0) if is_known else None)
 
 
 _extremes = lru_cache(maxsize=256)(least_and_most)
@@ -150,7 +164,7 @@ def _known(record: AttemptRecord, price: Price, prompt_tokens: int, completion_t
         cached_tokens=record.cached_tokens,
         cache_write_tokens=record.cache_write_tokens,
         reasoning_tokens=record.reasoning_tokens,
-        units=record.units,
+        units=record.other_units,
     )
     return found.known_usd, not found.unknown
 
@@ -209,15 +223,19 @@ def _most_tokens(
 def tier_wanted(deployment: Deployment, asked: str | None) -> str | None:
     """Return the tier that a deployment is asked for: its own, else the one that its client ``asked`` for."""
     own = deployment.extra_body.get("service_tier")
-    return asked if own is None else tier_of(msgspec.json.decode(own))
+    return asked if own is None else tier_asked_by(msgspec.json.decode(own))
 
 
 def most_per_token(price: Price, tier: str | None, prompt_tokens: int) -> tuple[float, float]:
     """Return the highest prices of a token of the prompt and of the answer, for about so many ``prompt_tokens``."""
+    if price.unknown:
+        dearest, (_, most_in, _, most_out) = dict(price.dearest), _extremes(price)
+        return max(most_in, dearest.get("input", 0.0)), max(most_out, dearest.get("output", 0.0))
     if not price.cards:
         _, most_in, _, most_out = _extremes(price)
         return most_in, most_out
-    each = [_extremes(one or price.dearest_card) for one in possible(price, None, tier, prompt_tokens, prompt_tokens)]
+    tiers = (STANDARD, tier or STANDARD)
+    each = [_extremes(one or price.dearest_card) for one in possible(price, tiers, prompt_tokens, prompt_tokens)]
     return max(most_in for _, most_in, _, _ in each), max(most_out for _, _, _, most_out in each)
 
 
@@ -273,11 +291,13 @@ def settle(
     asked: Requested = NOTHING_ASKED,
     *,
     is_text: bool = True,
+    seen: "ServedTiers | None" = None,
 ) -> Bill:
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
     An estimate of 0 is none: the input is not text. ``is_text``: all of the prompt is text in the body, else the
-    estimate says nothing about the count. ``asked`` is what the request says of its answers.
+    estimate says nothing about the count. ``asked`` is what the request says of its answers, ``seen`` the tiers that
+    answers named.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
@@ -286,7 +306,7 @@ def settle(
     is_judged = is_text and winner is not None and not deployments[winner.deployment].extra_body
     prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
     priced = [
-        _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked) for one in attempts
+        _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
     return Bill(
@@ -338,12 +358,13 @@ def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
     return loser.role in _BESIDE or (overtaken and winner is not None and winner.role in _BESIDE)
 
 
-def _priced(
+def _priced(  # noqa: PLR0917 - of each attempt
     record: AttemptRecord,
     deployment: Deployment,
     sent: Sent | None,
     winner: AttemptRecord | None,
     asked: Requested,
+    seen: "ServedTiers | None",
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
@@ -357,20 +378,61 @@ def _priced(
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards:
-            applied, bound = _by_tier(record, deployment, price, sent, winner, asked)
+        if price.cards or record.tier:
+            applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
         changes |= {"cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
-        if applied is not None:
-            changes["price"] = per_million(applied)
+        if applied is not None and (stated := per_million(applied)):
+            changes["price"] = stated
         if sent_tokens is not None and not record.is_begun:
             changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
-    elif price is not None and record.units:  # nothing with tokens
-        found = cost(price, 0, 0, units=record.units)
-        usd = None if found.unknown else found.known_usd
-        changes |= {"cost_low_usd": found.known_usd, "cost_usd": usd, "cost_high_usd": usd}
+    elif record.other_units or record.error_kind is not None or record.sends == 0:
+        changes |= _without_tokens(record, price)
+    if record.tier or record.other_units or asked.tier is not None or "service_tier" in deployment.extra_body:
+        changes |= _beside(record, deployment, price, sent, asked)
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any]:
+    """Return the cost of what has no price of tokens, or no tokens that are known."""
+    if price is None:
+        return {"cost_low_usd": 0.0, "cost_high_usd": 0.0} if _is_refused(record) else {}
+    if not record.other_units:
+        return {}
+    found = cost(price, 0, 0, units=record.other_units)
+    if found.unknown:
+        return {"cost_low_usd": found.known_usd, "limit_usd": _counted_usd(price, found)}
+    return dict.fromkeys(("cost_low_usd", "cost_usd", "cost_high_usd"), found.known_usd)
+
+
+_LARGEST = 2**31 - 1  # that an integer column can hold
+
+
+def _beside(
+    record: AttemptRecord, deployment: Deployment, price: Price | None, sent: Sent | None, asked: Requested
+) -> dict[str, Any]:
+    """Return the fields of what ordinary calls do not have: a tier of service, and units besides tokens of text."""
+    tier, changes = tier_wanted(deployment, asked.tier), dict[str, Any]()
+    if tier is not None:
+        changes["tier_asked"] = tier or "standard"
+    if record.tier or (record.tier is not None and tier is not None):
+        changes["tier_served"] = record.tier or "standard"
+    if record.other_units:
+        served = record.tier if record.tier is not None else tier or STANDARD
+        applied = None if price is None else price.at(served, 0 if sent is None else sent.tokens)
+        if price is not None and is_bought(deployment.vendor, served, price):
+            applied = None
+        units = {
+            unit: Unit(
+                min(count if applied is None else applied.billed(unit, count), _LARGEST),
+                None if applied is None else applied.usd(unit),
+            )
+            for unit, count in record.other_units.items()
+        }
+        known = [each.n * each.usd for each in units.values() if each.usd is not None]
+        changes |= {"units": units, "units_cost_usd": sum(known) if known else None}
+    return changes
 
 
 def _estimate(  # noqa: PLR0917 - the parts of one sum
@@ -395,12 +457,11 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
         cached_tokens=record.cached_tokens,
         cache_write_tokens=record.cache_write_tokens,
         reasoning_tokens=answered.reasoning_tokens,
-        units=record.units,
+        units=record.other_units,
     )
     usd = found.known_usd
     if applied is None or found.unknown:
-        above = dict(price.dearest)
-        return {"limit_usd": usd + sum(above.get(unit, 0.0) * count for unit, count in found.unknown.items())}
+        return {"limit_usd": _counted_usd(price, found)}
     if runs_on and bound.high_usd is not None:
         usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
     is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
@@ -413,6 +474,12 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
     return changes
 
 
+def _counted_usd(price: Price, found: Cost) -> float:
+    """Return what limits count: what is known, and the rest at the dearest price of its unit at the vendor."""
+    dearest = dict(price.dearest)
+    return found.known_usd + sum(dearest.get(unit, 0.0) * count for unit, count in found.unknown.items())
+
+
 def _by_tier(  # noqa: PLR0917
     record: AttemptRecord,
     deployment: Deployment,
@@ -420,16 +487,18 @@ def _by_tier(  # noqa: PLR0917
     sent: Sent,
     winner: AttemptRecord | None,
     asked: Requested,
+    seen: "ServedTiers | None",
 ) -> tuple[Price | None, Bounds]:
     """Return the price that most likely applies (None: unknown), and the bounds of the cost.
 
     The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
     """
-    tier = tier_wanted(deployment, asked.tier)
-    served = record.tier if record.tier is not None else tier or STANDARD
+    if record.tier and is_bought(deployment.vendor, record.tier, price):
+        return None, Bounds(0.0, None)
+    tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
     low_usd, high_usd = inf, 0.0
     is_known = True
-    for one in possible(price, record.tier, tier, sent.low_tokens, sent.high_tokens):
+    for one in possible(price, tiers, sent.low_tokens, sent.high_tokens):
         if one is None:
             low_usd, is_known = 0.0, False
             continue
@@ -439,7 +508,62 @@ def _by_tier(  # noqa: PLR0917
             is_known = False
         else:
             high_usd = max(high_usd, bound.high_usd)
-    return price.at(served, sent.tokens), Bounds(low_usd, high_usd if is_known else None)
+    return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None)
+
+
+def _tiers(  # noqa: PLR0917 - likewise
+    record: AttemptRecord,
+    deployment: Deployment,
+    asked: str | None,
+    price: Price,
+    sent: Sent,
+    seen: "ServedTiers | None",
+) -> Sequence[str]:
+    """Return the tiers that may have served an attempt, the likeliest at the end.
+
+    That is the one that its answer names; else the ``asked`` one, or the standard one if the vendor had no room there.
+    If none was asked for, those that this deployment's answers to such requests named in the last day; without any,
+    standard service, or the dearest in which the vendor may serve such a request.
+    """
+    if record.tier is not None:
+        if asked is None and seen is not None:
+            seen.saw(record.deployment, record.tier)
+        return (record.tier,)
+    if asked is not None:
+        return (STANDARD, asked)
+    return (() if seen is None else seen.of(record.deployment)) or (
+        dearest_unasked(deployment.vendor, price, sent.high_tokens),
+        STANDARD,
+    )
+
+
+DAY_S = 86_400.0
+_MOST_TIERS, _MOST_DEPLOYMENTS = 8, 4_096  # a provider may name any word, and clients any deployment
+
+
+class ServedTiers:
+    """The tiers that answers to requests without a tier have named in the last day, by deployment."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: dict[str, dict[str, float]] = {}  # when each was named last, in this order
+
+    def saw(self, deployment: str, tier: str) -> None:
+        """Note the tier of an answer."""
+        seen = self._seen.get(deployment)
+        if seen is None:
+            if len(self._seen) >= _MOST_DEPLOYMENTS:
+                del self._seen[next(iter(self._seen))]
+            seen = self._seen[deployment] = {}
+        seen.pop(tier, None)
+        seen[tier] = self._clock()
+        if len(seen) > _MOST_TIERS:
+            del seen[next(iter(seen))]
+
+    def of(self, deployment: str) -> tuple[str, ...]:
+        """Return the tiers named in the last day, the last at the end."""
+        since = self._clock() - DAY_S
+        return tuple(tier for tier, at in self._seen.get(deployment, {}).items() if at > since)
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:
@@ -459,8 +583,8 @@ def _sum(records: Sequence[AttemptRecord]) -> Sum:
             usd = one.cost_usd + (usd or 0.0)
         if one.cost_low_usd is not None:
             low_usd = one.cost_low_usd + (low_usd or 0.0)
-            if one.cost_high_usd is not None:
-                high_usd = one.cost_high_usd + (high_usd or 0.0)
-            else:
-                is_bounded = False
+        if one.cost_high_usd is not None:
+            high_usd = one.cost_high_usd + (high_usd or 0.0)
+        else:
+            is_bounded = False
     return Sum(usd, low_usd, high_usd if is_bounded else None)

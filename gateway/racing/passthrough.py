@@ -178,6 +178,7 @@ class Asking(msgspec.Struct, frozen=True):
     form: Form | None = None  # instead of the fields
     is_priced: bool = True  # its tokens are text, so the price table applies
     cost_usd: Mapping[str, float] = {}  # of an answer that is not paid for by its tokens, by deployment
+    unpriced: Collection[str] = ()  # of these it is the dearest price of their vendor, which only limits count
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
     is_sound: bool = False  # it answers with a sound, or is about one: the header of a container is no answer yet
 
@@ -578,7 +579,10 @@ class Relay:
         usd = self._asking.cost_usd.get(record.deployment)
         if usd is not None and outcome in _PAID and not (outcome is Outcome.LOST and record.sends == 0):
             low_usd = 0.0 if outcome is Outcome.LOST else usd  # perhaps it had not begun to speak
-            record = msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=low_usd, cost_high_usd=usd)
+            if record.deployment in self._asking.unpriced:
+                record = msgspec.structs.replace(record, limit_usd=usd)
+            else:
+                record = msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=low_usd, cost_high_usd=usd)
         if services.seats.preexisting:
             services.seats.ended(record.id, asyncio.get_running_loop())
         services.outbox.add(open_call.ended, record, now)

@@ -16,7 +16,7 @@ from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import settle
+from gateway.racing.costs import ServedTiers, settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import (
     MOST_TOKENS,
@@ -180,8 +180,8 @@ def attempt_record(
         cache_write_tokens=tokens.cache_write if tokens else None,
         tokens_source=tokens.source if tokens else None,
         reported_tokens=tokens.reported if tokens else None,
-        tier=tokens.tier if tokens else None,
-        units=tokens.units if tokens else None,
+        tier=(tokens.tier and short(tokens.tier, secrets)) if tokens else None,
+        other_units=tokens.units if tokens else None,
         decode_tps=measurement.decode_tps(tokens) if tokens else None,
         e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
@@ -299,8 +299,8 @@ def relayed_record(
         cached_tokens=usage.cached_tokens if usage else None,
         tokens_source=source,
         reported_tokens=beyond,
-        tier=usage.tier if usage else None,
-        units=usage.units if usage else None,
+        tier=(usage.tier and short(usage.tier, answer.secrets if answer else ())) if usage else None,
+        other_units=usage.units if usage else None,
     )
 
 
@@ -424,6 +424,7 @@ def call_record(
     held: Held | None = None,
     answered_model: str | None = None,
     dropped: tuple[str, ...] = (),
+    tiers: ServedTiers | None = None,
 ) -> CallRecord:
     """Return the record of ``call``, with its attempts priced.
 
@@ -431,7 +432,8 @@ def call_record(
     that answered, if one did; ``dropped`` are the fields that were left out for the winner.
     """
     asked = requested(call.fields, call.dialect)
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=call.inline_bytes is not None)
+    is_text = call.inline_bytes is not None
+    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
         id=call.id,

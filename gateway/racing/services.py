@@ -13,6 +13,7 @@ import msgspec
 from gateway.core.calls import Call, Maker, Recorder
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
+from gateway.racing.costs import ServedTiers
 from gateway.racing.measurement import Paces
 from gateway.racing.slots import Seats
 from gateway.racing.timeouts import PausesByDeployment
@@ -309,3 +310,4 @@ class Services(msgspec.Struct, frozen=True):
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
     makers: Makers = msgspec.field(default_factory=Makers)
+    tiers: ServedTiers | None = None  # that answers named; None: they are not remembered

@@ -15,7 +15,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
-from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_of
+from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_asked_by
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
@@ -106,6 +106,7 @@ class Requested(msgspec.Struct, frozen=True):
     tools: int | None = None  # number of tools offered
     answers: int = 1  # number of answers; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
+    searches: bool = False  # it lets its vendor search the web
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
@@ -123,15 +124,27 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         _count(fields["tools"]) if "tools" in fields else None,
         min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
         asked_tier(fields),
+        lets_search(fields) if "tools" in fields or not _SEARCH_FIELDS.isdisjoint(fields) else False,
     )
 
 
 def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the tier of service that a body asks for, in any dialect; None: it leaves that to the vendor."""
+    """Return the tier of service that a body asks for, in any dialect; None: it leaves that to the vendor (auto)."""
     if fields.keys().isdisjoint(_TIERS):
         return None
     words = [word for name in _TIERS if name in fields and (word := _word(fields[name])) is not None]
-    return FAST if FAST in words else next(filter(None, map(tier_of, words)), None)
+    return FAST if FAST in words else next((tier for tier in map(tier_asked_by, words) if tier is not None), None)
+
+
+_SEARCH_FIELDS = frozenset({"web_search_options", "search_parameters"})  # of OpenAI's chat and of xAI's
+_SEARCH_TOOL = re.compile(rb'"(type"\s*:\s*"web_search|google_?search")', re.IGNORECASE)
+
+
+def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a body lets its vendor search the web, in any dialect."""
+    if not _SEARCH_FIELDS.isdisjoint(fields):
+        return True
+    return "tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None
 
 
 def _word(raw: msgspec.Raw) -> str | None:
@@ -164,7 +177,7 @@ _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
 # The fields that are read, in all dialects.
-REQUESTED = frozenset({"tools", *_TIERS, *_TEMPERATURES.values()}).union(
+REQUESTED = frozenset({"tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATURES.values()}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from datetime import UTC, date, datetime
 from enum import EnumType
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +53,7 @@ from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
+from providers import DatasheetTable
 from providers.http import not_understood
 from providers.simulator.persona import are_demo
 
@@ -343,6 +345,7 @@ def run(settings: Settings, source: Source) -> None:
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
     _check_no_proxy()
+    _check_prices(datetime.now(UTC).date())
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
@@ -463,6 +466,15 @@ def _check_authorities(path: str | None) -> None:
         # authority are not trusted.
         # Do: Correct the variable, or unset it, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
+
+
+def _check_prices(today: date) -> None:
+    source = DatasheetTable.shipped().source()
+    if source is not None and (problem := source.is_old(today)) is not None:
+        # Event configuration.old_prices: The table of prices is over 90 days old, so costs and limits in dollars may be
+        # wrong.
+        # Do: Upgrade Holeshot, or set `price_per_mtok` where a vendor has another price now.
+        structlog.get_logger().warning("configuration.old_prices", problem=problem)
 
 
 def _check_no_proxy() -> None:

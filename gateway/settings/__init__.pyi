@@ -82,6 +82,7 @@ from .sections import SlowSettings as SlowSettings
 from .sections import TakeoverSettings as TakeoverSettings
 from .sections import Timeouts as Timeouts
 from .sections import TracingSettings as TracingSettings
+from .sections import Unpriced as Unpriced
 from .sections import WebhookSettings as WebhookSettings
 from .sections import When as When
 from .sections import key_of as key_of

@@ -44,6 +44,7 @@ from gateway.settings.sections import (
     TeamSettings,
     Timeouts,
     TracingSettings,
+    Unpriced,
 )
 
 # Instants in the file: a date or an ISO 8601 instant, in UTC unless it says otherwise.
@@ -286,6 +287,8 @@ class ClientSettings(LimitSettings):
     team: str | None = None  # its calls also count against this team's limits
     end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
+    # Of calls of which a part has no known price, if a limit in dollars counts them. None: only speech is refused.
+    unpriced: Unpriced | None = None
 
     @field_validator(
         "key_sha256",

@@ -535,19 +535,22 @@ def _unvalued(name: str, race: RaceSettings) -> Iterator[str]:
         yield f"model {name!r}: value_usd_per_s has no effect, because budget is 0: no extra attempt is started"
 
 
-def doubtful_model(name: str, model: ModelSettings, *, priced: bool, counted: bool = False) -> Iterator[str]:
+def doubtful_model(
+    name: str, model: ModelSettings, *, priced: bool, counted: bool = False, bounded: bool = False
+) -> Iterator[str]:
     """Yield warnings about a model's settings that work but may not be intended.
 
-    ``priced``: the price of at least one of its deployments is known; ``counted``: clients have limits in dollars.
+    ``priced``: the price of at least one of its deployments is known; ``bounded``: or that of its vendor's dearest
+    model, which limits in dollars count; ``counted``: clients have such limits.
     """
     race = model.race
     for limit in ("usd_per_day", "extra_usd_per_call", "value_usd_per_s"):
         is_set = race.value_usd_per_s if limit == "value_usd_per_s" else getattr(race, limit) is not None  # 0 is none
         if is_set and not priced:
             yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
-    if counted and not priced:
+    if counted and not (priced or bounded):
         yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"
-    if model.usd_per_day is not None and not priced:
+    if model.usd_per_day is not None and not (priced or bounded):
         yield f"model {name!r}: its usd_per_day has no effect, because no price is known: {set_price(name)}"
     yield from _unvalued(name, race)
     if race.mode is Mode.RACE and race.width - 1 > race.budget:

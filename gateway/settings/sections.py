@@ -263,6 +263,10 @@ _Number = Annotated[int, Field(ge=1, le=_MOST)]
 _Dollars = Annotated[float, Field(ge=0, le=_MOST)]
 
 
+# What happens to a call of which a part has no known price, if a limit in dollars counts it.
+Unpriced = Literal["refuse", "count_known"]
+
+
 class LimitSettings(Section):
     """What a client may use, over all its keys and all replicas. None: no limit. docs/limits.md has the rules."""
 

@@ -83,6 +83,7 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     draw: float  # probability of becoming the primary
     # Whether its vendor bills the whole answer after a disconnect, as for losers of races; None: unknown.
     bills_after_disconnect: bool | None = None
+    tier: str | None = None  # of service that it asks for; None: that is left to the call
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,10 +4,9 @@ They are the first value at which the share is reached, where they lay between t
 half as much again.
 """
 
-from pathlib import Path
-from typing import Any
-
 from alembic import op
+
+from gateway.ledger.schema import Changes
 
 revision = "0036"
 down_revision = "0035"
@@ -15,35 +14,12 @@ branch_labels = None
 depends_on = None
 only_adds = True
 
-TEXT = Path(__file__).resolve().parents[1] / "views" / revision / "throughput.sql"
-SPANS = ("1h", "24h")
+VIEWS = ("throughput_1h", "throughput_24h")
 
 
 def upgrade() -> None:
-    definition = TEXT.read_text(encoding="utf-8")
-    before, rows = _revision("0024"), _revision("0004")
-    for span in SPANS:
-        since = rows.SINCE[op.get_bind().dialect.name].format(rows.WINDOWS[span])
-        name = f"throughput_{span}"
-        before._make(name, definition.replace("{view}", name).replace("{since}", since))
+    Changes(op.get_bind(), revision).make_views(*VIEWS)
 
 
 def downgrade() -> None:
-    before, rows = _revision("0024"), _revision("0004")
-    dialect = op.get_bind().dialect.name
-    text = rows.file_of("0004", "throughput").read_text(encoding="utf-8")
-    for span in SPANS:
-        since = rows.SINCE[dialect].format(rows.WINDOWS[span])
-        name = f"throughput_{span}"
-        of_span = text.replace("create view throughput as", f"create view {name} as")
-        before._make(
-            name, of_span.replace("-- and attempts.started_at >= :since", f"and attempts.started_at >= {since}")
-        )
-
-
-def _revision(name: str) -> Any:
-    """Return the module of a revision."""
-    script = op.get_context().script
-    if script is None:
-        raise RuntimeError("a revision of its own has no others to ask")
-    return script.get_revision(name).module
+    Changes(op.get_bind(), down_revision).make_views(*VIEWS)

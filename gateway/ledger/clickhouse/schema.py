@@ -12,7 +12,7 @@ from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS
 from gateway.ledger.reports.reader import conditions
 from gateway.ledger.tables import attempts, calls
 
-VERSION = 5  # raised with every change of a table or a view; a test has the statements of each version
+VERSION = 6  # raised with every change of a table or a view; a test has the statements of each version
 TABLES = {"calls": (calls, CALL_COLUMNS), "attempts": (attempts, ATTEMPT_COLUMNS)}
 VIEWS = Path(__file__).parent / "views"
 # Of rows, over all time and lately; the others have one window of their own.
@@ -24,7 +24,9 @@ _SINCE = {
     "_30d": "toStartOfDay(now('UTC')) - interval 29 day",
 }
 # Text that has a value of its own in nearly every row; all other text is a word that many rows share.
-_DISTINCT = frozenset({"request_id", "error_message", "provider_request_id", "tags", "dropped", "price", "itl"})
+_DISTINCT = frozenset(
+    {"request_id", "error_message", "provider_request_id", "tags", "dropped", "price", "itl", "units"}
+)
 # A row that came twice is in one partition twice: without this FINAL reads all days, whatever is asked for.
 BY_PARTITION = "settings do_not_merge_across_partitions_select_final = 1"
 _KEY = ("model", "started_at", "id")  # neither null

@@ -1,19 +1,17 @@
 """History: the figures of deployments step by step, and by hour of the week."""
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistoryWanted, Table, Window
-from gateway.ledger.database import migrations_folder
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
+from gateway.ledger.schema import rendered, text_of
 
 # Which windows of the ledger's sums a report adds up, and the steps of a history.
 
@@ -355,6 +353,11 @@ MOST_REFUSALS = 500  # rows; there are few reasons, but clients may be many
 MOST_ADDRESSES = 100  # of unknown senders, who can use any number
 MOST_END_USERS = 10  # of each team
 MOST_PAYERS = 2000  # rows; before there were teams, clients could make up tags of that name
+# What the text of race_value is grouped by, and what that column is called in the answer.
+_KEYS = {
+    By.MODEL: {"key": "model", "named key": "model"},
+    By.CLIENT: {"key": "client", "named key": "nullif(model, '') as client"},
+}
 _VIEWED = frozenset({Window.HOUR, Window.DAY, Window.MONTH})  # there are views of race value for these
 
 
@@ -363,7 +366,8 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
     if by is By.MODEL and window in _VIEWED:
         sql = f"select * from race_value_{window} order by model"  # noqa: S608 - our own values
     else:
-        sql = _race_value(by).replace("{windows}", windows(reader.words, window, now))
+        parts = {"windows": windows(reader.words, window, now), **_KEYS[by]}
+        sql = f"{rendered(text_of('race_value'), parts, is_postgres=reader.words.is_postgres)}\norder by 1"
     return await _table(reader, sql)
 
 
@@ -533,17 +537,3 @@ async def gaps(reader: Reader) -> dict[tuple[str, str], tuple[float | None, floa
 
 async def _table(reader: Reader, sql: str) -> Table:
     return Table(shapes.rows(await reader.run(sql)), sql)
-
-
-@cache
-def _race_value(by: By) -> str:
-    """Return the statement of race_value, with ``{windows}`` in it, by model or by client: that of the view."""
-    view = (migrations_folder() / "views" / "0034" / "race_value.sql").read_text("utf-8")
-    statement = view.partition("create view {view} as\n")[2].rstrip()
-    if by is By.CLIENT:  # the grouping column is called model inside
-        statement = re.sub(r"group by ([rs])\.model\b", r"group by \1.client", statement)
-        statement = re.sub(r"\b([rs])\.model,", r"\1.client as model,", statement)
-        statement = statement.replace(
-            "\nselect\n  model,\n  calls,", "\nselect\n  nullif(model, '') as client,\n  calls,"
-        )
-    return f"{statement}\norder by 1"

@@ -35,10 +35,11 @@ def listed(values: Iterable[str | int]) -> str:
     return f"({', '.join(map(repr, values))})"
 
 
-def _failed(of: str) -> str:
+def has_failed(of: str) -> str:
+    """Return the condition for a call that failed, without parentheses."""
     status, not_clients = f"{of}status_code", listed(rules.NOT_ITS_CLIENTS)
     clients = f"{status} not between {rules.FIRST_ERROR} and {rules.CLIENT_LEFT}"
-    return f"({of}error_kind is not null and ({status} in {not_clients} or {clients}))"
+    return f"{of}error_kind is not null and ({status} in {not_clients} or {clients})"
 
 
 def _own_fault(of: str) -> str:
@@ -55,7 +56,7 @@ def conditions(of: str = "") -> dict[str, str]:
         "cut": f"{of}outcome in {listed(rules.CUT)}",
         "error": f"{broken} and coalesce({of}error_kind, '') not in {listed(rules.NO_ERRORS)}",
         "raced": f"{of}endpoint in {listed(rules.RACED)}",
-        "failed": _failed(of),
+        "failed": f"({has_failed(of)})",
         "own_fault": _own_fault(of),
     }
 
@@ -67,6 +68,9 @@ LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 def paid(column: str) -> str:
     """Return a cost column of ``rollup_calls`` as in ``client_usage``: with attempts that ended after their call."""
     return f"case when coalesce(race_{column}, 0) > coalesce({column}, 0) then race_{column} else {column} end"
+
+
+_NOW_S = "cast(strftime('%s', 'now') as integer)"  # on SQLite
 
 
 class Words:
@@ -100,6 +104,11 @@ class Words:
             return f"cast(floor(extract(epoch from {instant})) as bigint)"
         return f"cast(strftime('%s', substr({instant}, 1, 19)) as integer)"
 
+    @property
+    def now_s(self) -> str:
+        """The whole seconds since 1970 of now."""
+        return "cast(floor(extract(epoch from now())) as bigint)" if self.is_postgres else _NOW_S
+
     def moment(self, epoch: str) -> str:
         """Return the instant of so many seconds since 1970."""
         return f"to_timestamp({epoch})" if self.is_postgres else f"datetime({epoch}, 'unixepoch')"
@@ -128,7 +137,7 @@ class Words:
         return f"tags ->> {self.text(name)}" if self.is_postgres else f"json_extract(tags, {self.text('$.' + name)})"
 
     def bucket(self, value: str) -> str:
-        """Return the number of a value's bucket, as in migrations/versions/0006."""
+        """Return the number of a value's bucket; what is beyond either end is in the last one there."""
         if self.is_postgres:
             index = f"floor(8 * ln(greatest({value}, 0.01) / 10) / ln(2) + 1e-9)"
             return f"cast(greatest({LOWEST}, least({HIGHEST}, {index})) as smallint)"
@@ -139,11 +148,21 @@ class Words:
         """Return the table function that yields the keys and values of a JSON object."""
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
 
+    def entries_of(self, column: str, kind: str) -> str:
+        """Return what yields keys and values of a column of JSON, nothing if a hand has stored no object there.
+
+        ``kind``: its type on Postgres, json or jsonb.
+        """
+        if self.is_postgres:
+            return f"{kind}_each_text(case when {kind}_typeof({column}) = 'object' then {column} end)"
+        is_object = f"case json_type({column}) when 'object' then {column} end"
+        return f"json_each(case when json_valid({column}) then {is_object} end)"
+
 
 def quantile(q: str) -> str:
     """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges.
 
-    As in migrations/versions/0007, so that reports and views agree.
+    As ``gateway.ledger.schema`` has it, so that reports and views agree.
     """
     is_there = f"o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"

@@ -99,10 +99,15 @@ class _Content(msgspec.Struct, gc=False):
     parts: list[_Part] | None = None
 
 
+class _Grounding(msgspec.Struct, gc=False, rename="camel"):
+    web_search_queries: Any = None
+
+
 class _Candidate(msgspec.Struct, gc=False, rename="camel"):
     content: _Content | None = None
     finish_reason: str | None = None
     index: int | None = None
+    grounding_metadata: _Grounding | None = None
 
 
 class UsageMetadata(msgspec.Struct, gc=False, rename="camel"):
@@ -183,7 +188,7 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
         yield place if candidate.index is None else candidate.index, candidate.finish_reason is not None
 
 
-def usage_of(told: UsageMetadata) -> Usage:
+def usage_of(told: UsageMetadata, searches: int = 0) -> Usage:
     """Return Google's counts as ours: the answer's tokens include its thoughts, the prompt's what tools have found."""
     prompt = told.prompt_token_count
     if prompt is not None:
@@ -192,7 +197,17 @@ def usage_of(told: UsageMetadata) -> Usage:
     if answer is not None or thoughts is not None:
         answer = (answer or 0) + (thoughts or 0)
     tier = tier_of(told.service_tier or told.traffic_type)
-    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, _units(told))
+    units = _units(told)
+    if searches:
+        units = {**(units or {}), "web_search": searches}
+    return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, units)
+
+
+def _searches(grounding: _Grounding) -> int:
+    """Return how many searches were made for a candidate; empty ones and repeated ones are not billed."""
+    queries = grounding.web_search_queries
+    said = [each.strip() for each in queries if isinstance(each, str)] if isinstance(queries, list) else []
+    return len({each for each in said if each})
 
 
 def _units(told: UsageMetadata) -> dict[str, int] | None:
@@ -218,13 +233,15 @@ def _by_kind(details: Any, unit: str) -> dict[str, int]:
 
 
 def _chunk(data: bytes, said: _Event) -> Chunk:
-    answer_chars = reasoning_chars = 0
+    answer_chars = reasoning_chars = searches = 0
     answer = False
     finish_reason: str | None = None
     tools: list[tuple[int, str]] = []
     names: list[str] = []
     for candidate in few(said.candidates or (), "candidates"):
         finish_reason = candidate.finish_reason or finish_reason
+        if candidate.grounding_metadata is not None:
+            searches += _searches(candidate.grounding_metadata)
         for part in _parts(candidate):
             if part.text and part.thought:
                 reasoning_chars += len(part.text)
@@ -248,7 +265,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
         answer=answer,
         reasoning=reasoning_chars > 0,
         finished=finish_reason is not None,
-        usage=None if said.usage_metadata is None else usage_of(said.usage_metadata),
+        usage=None if said.usage_metadata is None else usage_of(said.usage_metadata, searches),
         text_chars=answer_chars + reasoning_chars,
         model=said.model_version,
         id=said.response_id,
@@ -293,7 +310,8 @@ def _candidate(value: Any) -> _Candidate | None:
     content = value.get("content")
     given = content.get("parts") if isinstance(content, dict) else None
     parts = [part for each in given if (part := _fit(each, _Part)) is not None] if isinstance(given, list) else None
-    return _Candidate(_Content(parts), _fit(value.get("finishReason"), str), _fit(value.get("index"), int))
+    grounding = _fit(value.get("groundingMetadata"), _Grounding)
+    return _Candidate(_Content(parts), _fit(value.get("finishReason"), str), _fit(value.get("index"), int), grounding)
 
 
 def _fit(value: object, type_: Any) -> Any:

@@ -85,6 +85,7 @@ _BUILT_IN = frozenset(
 _HOSTED = "container_reference"  # a shell's environment at the provider
 _SEARCHED = ("tool_search_call", "client")  # it may be the client's or the provider's
 _CALL = b'"function_call"'
+_SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
 _LAST = frozenset({"response.completed", "response.incomplete"})
@@ -194,7 +195,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 data,
                 finished=True,
                 done=True,
-                usage=_usage(event.response),
+                usage=_usage(data, event.response),
                 model=told.model,
                 id=told.id,
                 finish_reason=reason,
@@ -202,7 +203,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 whole=True,
             )
         case "error" | "response.failed" | "response.cancelled":
-            return Chunk(data, error=_error(data, event, secrets), usage=_usage(event.response))
+            return Chunk(data, error=_error(data, event, secrets), usage=_usage(data, event.response))
         case "response.output_item.added":
             # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
@@ -232,9 +233,30 @@ def _whole_calls(response: msgspec.Raw) -> list[tuple[int, str]]:
     return [(index, item.arguments) for index, item in enumerate(items) if item.type in _CALLS and item.arguments]
 
 
-def _usage(response: msgspec.Raw) -> Usage | None:
+class _Action(msgspec.Struct, gc=False):
+    type: str | None = None
+
+
+class _Search(msgspec.Struct, gc=False):
+    type: str | None = None
+    action: _Action | None = None
+
+
+def _usage(data: bytes, response: msgspec.Raw) -> Usage | None:
     told = lenient(response, _Response)
-    return None if told.usage is None else usage_of_response(told.usage, told.service_tier)
+    if told.usage is None:
+        return None
+    usage = usage_of_response(told.usage, told.service_tier)
+    if _SEARCHES in data and (count := _searches(response)):
+        usage = msgspec.structs.replace(usage, units={**(usage.units or {}), "web_search": count})
+    return usage
+
+
+def _searches(response: msgspec.Raw) -> int:
+    """Return how many searches a response has: each is billed, what it opens of a page found is not."""
+    items = [lenient(item, _Search) for item in lenient(response, _Output).output or ()]
+    calls = [item for item in items if item.type == "web_search_call"]
+    return sum(call.action is None or call.action.type in {None, "search"} for call in calls)
 
 
 def _error(data: bytes, event: _Event, secrets: Sequence[str]) -> UpstreamError:

@@ -167,6 +167,48 @@ async def test_a_list_of_models_is_no_way_round_the_dollars_of_one_of_them(serve
         assert await statuses(running, 1, model="free") == [200]
 
 
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ({"usd_per_day": 1.0, "unpriced": "refuse"}, 400),
+        ({"usd_per_day": 1.0, "unpriced": "count_known"}, 200),
+        ({"usd_per_day": 1.0}, 200),
+        ({"rpm": 9, "unpriced": "refuse"}, 200),
+    ],
+)
+async def test_a_deployment_without_a_known_price_is_refused_to_whom_dollars_limit_if_its_client_says_so(
+    serve: Serve, limits: dict[str, Any], status: int
+) -> None:
+    async with serve(alpha=None, config=client(**limits), key=KEY) as running:
+        async with running.chat(keyed()) as response:
+            said = await response.text()
+        assert response.status == status
+        assert ("no known price of input, output" in said) == (status == 400)
+
+
+async def test_the_other_deployments_answer_where_one_without_a_known_price_is_refused(serve: Serve) -> None:
+    priced = {"deployment": "beta/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}
+    config = {"models": {MODEL: {"deployments": ["alpha/m", priced]}}}
+    config |= client(usd_per_day=1.0, unpriced="refuse")
+    async with serve(alpha=None, beta=answer("from beta"), config=config, key=KEY) as running:
+        async with running.chat(keyed()) as response:
+            assert (await response.json())["choices"][0]["message"]["content"] == "from beta"
+        assert response.headers["x-holeshot-deployment"] == "beta/m"
+
+
+async def test_a_model_that_is_newer_than_the_table_counts_at_its_vendors_dearest(serve: Serve) -> None:
+    """Its cost is not known, but a limit in dollars holds."""
+    config = {"models": {MODEL: {"deployments": ["alpha/newer-than-the-table"]}}, **client(usd_per_day=0.05)}
+    config["providers"] = {"alpha": {"preset": "openai"}}
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        for _ in range(200):
+            if (await statuses(running, 1)) == [429]:
+                break
+        rows = await running.rows("select cost_usd, cost_low_usd, cost_high_usd from calls")
+    assert 0 < len(rows) < 200
+    assert {tuple(row.values()) for row in rows} == {(None, 0.0, None)}
+
+
 async def test_programs_of_this_machine_can_be_limited_too(serve: Serve) -> None:
     async with serve(alpha=None, config={"anonymous": {"rpm": 1}}, in_one_minute=True) as running:
         assert await statuses(running, 2) == [200, 429]

@@ -6,6 +6,7 @@ The version before is here as what it does to the database: it ships the columns
 import asyncio
 import io
 import os
+import re
 import shutil
 import signal
 import tarfile
@@ -39,10 +40,10 @@ from tests.app.gateway.balancer import Balancer
 from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
-from tests.services.ledger.test_schema import OF_0003
+from tests.services.ledger.test_schema import OF_0032
 from tests.unit.ledger.records import raced_call
 
-BEFORE = "0003"
+BEFORE = "0032"
 CALLERS = 4
 LAME_DUCK_S = 5.0
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it
@@ -70,7 +71,7 @@ class VersionBefore:
 
     async def _ship(self, connection: Any, call: Any) -> None:
         rows = {"calls": call_rows([Finished(call)]), "attempts": attempt_rows([Finished(call)])}
-        known = {table: columns.split() for table, columns in OF_0003.items()}
+        known = OF_0032
         records = {
             table: [tuple(row[COLUMNS[table].index(name)] for name in known[table]) for row in rows[table]]
             for table in rows
@@ -291,6 +292,37 @@ async def version_before(folder: Path) -> Path:
         await asyncio.to_thread(files.extractall, folder, **SAFELY)
     assert not list((folder / "migrations" / "versions").glob(f"{head_revision()}_*.py"))
     return folder
+
+
+MADE = """
+select 'view', viewname::text, definition from pg_views where schemaname = 'public'
+union all select 'function', proname::text, prosrc from pg_proc where pronamespace = 'public'::regnamespace
+union all select 'index', indexname::text, indexdef from pg_indexes where schemaname = 'public'
+union all select 'column', table_name || '.' || column_name, concat_ws(' ', data_type, is_nullable, column_default)
+from information_schema.columns where table_schema = 'public'
+"""
+NAMES_IN_A_LIST = re.compile(r"\('[^()]*'\)")
+
+
+async def made(url: str) -> set[tuple[str, ...]]:
+    """Return what a schema has; names in a list are sorted."""
+
+    def in_order(found: re.Match[str]) -> str:
+        return ", ".join(sorted(found[0].strip("()").split(", ")))
+
+    connection = await asyncpg.connect(url)
+    try:
+        return {(kind, name, NAMES_IN_A_LIST.sub(in_order, sql)) for kind, name, sql in await connection.fetch(MADE)}
+    finally:
+        await connection.close()
+
+
+async def test_a_ledger_of_the_version_before_becomes_what_a_new_one_is(
+    tmp_path: Path, postgres_url: str, empty_postgres_url: str
+) -> None:
+    await migrate(empty_postgres_url, await version_before(tmp_path / "old"))
+    await migrate(empty_postgres_url)
+    assert await made(empty_postgres_url) ^ await made(postgres_url) == set()
 
 
 async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_without_a_failed_call(

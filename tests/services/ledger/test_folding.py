@@ -36,6 +36,7 @@ from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
 from tests.services.gateway.test_upgrade import fetched, version_before
 from tests.services.ledger.test_rollups import entries, rows, same
+from tests.services.ledger.test_schema import OF_0033
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -450,18 +451,15 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
     await engine.dispose()
 
 
-OF_0035 = frozenset({"extras", "is_extra", "text_gap_max_ms"})
-OF_0033 = OF_0035 | {"narrowed", "width_asked"}
-
-
 def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
     """Store rows without these columns, as older versions do, which every later schema takes."""
     for table, record, names, json in (
-        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl")),
+        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl", "units")),
         ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags")),
     ):
         omitted = {*record.__struct_fields__} - {*getattr(ledger_entries, names)}
-        columns = ledger_entries.Columns(record, left_out=added | omitted, json=json)
+        kept = tuple(name for name in json if name not in added)
+        columns = ledger_entries.Columns(record, left_out=added | omitted, json=kept)
         patch.setattr(ledger_entries, f"_{table.upper()}", columns)
         patch.setattr(inserts, names, columns.names)
         now, before = inserts._NAMES[table], ", ".join(columns.names)
@@ -470,21 +468,25 @@ def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
         fewer = now.count(",") - before.count(",")
         on_sqlite = inserts._INSERT_SQLITE[table].replace(now, before).replace(", ?" * fewer, "", 1)
         patch.setitem(inserts._INSERT_SQLITE, table, on_sqlite)
+    if "units" in added:
+        patch.setattr(
+            inserts, "attempt_rows", lambda entries: (row[:-1] for row in ledger_entries.attempt_rows(entries))
+        )
 
 
 @pytest.fixture
-def of_0027(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store rows with the columns of 0027."""
-    without(OF_0033 | {"system_fingerprint"}, monkeypatch)
+def of_0032(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store rows with the columns of 0032."""
+    without(OF_0033, monkeypatch)
 
 
-@pytest.mark.usefixtures("of_0027")
+@pytest.mark.usefixtures("of_0032")
 async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
     postgres_url: str, engine: AsyncEngine
 ) -> None:
-    """Rows come from before, during and after: added up by the trigger of the version before, or by a fold."""
+    """Rows come from before, during and after: each is added up once, by the fold of one version or the other."""
     await fold_all(engine)
-    await downgrade(postgres_url, "0027")
+    await downgrade(postgres_url, "0032")
     await insert(engine, entries(100, days=0.5))
     before = await sums(postgres_url)
     ended, moved = asyncio.Event(), asyncio.Event()
@@ -498,7 +500,7 @@ async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
             moved.set()
 
     shipping = [asyncio.create_task(ship(seed)) for seed in range(1, 4)]
-    for turn in (migrate(postgres_url), downgrade(postgres_url, "0027"), migrate(postgres_url)):
+    for turn in (migrate(postgres_url), downgrade(postgres_url, "0032"), migrate(postgres_url)):
         at_least = stored[0] + 12
         while stored[0] < at_least:
             await moved.wait()
@@ -515,30 +517,6 @@ async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
         (row["client"], row["model"], row["minutes"], row["window_start"])
         for row in (await sums(postgres_url))["rollup_calls"]
     }
-
-
-@pytest.mark.usefixtures("of_0027")
-async def test_a_fold_makes_the_sums_that_the_triggers_before_made(postgres_url: str, engine: AsyncEngine) -> None:
-    made = entries(300, days=0.9)
-    await insert(engine, made[:150])
-    await insert(engine, made[150:])
-    await fold_all(engine)
-    folded = await sums(postgres_url)
-    await downgrade(postgres_url, "0027")
-    async with connection(postgres_url) as hand:
-        await hand.execute(f"truncate calls, attempts, {', '.join(SUMS)}, rollup_wide_tags")
-    await insert(engine, made[:150])
-    await insert(engine, made[150:])
-    triggered = await sums(postgres_url)
-    assert {table: len(found) for table, found in folded.items()} == {
-        table: len(found) for table, found in triggered.items()
-    }
-    for table, found in folded.items():
-        for one, other in zip(found, triggered[table], strict=True):
-            assert {name: one[name] for name in other} == {  # sums that came later are in the first only
-                name: pytest.approx(value) if isinstance(value, float) else value for name, value in other.items()
-            }, table
-    await migrate(postgres_url)
 
 
 async def test_rows_that_are_new_need_no_temporary_table(postgres_url: str, engine: AsyncEngine) -> None:

@@ -240,7 +240,7 @@ async def test_no_secret_is_in_either_table(desk: Desk) -> None:
 
 
 async def test_without_the_tables_it_says_what_is_missing(ledger_url: str) -> None:
-    await downgrade(ledger_url, "0008")
+    await downgrade(ledger_url, "base")
     store = SqlKeyStore(ledger_url)
     with pytest.raises(KeysUnreachable, match="key_changes"):
         await store.version()

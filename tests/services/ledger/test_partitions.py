@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate
+from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Entry, Finished
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
@@ -158,27 +158,4 @@ async def test_who_owns_nothing_ships_on_and_is_told_what_to_do(postgres_url: st
     async with engine.begin() as connection:
         await connection.execute(text("drop owned by only_ships"))
         await connection.execute(text("drop role only_ships"))
-    await engine.dispose()
-
-
-async def test_views_and_rights_that_people_have_made_outlive_the_change_and_the_way_back(postgres_url: str) -> None:
-    engine = create_engine(postgres_url)
-    await insert(engine, [at(TODAY)])
-    await downgrade(postgres_url, "0004")
-    async with engine.begin() as connection:
-        await connection.execute(text("create role analyst_of_views"))
-        await connection.execute(text("grant select on calls to analyst_of_views"))
-        await connection.execute(text("create view mine as select model, count(*) as n from calls group by model"))
-    await migrate(postgres_url)
-    await insert(engine, [at(TODAY)])
-    assert (await queries.run(postgres_url, "select n from mine")).rows == [(2,)]
-    may = "select has_table_privilege('analyst_of_views', 'calls', 'select')"
-    assert (await queries.run(postgres_url, may)).rows == [(True,)]
-    await prune(engine, DAILY, TODAY)
-    await downgrade(postgres_url, "0004")
-    assert (await queries.run(postgres_url, "select n from mine")).rows == [(2,)]
-    assert (await queries.run(postgres_url, may)).rows == [(True,)]
-    async with engine.begin() as connection:
-        await connection.execute(text("drop owned by analyst_of_views"))
-        await connection.execute(text("drop role analyst_of_views"))
     await engine.dispose()

@@ -13,7 +13,6 @@ from gateway.core.attempts import Role
 from gateway.core.ids import new_id
 from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.ledger.books import SqlProbeBook
-from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.writer import Ledger
 from gateway.probing.prober import refusal
 from gateway.settings import ProbeSettings
@@ -134,15 +133,14 @@ async def test_a_database_without_the_table_is_away(tmp_path: Path) -> None:
     await book.aclose()
 
 
-async def test_a_gateway_that_may_only_insert_calls_may_probe(postgres_url: str) -> None:
-    await downgrade(postgres_url, "0016")
+async def test_a_role_that_may_read_attempts_and_store_probes_may_probe(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     role = f"prober_{uuid.uuid4().hex}"
     try:
         await connection.execute(
-            f"create role {role} login; grant select, insert on all tables in schema public to {role}"
+            f"create role {role} login; grant select on all tables in schema public to {role};"
+            f"grant insert, update on probes to {role}"
         )
-        await migrate(postgres_url)
         book = SqlProbeBook(make_url(postgres_url).set(username=role).render_as_string(hide_password=False))
         one = probe()
         assert await reserve(book, one) is None

@@ -58,11 +58,11 @@ async def test_before_the_first_migration_the_command_to_run_is_named(empty_post
 
 async def test_after_an_older_migration_a_newer_view_names_the_command_too(empty_postgres_url: str) -> None:
     await migrate(empty_postgres_url)
-    await downgrade(empty_postgres_url, "0003")
+    await downgrade(empty_postgres_url, "0032")
 
     assert (await queries.run(empty_postgres_url, "select count(*) from calls")).rows == [(0,)]
-    with pytest.raises(SchemaOutdatedError, match=r"schema is 0003, this version needs .*; run: holeshot migrate"):
-        await queries.run(empty_postgres_url, "select * from race_value_24h")
+    with pytest.raises(SchemaOutdatedError, match=r"schema is 0032, this version needs .*; run: holeshot migrate"):
+        await queries.run(empty_postgres_url, "select * from a_view_of_tomorrow")
 
 
 async def test_a_name_that_no_migration_makes_is_the_server_s_to_refuse(postgres_url: str) -> None:

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 from sqlalchemy import text
 
@@ -167,22 +166,6 @@ async def test_who_guesses_keys_is_named_by_address(ledger_url: str, tmp_path: P
         ("192.0.2.7", 1, 1, 1),
     ]
     assert str(rows[0]["first_seen_at"])[:16] == str(before)[:16]
-
-
-async def test_a_role_that_shipped_calls_ships_refusals_after_the_upgrade(postgres_url: str, tmp_path: Path) -> None:
-    await downgrade(postgres_url, "0007")
-    owner = await asyncpg.connect(postgres_url)
-    try:
-        await owner.execute(
-            "create role ships_refusals login; grant select, insert on calls, attempts to ships_refusals"
-        )
-        await owner.execute("grant select on rollup_periods to ships_refusals")
-        await migrate(postgres_url)
-        await store(postgres_url.replace("postgres@", "ships_refusals@", 1), tmp_path, refusal(n=2))
-        assert await owner.fetchval("select sum(n) from refusals") == 2
-    finally:
-        await owner.execute("drop owned by ships_refusals; drop role ships_refusals")
-        await owner.close()
 
 
 async def test_what_a_flood_has_left_goes_a_little_at_a_time(ledger_url: str, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from gateway.ledger import database, queries
-from gateway.ledger.database import check_schema, create_engine, downgrade, migrate
+from gateway.ledger.database import check_schema, create_engine, downgrade, head_revision, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
-from gateway.ledger.errors import SchemaTooNewError
+from gateway.ledger.errors import SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.schema import VIEWS, Changes
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import raced_call
@@ -103,46 +104,13 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
     assert await inspected(ledger_url, tables_and_views) == before
 
 
-async def test_a_ledger_of_the_first_version_keeps_its_rows(ledger_url: str, tmp_path: Path) -> None:
-    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
-    ledger.call_finished(raced_call())
-    await ledger.flush()
-    await ledger.close()
-    await downgrade(ledger_url, "0001")
-    await migrate(ledger_url)
-    result = await queries.run(
-        ledger_url, "select win_on, n from calls, (select count(*) as n from samples) as counted"
-    )
-    assert result.rows == [("any", 2)]
-
-
-async def test_a_ledger_of_the_second_version_keeps_its_rows_and_knows_nothing_of_their_caches(
-    ledger_url: str, tmp_path: Path
-) -> None:
-    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
-    ledger.call_finished(raced_call(request_id="r", dropped=("seed",), cache_saved_usd=0.5))
-    await ledger.flush()
-    await ledger.close()
-    await downgrade(ledger_url, "0002")
-    await migrate(ledger_url)
-    result = await queries.run(
-        ledger_url,
-        "select request_id, answered_model, dropped, cache_write_tokens, cache_saved_usd, n "
-        "from calls, "
-        "(select count(*) as n from attempts where cache_write_tokens is null and model is null) as counted",
-    )
-    assert result.rows == [(None, None, None, None, None, 2)]
-
-
-OF_0003 = {
-    "calls": "id started_at client model endpoint streamed mode objective prompt_class replica region win_on "
-    "request_id answered_model launched winner_attempt_id status_code error_kind ttft_ms total_ms overhead_ms "
-    "prompt_tokens completion_tokens reasoning_tokens cached_tokens cache_write_tokens cost_usd duplicate_cost_usd "
-    "cache_saved_usd dropped tags",
-    "attempts": "id call_id number started_at role provider deployment launch_offset_ms outcome audited connect_ms "
-    "headers_ms first_event_ms ttft_ms ttft_answer_ms last_token_ms censored_at_ms status_code error_kind "
-    "error_message prompt_tokens completion_tokens reasoning_tokens cached_tokens cache_write_tokens tokens_source "
-    "decode_tps e2e_tps itl_p50_ms itl_p95_ms itl_max_ms cost_usd cost_is_lower_bound cache_saved_usd model",
+# Columns that revisions added, and those that the first one has.
+OF_0038 = frozenset({"tier_asked", "tier_served", "units_cost_usd", "units"})
+OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
+OF_0033 = OF_0035 | {"narrowed", "width_asked"}
+OF_0032 = {
+    "calls": [name for name in CALL_COLUMNS if name not in OF_0033],
+    "attempts": [name for name in ATTEMPT_COLUMNS if name not in OF_0033],
 }
 
 
@@ -154,8 +122,8 @@ async def test_the_version_before_goes_on_shipping_on_the_new_schema(ledger_url:
     engine = create_engine(ledger_url)
     unique = "(id) " if ledger_url.startswith("sqlite") else ""
     async with engine.begin() as connection:
-        for table, columns in OF_0003.items():
-            names = columns.replace(" ", ", ")
+        for table, columns in OF_0032.items():
+            names = ", ".join(columns)
             await connection.exec_driver_sql(f"create temporary table kept as select {names} from {table}")
             await connection.exec_driver_sql(f"delete from {table}")
             again = f"insert into {table} ({names}) select {names} from kept where true on conflict {unique}do nothing"
@@ -188,7 +156,7 @@ async def test_the_way_back_under_load_meets_no_deadlock(postgres_url: str) -> N
         made = {"calls": (call_rows(entries), CALL_COLUMNS), "attempts": (attempt_rows(entries), ATTEMPT_COLUMNS)}
         async with connection.transaction():
             for table, (rows, columns) in made.items():
-                known = OF_0003[table].split()
+                known = OF_0032[table]
                 records = [tuple(row[columns.index(name)] for name in known) for row in rows]
                 await connection.copy_records_to_table(table, records=records, columns=known)
 
@@ -200,27 +168,74 @@ async def test_the_way_back_under_load_meets_no_deadlock(postgres_url: str) -> N
             await connection.fetch(f"select * from {view}")
 
     running = [asyncio.create_task(again_and_again(step)) for step in (ship, ship, add_up, read, read)]
-    for revision in ("0032", "0011"):
+    for revision in ("0035", "0032"):
         await moved.wait()
         moved.clear()
         await downgrade(postgres_url, revision)
     ended.set()
     await asyncio.gather(*running)
-    assert (await queries.run(postgres_url, "select version_num from alembic_version")).rows == [("0011",)]
+    assert (await queries.run(postgres_url, "select version_num from alembic_version")).rows == [("0032",)]
 
 
-@pytest.mark.parametrize("revision", ["0027", "0028", "0032"])
-async def test_a_version_that_adds_nothing_up_does_not_start_on_this_schema(
+@pytest.mark.parametrize("revision", ["0031", "0032"])
+async def test_a_version_older_than_the_first_that_was_published_does_not_start_on_this_schema(
     ledger_url: str, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
     monkeypatch.setattr(database, "head_revision", lambda: revision)
     refused = pytest.raises(SchemaTooNewError, match=f"holeshot migrate --down-to {revision}")
     engine = create_engine(ledger_url)
     try:
-        with refused if revision < "0028" else nullcontext():
+        with refused if revision < "0032" else nullcontext():
             await check_schema(engine)
     finally:
         await engine.dispose()
+
+
+async def test_a_ledger_older_than_the_first_that_was_published_is_refused_with_the_remedy(ledger_url: str) -> None:
+    engine = create_engine(ledger_url)
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql("update alembic_version set version_num = '0031'")
+    remedy = "schema is 0031.* from 0032 on: first run `holeshot migrate` of the version whose schema is 0032"
+    try:
+        for step in (migrate(ledger_url), downgrade(ledger_url, "base"), check_schema(engine)):
+            with pytest.raises(SchemaOutdatedError, match=remedy):
+                await step
+    finally:
+        await engine.dispose()
+
+
+async def test_there_is_no_way_back_beyond_the_first_that_was_published(ledger_url: str) -> None:
+    with pytest.raises(SchemaOutdatedError, match="the first schema is 0032: go back to that one, or to 'base'"):
+        await downgrade(ledger_url, "0031")
+
+
+async def test_migrations_make_the_views_and_functions_of_the_files(ledger_url: str) -> None:
+    """What the first revision made and later ones changed is what the files of today say."""
+
+    def made(connection: Connection) -> dict[str, str]:
+        is_postgres = connection.dialect.name == "postgresql"
+        found = connection.exec_driver_sql(MADE_ON_POSTGRES if is_postgres else MADE_ON_SQLITE)
+        return {name: sql for name, sql in found if name != "alembic_version"}
+
+    def made_again(connection: Connection) -> dict[str, str]:
+        changes = Changes(connection, head_revision())
+        changes.make_views(*VIEWS)
+        changes.make_sums()
+        return made(connection)
+
+    engine = create_engine(ledger_url)
+    async with engine.connect() as connection:
+        before = await connection.run_sync(made)
+        assert set(VIEWS) <= set(before)
+        assert await connection.run_sync(made_again) == before
+    await engine.dispose()
+
+
+MADE_ON_SQLITE = "select name, sql from sqlite_master where type in ('view', 'trigger')"
+MADE_ON_POSTGRES = """
+select viewname, definition from pg_views where schemaname = 'public'
+union all select proname, prosrc from pg_proc where pronamespace = 'public'::regnamespace
+"""
 
 
 async def test_an_empty_postgres_is_migrated(empty_postgres_url: str) -> None:

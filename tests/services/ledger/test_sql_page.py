@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, inspect
 
-from gateway.core.attempts import Outcome, TokensSource, WinOn
+from gateway.core.attempts import Outcome, TokensSource, Unit, WinOn
 from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, migrate
@@ -81,6 +81,10 @@ def rows() -> list[CallRecord]:
             wasted_low_tokens=0,
             wasted_high_tokens=400,
             is_extra=True,
+            tier_asked="priority",
+            tier_served="standard",
+            units_cost_usd=0.02,
+            units={"web_search": Unit(2, 0.01), "audio_input": Unit(7, None)},
         )
         made.append(
             call(

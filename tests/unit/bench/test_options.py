@@ -1,7 +1,21 @@
-"""Options of a bench, as they are understood."""
+"""Options of a bench, as they are understood, and what it needs."""
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
 
 from gateway.cli.bench_field import read_levels
+from gateway.cli.main import application
 
 
 def test_a_level_that_is_written_twice_is_measured_once() -> None:
     assert read_levels("1, 4,01,1") == (1, 4)
+
+
+def test_without_scipy_the_command_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    result = CliRunner().invoke(application(), ["bench"])
+
+    assert result.exit_code == 1
+    assert result.stderr == "holeshot: bench needs scipy for its intervals and tests: pip install 'holeshot[bench]'\n"

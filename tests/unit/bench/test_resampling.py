@@ -18,12 +18,11 @@ from gateway.bench.figures import (
 )
 
 
-@pytest.mark.parametrize(
-    ("freedom", "t"), [(1, 12.7062), (4, 2.7764), (9, 2.2622), (30, 2.0423), (1000, 1.9623)]
-)  # of printed tables
-def test_students_quantiles_are_those_of_the_tables(freedom: int, t: float) -> None:
-    assert figures.quantile(0.975, freedom) == pytest.approx(t, abs=1e-4)
-    assert figures.two_sided_p(t, freedom) == pytest.approx(0.05, abs=1e-5)
+def test_a_paired_difference_has_the_p_value_of_students_table() -> None:
+    spread = [-1.0, 1.0] * 5  # a variance of 10 / 9
+    t = 2.2622  # with nine degrees of freedom beyond it on either side: 5 %
+    found = figures.paired_p([each + t / 3 for each in spread])
+    assert found == pytest.approx(0.05, abs=1e-5)
 
 
 @pytest.mark.parametrize(

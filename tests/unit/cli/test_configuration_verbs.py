@@ -296,6 +296,29 @@ def test_check_shows_what_is_tiered_and_names_unit_by_unit_what_has_no_price(hol
     assert "openai/gpt-audio audio_output 64 million tokens" in lines
 
 
+@pytest.mark.parametrize(
+    ("unpriced", "told"),
+    [
+        ("refuse", "and it is refused to app (unpriced: refuse)"),
+        ("count_known", "(unpriced: refuse at a client refuses it)"),
+    ],
+)
+def test_check_says_what_limits_in_dollars_do_about_units_without_a_price(
+    holeshot: Holeshot, unpriced: str, told: str
+) -> None:
+    Path("ok.yaml").write_text(
+        "providers: { openai: {}, mine: { base_url: 'http://box/v1' } }\n"
+        "models: { new: { deployments: [openai/newer-than-the-table] }, own: { deployments: [mine/x] } }\n"
+        f"clients: {{ app: {{ key_sha256: '{'0' * 64}', usd_per_day: 5, unpriced: {unpriced} }} }}\n"
+    )
+    notes = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)["warnings"]
+    [new] = [note for note in notes if "openai/newer-than-the-table" in note]
+    [own] = [note for note in notes if "mine/x" in note and "price" in note]
+    assert "limits in dollars count the dearest known price of the vendor" in new
+    assert "of input, output their vendor has none either" in own
+    assert told in own
+
+
 RULES = """
 providers: { ollama: , mine: { base_url: "http://box/v1", apis: [chat] } }
 models:

@@ -42,10 +42,12 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
     assert set(REFUSAL_COLUMNS) == {column.name for column in refusals.columns} == {*RefusalRecord.__struct_fields__}
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind", "trace"}
     others = set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS)
-    assert others == {"asked_tokens", "headroom", "is_restricted", "limit_usd", "retry_after_s", "tier", "units"}
+    assert others == {
+        *("asked_tokens", "headroom", "is_restricted", "limit_usd", "other_units", "retry_after_s", "tier"),
+    }
 
 
-JSON_COLUMNS = ("dropped", "tags", "price", "itl")
+JSON_COLUMNS = ("dropped", "tags", "price", "itl", "units")
 
 
 def marked(record: CallRecord | AttemptRecord) -> Any:

@@ -1,15 +1,17 @@
 """Prices and capabilities from litellm's table."""
 
 import json
+import re
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from providers.catalog import load_catalog
-from providers.datasheets import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable
+from providers.datasheets import OLD_DAYS, UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable
 from providers.usage import Price
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -155,3 +157,32 @@ def test_looking_up_datasheets_imports_no_litellm() -> None:
         "assert 'litellm' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_the_table_is_of_the_version_that_the_lock_pins_and_as_old_as_its_release() -> None:
+    source = DatasheetTable.shipped().source()
+    lock = Path(__file__).parents[3] / "requirements" / "litellm.lock"
+    pinned = re.search(r"^litellm==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    assert source is not None
+    assert pinned is not None
+    assert source.version == pinned[1]
+    assert date.fromisoformat(source.released) <= date.fromisoformat(source.date)
+
+
+def test_a_table_is_said_to_be_old_by_the_release_of_its_version() -> None:
+    source = DatasheetTable.shipped().source()
+    assert source is not None
+    released = date.fromisoformat(source.released)
+    assert source.is_old(released + timedelta(OLD_DAYS)) is None
+    said = source.is_old(released + timedelta(OLD_DAYS + 1))
+    assert said is not None
+    assert f"litellm {source.version}, released 91 days ago" in said
+
+
+def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_vendor() -> None:
+    sheet = found(DatasheetTable.shipped(), "openai", "newer-than-the-table")
+    assert sheet.price is None
+    assert sheet.listed is not None
+    assert sheet.listed.unknown == ("input", "output")
+    assert sheet.listed.uncounted(("audio_input",)) == ()
+    assert found(DatasheetTable.shipped(), "nobody", "x") == UNLISTED

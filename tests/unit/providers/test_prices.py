@@ -7,7 +7,18 @@ import pytest
 
 from providers.datasheets import DatasheetTable, Leaf, parse, read
 from providers.dialects import DIALECTS
-from providers.usage import STANDARD, Price, Usage, cache_saved_usd, completed, cost, cost_usd, reported, tier_of
+from providers.usage import (
+    STANDARD,
+    Price,
+    Usage,
+    cache_saved_usd,
+    completed,
+    cost,
+    cost_usd,
+    reported,
+    tier_of,
+    usage_of,
+)
 from requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
@@ -277,14 +288,62 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
                             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 4},
                                                     {"modality": "AUDIO", "tokenCount": 6}]}},
          "priority", {"audio_input": 4, "cached_audio_input": 2}),
+        ("gemini",
+         {"candidates": [{"content": {"parts": [{"text": "It rains."}]}, "finishReason": "STOP",
+                          "groundingMetadata": {"webSearchQueries": ["weather", "", "weather", "rain today"]}}],
+          "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5}},
+         None, {"web_search": 2}),
+        ("responses",
+         {"type": "response.completed",
+          "response": {"output": [{"type": "web_search_call", "action": {"type": "search", "query": "rain"}},
+                                  {"type": "web_search_call", "action": {"type": "open_page", "url": "http://a"}},
+                                  {"type": "web_search_call"}, {"type": "message", "content": []}],
+                       "usage": {"input_tokens": 10, "output_tokens": 5}}},
+         None, {"web_search": 2}),
+        ("chat",
+         {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "search_context_size": "high"}},
+         None, {"web_search_high": 1}),
+        ("chat",
+         {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5,
+                                   "server_side_tool_usage_details": {"web_search_calls": 3}}},
+         None, {"web_search": 3}),
     ],
 )  # fmt: skip
 def test_an_answer_s_tier_and_units_are_read(
-    dialect: Any, event: dict[str, Any], tier: str, units: dict[str, int] | None
+    dialect: Any, event: dict[str, Any], tier: str | None, units: dict[str, int] | None
 ) -> None:
     usage = DIALECTS[dialect].answers.read_event(json.dumps(event).encode(), ()).usage
     assert usage is not None
     assert (usage.tier, usage.units) == (tier, units)
+
+
+def test_research_costs_what_perplexity_bills_for_its_searches_thoughts_and_citations() -> None:
+    """The counts and the bill are those of a real answer."""
+    said = {
+        "prompt_tokens": 1188, "completion_tokens": 4240, "total_tokens": 5428, "citation_tokens": 8014,
+        "num_search_queries": 54, "reasoning_tokens": 92431,
+    }  # fmt: skip
+    price = DatasheetTable.shipped().look_up([("perplexity", "sonar-deep-research")]).popitem()[1].price
+    usage = usage_of(said)
+    usd = cost_usd(
+        price,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        units=usage.units,
+    )
+    assert usd == pytest.approx(0.59962, abs=1e-5)
+
+
+@pytest.mark.parametrize(("billing", "usd"), [({}, 0.035), ({"web_search_billing_unit": "per_query"}, 0.07)])
+def test_google_bills_its_searches_once_a_prompt_or_from_its_third_models_on_each(
+    billing: dict[str, Any], usd: float
+) -> None:
+    row = {
+        "litellm_provider": "gemini", "mode": "chat", "input_cost_per_token": 0.0, "output_cost_per_token": 0.0,
+        "search_context_cost_per_query": {"search_context_size_medium": 0.035}, **billing,
+    }  # fmt: skip
+    assert cost_usd(read(row), 10, 5, units={"web_search": 2}) == pytest.approx(usd)
 
 
 def test_what_only_the_first_event_of_a_message_says_stays_known() -> None:

@@ -3,11 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
-from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
+from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, ServedTiers, settle
 from gateway.racing.validation import Requested
 from providers import ErrorKind, Price
 from providers.datasheets import read
@@ -326,7 +327,7 @@ def costs(record: AttemptRecord) -> tuple[float | None, float | None, float | No
 
 
 @pytest.mark.parametrize(
-    ("served", "asked", "usd"), [("priority", None, 6), ("", "priority", 2), ("flex", "flex", 1), (None, None, 2)]
+    ("served", "asked", "usd"), [("priority", None, 6), ("", "priority", 2), ("flex", "flex", 1), (None, "", 2)]
 )
 def test_the_tier_that_served_a_winner_is_billed_whatever_it_asked_for(
     served: str | None, asked: str | None, usd: float
@@ -339,8 +340,58 @@ def test_a_tier_that_was_asked_for_but_not_answered_bounds_the_cost(asked: str, 
     assert costs(billed(won(), asked)) == tuple(map(pytest.approx, usd))
 
 
+@pytest.mark.parametrize(("vendor", "high"), [(None, 6), ("openai", 6), ("gemini", 2)])
+def test_a_tier_that_was_neither_asked_for_nor_answered_is_standard_or_the_dearest_that_may_serve_it(
+    vendor: str | None, high: float
+) -> None:
+    """A project may have another tier for all its calls; Google serves it to who asks for it alone."""
+    deployment = msgspec.structs.replace(_listed(), vendor=vendor)
+    [priced] = settle([won()], won(), {"winner": deployment}, 1000).attempts
+    assert costs(priced) == (pytest.approx(2), pytest.approx(2), pytest.approx(high))
+
+
+def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_named() -> None:
+    now = 0.0
+    seen = ServedTiers(lambda: now)
+
+    def told(tier: str | None, asked: str | None = None) -> tuple[float | None, ...]:
+        record = won(tier=tier)
+        return costs(
+            settle([record], record, {"winner": _listed()}, 1000, Requested(tier=asked), seen=seen).attempts[0]
+        )
+
+    told("priority", asked="priority")  # tells nothing of those that ask for none
+    assert told(None) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
+    told("")
+    assert told(None) == (pytest.approx(2),) * 3
+    told("priority")
+    assert told(None) == (pytest.approx(2), pytest.approx(6), pytest.approx(6))
+    now = 86_401.0
+    assert told(None) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
+
+
+@pytest.mark.parametrize(
+    ("vendor", "tier", "given", "usd"),
+    [
+        ("anthropic", "priority", {}, None),
+        ("groq", "priority", {}, 1.5),
+        ("anthropic", "priority", {"input_cost_per_token_priority": 1e-3, "output_cost_per_token_priority": 1e-2}, 2),
+    ],
+)
+def test_a_tier_that_is_bought_as_capacity_has_no_cost_unless_a_price_is_known(
+    vendor: str, tier: str, given: dict[str, float], usd: float | None
+) -> None:
+    row = {"mode": "chat", "input_cost_per_token": 5e-4, "output_cost_per_token": 1e-2, **given}
+    price = read(row)
+    assert price is not None
+    price = msgspec.structs.replace(price, dearest=(("input", 5e-4),))
+    record, deployment = won(tier=tier), msgspec.structs.replace(_listed(price), vendor=vendor)
+    [priced] = settle([record], record, {"winner": deployment}, 1000).attempts
+    assert (priced.cost_usd, priced.tier_served) == (usd if usd is None else pytest.approx(usd), tier)
+
+
 def test_a_prompt_above_a_size_costs_that_size_s_price_for_all_of_it() -> None:
-    assert costs(billed(won(prompt_tokens=1001))) == (pytest.approx(1001 * 2e-3 + 100 * 2e-2),) * 3
+    assert costs(billed(won(tier="", prompt_tokens=1001))) == (pytest.approx(1001 * 2e-3 + 100 * 2e-2),) * 3
 
 
 def test_a_prompt_that_nobody_counted_is_bounded_by_the_prices_on_both_sides_of_a_size() -> None:
@@ -358,22 +409,59 @@ def test_a_tier_without_a_known_price_has_no_cost_and_a_limit_counts_the_dearest
 
 
 def test_a_unit_without_a_known_price_leaves_what_is_known_as_the_lower_bound() -> None:
-    priced = billed(won(units={"web_search": 2}))
+    priced = billed(won(other_units={"web_search": 2}))
     assert costs(priced) == (pytest.approx(2), None, None)
     assert priced.limit_usd == pytest.approx(2)
 
 
+def test_a_unit_without_a_price_here_counts_for_a_limit_at_the_dearest_of_its_vendor() -> None:
+    assert LISTED is not None
+    price = msgspec.structs.replace(LISTED, dearest=(("web_search", 0.5),))
+    record = won(other_units={"web_search": 2})
+    [priced] = settle([record], record, {"winner": _listed(price)}, 1000).attempts
+    assert (priced.cost_usd, priced.limit_usd) == (None, pytest.approx(2 + 2 * 0.5))
+
+
+def test_a_model_that_is_not_listed_has_no_cost_and_counts_at_the_dearest_of_its_vendor() -> None:
+    table = Price(0.0, 0.0, unknown=("input", "output"), dearest=(("input", 5e-3), ("output", 5e-2)))
+    deployment = msgspec.structs.replace(_listed(None), listed=table)
+    [priced] = settle([won()], won(), {"winner": deployment}, 1000).attempts
+    assert costs(priced) == (0.0, None, None)
+    assert (priced.price, priced.limit_usd) == (None, pytest.approx(1000 * 5e-3 + 100 * 5e-2))
+
+
+def test_the_tiers_and_the_units_of_an_attempt_are_columns() -> None:
+    priced = billed(won(tier="", other_units={"audio_output": 60, "web_search": 2}), "priority")
+    assert (priced.tier_asked, priced.tier_served) == ("priority", "standard")
+    assert priced.units == {"audio_output": Unit(60, 5e-2), "web_search": Unit(2, None)}
+    assert priced.units_cost_usd == pytest.approx(60 * 5e-2)
+
+
+@pytest.mark.parametrize(("served", "told"), [(None, None), ("", None), ("flex", "flex")])
+def test_an_ordinary_call_has_neither_a_tier_nor_units(served: str | None, told: str | None) -> None:
+    priced = billed(won(tier=served))
+    assert (priced.tier_asked, priced.tier_served, priced.units, priced.units_cost_usd) == (None, told, None, None)
+
+
 def test_sound_costs_its_own_price() -> None:
-    assert costs(billed(won(units={"audio_output": 60}))) == (pytest.approx(1 + 0.4 + 60 * 5e-2),) * 3
+    assert costs(billed(won(tier="", other_units={"audio_output": 60}))) == (pytest.approx(1 + 0.4 + 60 * 5e-2),) * 3
 
 
 def test_a_call_s_upper_bound_is_unknown_where_one_attempt_s_is() -> None:
-    settled = settle([billed(won(units={"web_search": 2}))], None, {"winner": _listed()}, 1000)
+    settled = settle([billed(won(other_units={"web_search": 2}))], None, {"winner": _listed()}, 1000)
     assert settled.total.high_usd is None
 
 
-def _listed() -> Deployment:
+def test_a_call_s_upper_bound_is_unknown_where_nothing_is_known_of_one_attempt_unless_it_was_refused() -> None:
+    deployments = {"winner": _listed(), "loser": _listed(None)}
+    cut, refused = attempt("loser", Outcome.LOST), attempt("loser", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED)
+    winner = won(tier="")
+    highs = [settle([winner, each], winner, deployments, 1000).total.high_usd for each in (cut, refused)]
+    assert highs == [None, pytest.approx(2)]
+
+
+def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
-        name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=LISTED,
+        name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
         bills_after_disconnect=None, extra_body={}, upstream_stream=True,
     )  # fmt: skip

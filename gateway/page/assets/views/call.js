@@ -32,12 +32,26 @@ const ATTEMPTS = [
   ["Gap p95", (each) => ms(each.itl_p95_ms)],
   ["Cost", (each) => usd(each.cost_usd)],
   ["Least – most", (each) => range(each.cost_low_usd, each.cost_high_usd)],
+  ["Tier", (each) => tier(each)],
+  ["Also billed", (each) => alsoBilled(each)],
   ["In flight", (each) => count(each.in_flight)],
   ["Status", (each) => each.status_code ?? "–"],
   ["Key", (each) => each.key_name ?? "–"],
   ["Answered as", (each) => answeredAs(each)],
   ["Provider's id", (each) => each.provider_request_id ?? "–"],
 ];
+
+/** The tier of service that answered, and the one that was asked for where that is another. */
+function tier({ tier_asked: asked, tier_served: served }) {
+  if (!known(served)) return known(asked) ? `${asked} asked` : "–";
+  return known(asked) && asked !== served ? `${served}, ${asked} asked` : served;
+}
+
+/** What was billed besides tokens of text, with its price if that is known: 2 web search at $0.01. */
+function alsoBilled({ units }) {
+  const said = Object.entries(units ?? {}).map(([name, { n, usd: each }]) => `${count(n)} ${name.replaceAll("_", " ")}${known(each) ? ` at ${usd(each)}` : ", price unknown"}`);
+  return said.join("; ") || "–";
+}
 
 /** The model that answered, and its fingerprint, by the provider's own words. */
 function answeredAs({ model_version: model, system_fingerprint: fingerprint }) {

@@ -1,6 +1,7 @@
 """Speech, and pictures in parts: answers that stream as bytes or events."""
 
 import asyncio
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -77,9 +78,17 @@ async def test_speech_is_paid_for_by_its_characters(opened: Open) -> None:
     assert [row["cost_usd"] for row in rows] == [pytest.approx(0.015)] * 3
 
 
-@pytest.mark.parametrize(("limits", "status"), [({"usd_per_day": 1.0}, 400), ({"rpm": 100}, 200)])
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ({"usd_per_day": 1.0}, 400),
+        ({"usd_per_day": 1.0, "unpriced": "refuse"}, 400),
+        ({"usd_per_day": 1.0, "unpriced": "count_known"}, 200),
+        ({"rpm": 100}, 200),
+    ],
+)
 async def test_speech_without_a_known_price_is_refused_where_dollars_are_limited(
-    opened: Open, limits: dict[str, float], status: int
+    opened: Open, limits: dict[str, Any], status: int
 ) -> None:
     body = {"model": MODEL, "input": "x", "voice": "alloy"}
     config = client(**limits)

@@ -1,0 +1,265 @@
+"""What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
+
+``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
+for what the databases write differently, or for the windows that are read; a line that begins with ``{postgresql}`` or
+``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the file. A text as it was before a
+revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
+revision ever makes anything else than it did.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+
+from sqlalchemy import Connection, text
+
+from gateway.ledger.database import head_revision, migrations_folder
+from gateway.ledger.reports.reader import Words
+from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
+
+SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
+# Minutes of the windows at the edge of a span, and of those within; and its seconds.
+WINDOWS = {"1h": (5, 5, 3600), "24h": (5, 60, 86_400), "7d": (60, 1440, 7 * 86_400), "30d": (1440, 1440, 30 * 86_400)}
+LOCK = "hashtext('holeshot.fold')"
+
+_PART = re.compile(r"\{([a-z]\w*(?: [\w.]+)*)\}")
+_ONLY = {"postgresql": "{postgresql}", "sqlite": "{sqlite}"}
+
+
+def _each(name: str, lately: Iterable[str] = ()) -> dict[str, tuple[str, str]]:
+    """Return a view of all time and of each span; those of ``lately`` have a text of their own."""
+    return {name: (name, "")} | {
+        f"{name}_{span}": (f"{name}_lately" if span in lately else name, span) for span in SPANS
+    }
+
+
+def _spans(name: str) -> dict[str, tuple[str, str]]:
+    return {f"{name}_{span}": (name, span) for span in SPANS}
+
+
+# By view the name of its text and its span, each after those that it reads.
+VIEWS: Mapping[str, tuple[str, str]] = {
+    "samples": ("samples", ""),
+    "leaderboard": ("leaderboard", ""),
+    **_each("race_value"),
+    **_each("slo"),
+    **_each("throughput", ("1h", "24h")),
+    "throughput_5m": ("throughput_5m", ""),
+    **_each("provider_errors", ("1h", "24h")),
+    **_each("client_usage"),
+    **_each("tag_values", ("1h", "24h")),
+    "tag_differences": ("tag_differences", ""),
+    **_each("cache_value", SPANS),
+    "cache_latency_24h": ("cache_latency", ""),
+    **_each("answer_quality"),
+    **_each("waste"),
+    **_spans("gaps"),
+    "speed_by_hour": ("speed", ""),
+    "speed_days": ("speed", ""),
+    "load_5m": ("load_5m", ""),
+    "load_peaks": ("load_peaks", ""),
+    **_spans("refusals"),
+    **_spans("wrong_keys"),
+    "rollup_pending": ("rollup_pending", ""),
+}
+
+
+@cache
+def text_of(name: str, revision: str = "") -> str:
+    """Return a view's text at a revision; today's without one."""
+    folder = migrations_folder() / "views"
+    later = sorted(each for each in folder.glob("before_*") if each.name.removeprefix("before_") > (revision or "9"))
+    found = next(path for each in (*later, folder) if (path := each / f"{name}.sql").exists())
+    return found.read_text(encoding="utf-8")
+
+
+def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_postgres: bool) -> str:
+    """Return a text with its parts filled in, for one of the two databases.
+
+    Raises:
+        KeyError: the text names a part that is not there.
+
+    """
+    mine, other = (_ONLY[name] for name in (("postgresql", "sqlite") if is_postgres else ("sqlite", "postgresql")))
+
+    def part(found: re.Match[str]) -> str:
+        whole = parts.get(found[1])
+        if isinstance(whole, str):
+            return whole
+        name, *values = found[1].split()
+        made = parts[name]
+        return made(*values) if callable(made) else made
+
+    lines = (line.removeprefix(mine) for line in written.splitlines() if not line.startswith((other, "--")))
+    return _PART.sub(part, "\n".join(lines))
+
+
+def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
+    """Return the SELECT of a view; ``parts`` are taken instead of its own."""
+    file, span = VIEWS[name]
+    return rendered(text_of(file, revision), _parts(name, span, words) | parts, is_postgres=words.is_postgres)
+
+
+def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., str]]:
+    is_postgres = words.is_postgres
+    moment = partial(_moment, words)
+    windows, first = ("r.minutes = 1440", moment("0")) if not span else (_windows(words, span), _first(words, span))
+    ago = "now() - interval '{}'" if is_postgres else "datetime('now', '-{}')"
+    since = ago.format(SPANS[span]) if span else ""
+    if name == "throughput_5m":
+        windows = f"r.minutes = 5 and r.window_start >= {moment('{now} / 300 * 300 - 172800')}"
+    parts: dict[str, str | Callable[..., str]] = {
+        "windows": windows,
+        "windows 24h": _windows(words, "24h"),
+        "windows 7d": _windows(words, "7d"),
+        "first": first,
+        "since": since,
+        "and": lambda _since, column: f"and {column} >= {since}" if since else "",
+        "ago 24 hours": moment("{now} / 300 * 300 - 86400"),
+        "wide tags": f"select r.tag from rollup_wide_tags as r where {windows}",
+        "tag sums": listing(TAGS),
+        "tags": lambda _of, table: words.entries_of(f"{table}.tags", "jsonb"),
+        "day": "cast(r.window_start at time zone 'UTC' as date)" if is_postgres else "date(r.window_start)",
+        "hour of window_start": (
+            "date_trunc('hour', window_start, 'UTC')" if is_postgres else "strftime('%Y-%m-%d %H:00:00', window_start)"
+        ),
+        "greatest": "greatest" if is_postgres else "max",
+        "decimal": "numeric" if is_postgres else "real",
+        "quantile": _quantile,
+        "variance": _variance,
+        "var_samp": "var_samp({})".format if is_postgres else _SAMPLE_VARIANCE.format,
+        "key": "model",
+        "named key": "model",
+    }
+    if name == "speed_by_hour":
+        week = moment("{now} / 3600 * 3600 - 604800")
+        parts |= {"minutes": "60", "slot": words.hour("r.window_start"), "named": "hour", "since": week}
+    elif name == "speed_days":
+        month = moment("{now} / 86400 * 86400 - 2592000")
+        parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}
+    return parts
+
+
+def _quantile(metric: str, q: str) -> str:
+    """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges."""
+    is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
+    inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
+    return f"max(case when {is_there} then {inside} end)"
+
+
+def _variance(figure: str, number: str) -> str:
+    """Return the sample variance out of sums; what is no more than their rounding is 0."""
+    squares = f"({figure}_squared - {figure} * {figure} / nullif({number}, 0))"
+    return (
+        f"case when {number} > 1 then case when {squares} > 1e-12 * {figure}_squared "
+        f"then {squares} / ({number} - 1) else 0.0 end end"
+    )
+
+
+# On SQLite. Rounding alone may make a sum of squares less than zero; a variance is not.
+_SAMPLE_VARIANCE = "max(0.0, sum({0} * {0}) - sum({0}) * sum({0}) / nullif(count({0}), 0)) / nullif(count({0}) - 1, 0)"
+
+
+def _moment(words: Words, epoch: str) -> str:
+    """Return the instant of so many seconds since 1970; ``{now}`` are those of now."""
+    return words.moment(epoch.format(now=words.now_s))
+
+
+def _first(words: Words, span: str) -> str:
+    """Return when the first window of a span begins."""
+    small, _, seconds = WINDOWS[span]
+    since = f"({{now}} - {seconds})"
+    return _moment(words, f"{since} - {since} % {small * 60}")
+
+
+def _windows(words: Words, span: str) -> str:
+    """Return what is true of the windows (r) of a span: small ones until the first large one begins."""
+    small, large, seconds = WINDOWS[span]
+    first = _first(words, span)
+    if small == large:
+        return f"r.minutes = {small} and r.window_start >= {first}"
+    since = f"({{now}} - {seconds})"
+    turn = _moment(words, f"{since} - {since} % {large * 60} + {large * 60}")
+    return (
+        f"((r.minutes = {large} and r.window_start >= {turn}) "
+        f"or (r.minutes = {small} and r.window_start >= {first} and r.window_start < {turn}))"
+    )
+
+
+def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:
+    """Return the statement that makes a function of Postgres, or makes it again; ``path``: the schema that it is in."""
+    summing = Summing(words, revision or head_revision())
+    called = summing.called("unnest(of_calls) as f")
+    of_attempts = [summing.of_races(called), *summing.of_attempts("unnest(the_attempts) as f", called)]
+    parts: dict[str, str | Callable[..., str]] = {
+        "path": path,
+        "lock": LOCK,
+        "same day": SAME_DAY,
+        "tag sums": listing(TAGS),
+        "tags of f": words.entries_of("f.tags", "jsonb"),
+        "sums of calls": ";\n    ".join(summing.of_calls("unnest(the_calls) as f")),
+        "sums of attempts": ";\n    ".join(of_attempts),
+    }
+    written = (migrations_folder() / "functions" / f"{name}.sql").read_text(encoding="utf-8")
+    return rendered(written, parts, is_postgres=True).rstrip()
+
+
+def trigger_sql(words: Words, revision: str = "") -> str:
+    """Return the statement that makes SQLite's trigger: to delete from ``rollup_pending`` adds up what is noted."""
+    summing = Summing(words, revision or head_revision())
+    new = "(select {0}.* from {0} join rollup_fresh_{0} as new_ones on new_ones.id = {0}.id) as f"
+    adding = [*summing.of_calls(new.format("calls")), *summing.of_attempts(new.format("attempts"))]
+    adding += [f"delete from rollup_fresh_{table}" for table in ("calls", "attempts")]
+    return f"create trigger roll_up instead of delete on rollup_pending begin {'; '.join(adding)}; end"
+
+
+class Changes:
+    """Makes on a connection what a revision has: for migrations."""
+
+    def __init__(self, connection: Connection, revision: str) -> None:
+        self.words = Words(is_postgres=connection.dialect.name == "postgresql")
+        self._connection = connection
+        self._revision = revision
+
+    def make_views(self, *names: str) -> None:
+        """Make views, or make them again; on Postgres who may read one stays as it was."""
+        for name in names:
+            select = view_sql(name, self.words, self._revision)
+            if self.words.is_postgres:
+                self.run(f"create or replace view {name} as\n{select}")
+            else:
+                self.run(f"drop view if exists {name}")
+                self.run(f"create view {name} as\n{select}")
+
+    def drop_views(self, *names: str) -> None:
+        """Drop views: Postgres takes no column away from one."""
+        for name in names:
+            self.run(f"drop view {name}")
+
+    def make_sums(self) -> None:
+        """Make what adds up rows, or make it again."""
+        if self.words.is_postgres:
+            path = str(self._connection.scalar(text("select current_schema()")))
+            self.run(function_sql("roll_up_fresh", self.words, path, self._revision))
+        else:
+            self.run("drop trigger if exists roll_up")
+            self.run(trigger_sql(self.words, self._revision))
+
+    def add_up_what_is_new(self) -> None:
+        """Add up the rows that are not yet in the sums, with what the revision before has."""
+        self.run(_FOLD if self.words.is_postgres else "delete from rollup_pending")
+
+    def add_sums_of_rows(self, *names: str) -> None:
+        """Add sums that are new, of the rows that are there; what is new itself is added up before, or counts twice."""
+        for statement in Summing(self.words, self._revision).added_later(names):
+            self.run(statement)
+
+    def run(self, statement: str) -> None:
+        """Run a statement as it is, without parameters."""
+        self._connection.exec_driver_sql(statement)
+
+
+_FOLD = (
+    f"do $fold$ begin perform pg_advisory_xact_lock({LOCK}); "
+    "while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
+)

@@ -1,0 +1,431 @@
+"""The sums of windows (``rollup_…``): what is added up, as tables of expressions, and the SQL that adds up new rows.
+
+On Postgres ``roll_up_fresh`` does so, a function (``migrations/functions``); on SQLite ``delete from rollup_pending``
+does, which has a trigger. In expressions ``f`` is a new row. Of races, ``f`` is an attempt, ``c`` its call, and ``w``
+the call's winner. A sum of nothing known stays null; all others begin at 0.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from gateway.core import rules
+from gateway.ledger.reports.reader import Words, conditions, has_failed, listed
+
+_RULES = conditions("f.")
+BROKEN, LOST, ERROR, RACED = (_RULES[name] for name in ("broken", "beaten", "error", "raced"))
+OWN_FAULT, FAILED = _RULES["own_fault"], has_failed("f.")
+RACED_CALL = conditions("c.")["raced"]
+STATED = (
+    "f.outcome = 'won' and f.tokens_source = 'reported' and f.chars >= 40 and f.completion_tokens > 0 "
+    "and coalesce(f.reasoning_tokens, 0) = 0"
+)
+TOLD = "f.outcome = 'won' and f.prompt_tokens is not null and f.cached_tokens is not null"
+TRIED = f"f.ttft_ms is not null or ({ERROR})"
+GONE = f"f.status_code = {rules.CLIENT_LEFT} and f.ttft_ms is null and f.total_ms"
+JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttft_ms is not null)"
+COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
+ANSWERED = "f.status_code = 200"
+# What racing cost, and what audits saw.
+AUDIT = (
+    "f.number = 1 and f.audited and f.is_overtaken and c.ttft_ms is not null and c.alone_age_ms is not null "
+    f"and f.outcome in {listed((*reversed(rules.BEATEN), *rules.BROKEN))}"
+)
+DRAWN = f"{AUDIT} and c.alone_predicted_ms is not null"
+EXPLORED = f"{AUDIT} and c.alone_predicted_ms is null"
+SEEN = "(coalesce(f.token_ms, f.censored_at_ms, f.overtaken_at_ms) - f.overtaken_at_ms)"
+PREDICTED = "(f.predicted_ms - f.overtaken_at_ms)"
+BEATEN = "f.number = 1 and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
+BESIDE = "('race', 'hedge', 'explore', 'probe')"
+ADDED = (  # as ``gateway.racing.costs`` has it
+    f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {BESIDE} or ({LOST} and w.role in {BESIDE}))"
+)
+FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
+SAVED = "(f.alone_ms - f.ttft_ms)"
+
+
+def _count(condition: str) -> str:
+    return f"count(*) filter (where {condition})"
+
+
+def _known(total: str, condition: str) -> str:
+    return f"coalesce(sum({total}) filter (where {condition}), 0)"
+
+
+# By column of rollup_attempts.
+ATTEMPTS = {
+    "n": "count(*)",
+    "n_won": _count("f.outcome = 'won'"),
+    "n_first_token": "count(f.ttft_ms)",
+    "n_censored": _count("f.ttft_ms is null and f.censored_at_ms is not null"),
+    "n_errors": _count(ERROR),
+    "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
+    "n_stated": _count(STATED),
+    "stated_tokens": _known("f.completion_tokens", STATED),
+    "stated_chars": _known("f.chars", STATED),
+    "n_told": _count(TOLD),
+    "told_prompt_tokens": _known("f.prompt_tokens", TOLD),
+    "told_cached_tokens": _known("f.cached_tokens", TOLD),
+    "cost_usd": "sum(f.cost_usd)",
+    "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
+    "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+    "cached_tokens": "sum(f.cached_tokens) filter (where f.outcome = 'won')",
+    "cache_write_tokens": "sum(f.cache_write_tokens) filter (where f.outcome = 'won')",
+    "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
+    "n_tried": _count(TRIED),
+    "n_wasted": _count(LOST),
+    "n_bounded": f"count(f.wasted_high_tokens) filter (where {LOST})",
+    "wasted_prompt_tokens": _known("f.prompt_tokens", LOST),
+    "wasted_tokens": _known("f.completion_tokens", LOST),
+    "wasted_low_tokens": _known("f.wasted_low_tokens", LOST),
+    "wasted_high_tokens": _known("f.wasted_high_tokens", LOST),
+    "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST})",
+    "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST})",
+    "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST})",
+}
+# By column of rollup_calls: those of calls, and below those of their attempts.
+CALLS = {
+    "n": "count(*)",
+    "n_failed": _count(FAILED),
+    "n_left": _count(f"f.status_code = {rules.CLIENT_LEFT}"),
+    "n_raced": _count("coalesce(f.extras, f.launched - 1) > 0"),
+    "launched": "sum(f.launched)",
+    "extra": "sum(coalesce(f.extras, case when f.launched > 1 then f.launched - 1 else 0 end))",
+    "n_ttft": "count(f.ttft_ms)",
+    "ttft_ms": "coalesce(sum(f.ttft_ms), 0)",
+    "n_total": "count(f.total_ms) filter (where f.error_kind is null)",
+    "total_ms": _known("f.total_ms", "f.error_kind is null"),
+    "slo_n": _count(RACED),
+    "slo_failed": _count(f"{RACED} and {FAILED}"),
+    "slo_gave_up": _count(f"{RACED} and {GONE} >= 500"),
+    "slo_left": _count(f"{RACED} and {GONE} < 500"),
+    "slo_judged": _count(JUDGED),
+    "slo_in_time": _count(f"{RACED} and not {OWN_FAULT} and not ({FAILED}) and f.ttft_ms < 500"),
+    "n_deadlines": "count(f.deadline_met)",
+    "deadlines_met": _count("f.deadline_met"),
+    "n_compared": _count(COMPARED),
+    "compared_ttft_ms": _known("f.ttft_ms", COMPARED),
+    "saved_seen_ms": _known("f.alone_ms - f.ttft_ms", COMPARED),
+    "n_sampled": _count(f"{COMPARED} and f.alone_predicted_ms is not null"),
+    "saved_predicted_ms": _known("f.alone_predicted_ms - f.ttft_ms", COMPARED),
+    "n_explored": _count(f"{COMPARED} and f.alone_age_ms is not null and f.alone_predicted_ms is null"),
+    "prompt_tokens": "sum(f.prompt_tokens)",
+    "completion_tokens": "sum(f.completion_tokens)",
+    "cost_usd": "sum(f.cost_usd)",
+    "cost_low_usd": "sum(f.cost_low_usd)",
+    "cost_high_usd": "sum(f.cost_high_usd)",
+    "duplicate_cost_usd": "sum(f.duplicate_cost_usd)",
+    "abandoned_cost_low_usd": "sum(f.abandoned_cost_low_usd)",
+    "abandoned_cost_high_usd": "sum(f.abandoned_cost_high_usd)",
+    "cache_saved_usd": "sum(f.cache_saved_usd)",
+    "n_held": f"count(f.held_ms) filter (where {COMPARED})",
+    "held_ms": _known("f.held_ms", COMPARED),
+    "saved_seen_squared": _known(f"{SAVED} * {SAVED}", COMPARED),
+}
+RACES = {
+    "slo_tps": f"count(f.decode_tps) filter (where {FAST} and {RACED_CALL})",
+    "slo_fast": _count(f"{FAST} and {RACED_CALL} and f.decode_tps > 45"),
+    "overtaken": _count(BEATEN),
+    "rescued": _count(f"{BEATEN} and {BROKEN} and not coalesce(f.is_overtaken, false)"),
+    "n_drawn": _count(DRAWN),
+    "n_drawn_failed": _count(f"{AUDIT} and {BROKEN} and f.token_ms is null"),
+    "seen": _known(SEEN, DRAWN),
+    "predicted": _known(PREDICTED, AUDIT),
+    "seen_seen": _known(f"{SEEN} * {SEEN}", DRAWN),
+    "seen_predicted": _known(f"{SEEN} * {PREDICTED}", AUDIT),
+    "predicted_predicted": _known(f"{PREDICTED} * {PREDICTED}", AUDIT),
+    "seen_cubed": _known(f"{SEEN} * {SEEN} * {SEEN}", DRAWN),
+    "seen_fourth": _known(f"{SEEN} * {SEEN} * {SEEN} * {SEEN}", DRAWN),
+    "n_explored_seen": _count(EXPLORED),
+    "explored_seen": _known(SEEN, EXPLORED),
+    "explored_seen_squared": _known(f"{SEEN} * {SEEN}", EXPLORED),
+    "race_cost_usd": "sum(f.cost_usd)",
+    "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
+    "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+    "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED})",
+    "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED})",
+    "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED})",
+    "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
+}
+# By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
+TAGS = {
+    "n": CALLS["n"],
+    "n_failed": CALLS["n_failed"],
+    **{
+        column: expression
+        for short, name, figure in (
+            ("ttft", "ttft_ms", "f.ttft_ms"),
+            ("total", "total_ms", "f.total_ms"),
+            ("tokens", "tokens", "cast(f.completion_tokens as double precision)"),
+            ("cost", "cost_usd", "f.cost_usd"),
+        )
+        for column, expression in (
+            (f"n_{short}", f"count({figure}) filter (where {ANSWERED})"),
+            (name, _known(figure, ANSWERED)),
+            (f"{name}_squared", _known(f"{figure} * {figure}", ANSWERED)),
+        )
+    },
+}
+# What a revision of the schema added, and what was added up before one.
+SINCE = {"saved_seen_squared": "0034", "explored_seen_squared": "0034"}
+BEFORE = {
+    "0035": {
+        "n_raced": "count(*) filter (where f.launched > 1)",
+        "extra": "sum(case when f.launched > 1 then f.launched - 1 else 0 end)",
+    }
+}
+
+# Of a day. A tag with more values is not added up, and with more pairs of tag and value no tag is: views read the rows
+# of these instead, so that a client's ids in a tag cost no more than they did.
+MOST_VALUES = 1000
+MOST_PAIRS = 10_000
+LONGEST_PAIR = 256  # characters, as the gateway takes them: a key of an index has an end
+
+# How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
+KEY = ("deployment", "provider", "model", "api", "size_class", "client")
+MODEL = "coalesce(f.model, (select calls.model from calls where calls.id = f.call_id), '')"
+OF_ATTEMPT = ("f.deployment", "f.provider", MODEL, "coalesce(f.api, '')", "coalesce(f.size_class, -1)", "''")
+OF_CLIENT = ("''", "''", MODEL, "''", "-1", "coalesce(f.client, '')")
+OF_CALL = ("''", "''", "{}.model", "''", "-1", "coalesce({}.client, '')")
+# On Postgres, so that a call is looked for in one or two partitions.
+SAME_DAY = "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
+
+Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
+
+
+def listing(sums: Mapping[str, str]) -> str:
+    """Return expressions with their columns, as they are selected."""
+    return ", ".join(f"{expression} as {name}" for name, expression in sums.items())
+
+
+class Summing:
+    """The statements that add up rows, on one database, as a revision of the schema has them."""
+
+    def __init__(self, words: Words, revision: str) -> None:
+        self._words = words
+        self._revision = revision
+        self._five_minutes = f"{words.epoch('f.started_at')} / 300 * 300"
+
+    def of_calls(self, fresh: str) -> list[str]:
+        """Return what adds up calls; ``fresh`` yields them as ``f``."""
+        client = [expression.format("f") for expression in OF_CALL]
+        points = [
+            (
+                self._five_minutes,
+                client,
+                metric,
+                self._words.bucket(f"f.{column}"),
+                "1",
+                fresh,
+                f"{COMPARED} and f.{column} is not null",
+            )
+            for metric, column in (("call_ttft", "ttft_ms"), ("call_alone", "alone_ms"))
+        ]
+        sums = self._of_revision(CALLS)
+        return [
+            _series([(client, fresh, COMPARED)]),
+            self._add_up("rollup_calls", ("client", "model"), sums, self._by_client(fresh, sums)),
+            self._histograms(points),
+            *self._tags(fresh),
+        ]
+
+    def of_attempts(self, fresh: str, called: str = "") -> list[str]:
+        """Return what adds up attempts; ``called`` yields them as ``f`` beside their calls, ``c``."""
+        called = called or self.called(fresh)
+        window, sums, races = self._five_minutes, self._of_revision(ATTEMPTS), self._of_revision(RACES)
+        return [
+            _series([(OF_ATTEMPT, fresh, "true"), (OF_CLIENT, fresh, "f.itl is not null")]),
+            self._add_up(
+                "rollup_attempts",
+                ("series_id",),
+                sums,
+                f"select {window} as w, s.id as series_id, {listing(sums)} "
+                f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2",
+            ),
+            self._errors(fresh),
+            self._histograms(self._points(fresh, called)),
+            self._add_up("rollup_calls", ("client", "model"), races, self._by_race(called, races)),
+        ]
+
+    def of_races(self, called: str) -> str:
+        """Return what notes the series of races, before ``of_attempts`` counts in them."""
+        return _series([([expression.format("c") for expression in OF_CALL], called, f"({DRAWN}) or ({EXPLORED})")])
+
+    def added_later(self, names: Collection[str]) -> list[str]:
+        """Return what adds these sums of calls and races, which are new, of the rows that are there already."""
+        calls, races = ({name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES))
+        grouped = (
+            (calls, self._by_client("calls as f", calls)),
+            (races, self._by_race(self.called("attempts as f"), races)),
+        )
+        return [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
+
+    def called(self, fresh: str) -> str:
+        """Return what yields attempts beside their calls."""
+        same_day = SAME_DAY if self._words.is_postgres else "true"
+        return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
+
+    def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
+        found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
+        for changed in sorted(BEFORE, reverse=True):
+            if self._revision < changed:
+                found |= {name: each for name, each in BEFORE[changed].items() if name in found}
+        return found
+
+    def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
+        who = "coalesce(f.client, '') as client, f.model as model"
+        return f"select {self._five_minutes} as w, {who}, {listing(sums)} from {fresh} group by 1, 2, 3"
+
+    def _by_race(self, called: str, sums: Mapping[str, str]) -> str:
+        won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (
+            " and w.started_at >= c.started_at - interval '1 minute' and w.started_at < c.started_at + interval '1 day'"
+            if self._words.is_postgres
+            else ""
+        )
+        return (
+            f"select {self._words.epoch('c.started_at')} / 300 * 300 as w, coalesce(c.client, '') as client, "
+            f"c.model as model, {listing(sums)} from {called} left join attempts as w on {won} group by 1, 2, 3"
+        )
+
+    def _points(self, fresh: str, called: str) -> list[Point]:
+        """Return the histograms of attempts: times and speeds, gaps, and what audited ones would have taken alone."""
+        words, window = self._words, self._five_minutes
+        reported = "f.tokens_source = 'reported'"
+        gaps = f"{fresh} cross join {words.entries_of('f.itl', 'json')} as gap"
+        points: list[Point] = [
+            (window, OF_ATTEMPT, metric, words.bucket(value), "1", fresh, condition)
+            for metric, value, condition in (
+                ("ttft", "f.ttft_ms", "f.ttft_ms is not null"),
+                ("tps", "f.decode_tps", f"{reported} and f.decode_tps > 0"),
+                ("e2e", "f.e2e_tps", f"{reported} and f.e2e_tps > 0"),
+                ("ttft_cut", "f.censored_at_ms", "f.ttft_ms is null and f.censored_at_ms is not null"),
+            )
+        ]
+        number, count = "cast(gap.key as smallint)", "cast(gap.value as bigint)"
+        points += [
+            (window, key, metric, number, count, gaps, "f.itl is not null")
+            for key, metric in ((OF_ATTEMPT, "itl"), (OF_CLIENT, "load_itl"))
+        ]
+        of_call, client = f"{words.epoch('c.started_at')} / 300 * 300", [each.format("c") for each in OF_CALL]
+        audited = "f.launch_offset_ms + coalesce(f.token_ms, f.censored_at_ms)"
+        points += [
+            (
+                of_call,
+                client,
+                metric,
+                words.bucket(f"({audited})"),
+                "1",
+                called,
+                f"{condition} and {audited} is not null",
+            )
+            for metric, condition in (("audit_alone", DRAWN), ("explored_alone", EXPLORED))
+        ]
+        return points
+
+    def _fan_out(self, key: tuple[str, ...], columns: str, grouped: str, condition: str = "true") -> str:
+        """Return rows of five minutes as rows of each kind of window, in the order in which all lock them."""
+        keys = ", ".join(f"g.{name}" for name in key)
+        start = self._words.moment("g.w - g.w % (p.minutes * 60)")
+        return (
+            f"select p.minutes, {start}, {keys}, {columns} from ({grouped}) as g cross join rollup_periods as p "
+            f"where (p.keep_days is null or g.w >= {self._words.now_s} - 86400 * p.keep_days) and {condition} "
+            f"group by 1, 2, {keys} order by 1, 2, {keys}"
+        )
+
+    def _add_up(
+        self, table: str, key: tuple[str, ...], sums: Mapping[str, str], grouped: str, condition: str = "true"
+    ) -> str:
+        keys = ", ".join(("minutes", "window_start", *key))
+        rows = self._fan_out(key, ", ".join(f"sum(g.{name})" for name in sums), grouped, condition)
+        added = ", ".join(
+            f"{name} = coalesce({table}.{name} + excluded.{name}, {table}.{name}, excluded.{name})" for name in sums
+        )
+        return f"insert into {table} ({keys}, {', '.join(sums)}) {rows} on conflict ({keys}) do update set {added}"
+
+    def _histograms(self, points: Sequence[Point]) -> str:
+        every = " union all ".join(
+            f"select {window} as w, s.id as series_id, '{metric}' as metric, {bucket} as bucket, {count} as n "
+            f"from {fresh} join rollup_series as s on {_is(key)} where {condition}"
+            for window, key, metric, bucket, count, fresh, condition in points
+        )
+        grouped = f"select w, series_id, metric, bucket, sum(n) as n from ({every}) as each_one group by 1, 2, 3, 4"
+        is_asked_for = "(p.minutes = 5 or g.metric <> 'load_itl')"
+        return self._add_up("rollup_histograms", ("series_id", "metric", "bucket"), {"n": ""}, grouped, is_asked_for)
+
+    def _tags(self, fresh: str) -> list[str]:
+        """Return what adds up calls by tag, in windows of a day; first it notes the tags with too many values for it.
+
+        A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that are not read.
+        """
+        moment = self._words.moment
+        day = f"{self._words.epoch('f.started_at')} / 86400 * 86400"
+        window = moment("found.w")
+        tagged = f"{fresh} cross join {self._words.entries_of('f.tags', 'jsonb')} as each"
+        tagged += " where f.tags <> '{}' and each.value is not null"
+        found = f"select distinct {day} as w, each.key as tag, cast(each.value as text) as value from {tagged}"
+        there = "select {} from rollup_tags as r where r.minutes = 1440 and r.window_start = {}"
+        noted = (
+            "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.window_start = {} and w.tag in ({}, '')"
+        )
+        new_ones = (
+            f"(select {window} as day, found.tag, found.value from ({found}) as found "
+            f"where not exists ({there.format('1', window)} and r.tag = found.tag and r.value = found.value) "
+            f"and not exists ({noted.format(window, 'found.tag')})) as new_ones"
+        )
+        there_already = there.format("count(*)", "new_ones.day")
+        too_many = f"count(*) + ({there_already} and r.tag = new_ones.tag) > {MOST_VALUES}"
+        far_too_many = f"count(*) + ({there_already}) > {MOST_PAIRS}"
+        too_long = f"max(length(new_ones.tag) + length(new_ones.value)) > {LONGEST_PAIR}"
+        beyond = f"{too_long} or {far_too_many}"
+        note, sums = (
+            "insert into rollup_wide_tags (minutes, window_start, tag) select 1440, day,",
+            self._of_revision(TAGS),
+        )
+        grouped = (
+            f"select {day} as w, each.key as tag, cast(each.value as text) as value, {listing(sums)} "
+            f"from {tagged} group by 1, 2, 3"
+        )
+        is_kept = f"p.minutes = 1440 and not exists ({noted.format(moment('g.w'), 'g.tag')})"
+        return [
+            f"{note} tag from {new_ones} group by day, tag having {too_many} order by 2, 3 on conflict do nothing",
+            f"{note} '' from {new_ones} group by day having {beyond} order by 2 on conflict do nothing",
+            self._add_up("rollup_tags", ("tag", "value"), sums, grouped, is_kept),
+        ]
+
+    def _errors(self, fresh: str) -> str:
+        keys = "minutes, window_start, series_id, error_kind, status_code"
+        # SQLite takes other columns of the row of max().
+        latest = "(array_agg({} order by {} desc))[1]" if self._words.is_postgres else "{}"
+        message = latest.format("f.error_message", "f.started_at")
+        grouped = (
+            f"select {self._five_minutes} as w, s.id as series_id, f.error_kind as error_kind, "
+            "coalesce(f.status_code, -1) as status_code, "
+            f"count(*) as n, max(f.started_at) as last_seen_at, {message} as last_message "
+            f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} "
+            f"where f.error_kind is not null and {BROKEN} group by 1, 2, 3, 4"
+        )
+        columns = f"sum(g.n), max(g.last_seen_at), {latest.format('g.last_message', 'g.last_seen_at')}"
+        rows = self._fan_out(("series_id", "error_kind", "status_code"), columns, grouped)
+        is_later = "excluded.last_seen_at >= rollup_errors.last_seen_at"
+        return (
+            f"insert into rollup_errors ({keys}, n, last_seen_at, last_message) {rows} "
+            f"on conflict ({keys}) do update set n = rollup_errors.n + excluded.n, "
+            f"last_message = case when {is_later} then excluded.last_message else rollup_errors.last_message end, "
+            f"last_seen_at = case when {is_later} then excluded.last_seen_at else rollup_errors.last_seen_at end"
+        )
+
+
+def _is(key: Sequence[str]) -> str:
+    return " and ".join(f"s.{name} = {expression}" for name, expression in zip(KEY, key, strict=True))
+
+
+def _series(keys: Sequence[tuple[Sequence[str], str, str]]) -> str:
+    """Note series that are new. Those that are there are left out first, or each batch would use up numbers."""
+    found = " union ".join(
+        f"select {listing(dict(zip(KEY, key, strict=True)))} from {fresh} where {condition}"
+        for key, fresh, condition in keys
+    )
+    names = ", ".join(KEY)
+    return (
+        f"insert into rollup_series ({names}) select {names} "
+        f"from ({found} except select {names} from rollup_series) as new_ones "
+        f"where true order by {names} on conflict do nothing"
+    )

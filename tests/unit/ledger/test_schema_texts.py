@@ -1,0 +1,65 @@
+"""The texts of which migrations make views and sums: what a revision makes never changes."""
+
+import re
+from hashlib import sha256
+
+import pytest
+
+from gateway.ledger.database import first_revision, head_revision, migrations_folder
+from gateway.ledger.reports.reader import Words
+from gateway.ledger.schema import VIEWS, function_sql, rendered, trigger_sql, view_sql
+
+POSTGRES, SQLITE = Words(is_postgres=True), Words(is_postgres=False)
+REVISIONS = sorted(path.name[:4] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
+# What each revision makes, as a digest; one that is not listed makes what the one before does.
+MADE = {
+    "0032": "e94abb9a76982794",
+    "0034": "80b5c883a24edf77",
+    "0035": "8eb6f15b4554d8c4",
+    "0036": "bba2e1ae448aa483",
+    "0037": "cef1bb78cf145f3a",
+}
+
+
+def made(revision: str) -> str:
+    """Return a digest of all views, functions and triggers of a revision, on both databases."""
+    texts: list[str] = []
+    for words in (POSTGRES, SQLITE):
+        texts += [view_sql(name, words, revision) for name in VIEWS]
+    texts += [function_sql(name, POSTGRES, "s", revision) for name in ("roll_up_fresh", "values_of_wide_tag")]
+    texts.append(trigger_sql(SQLITE, revision))
+    return sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_a_revision_makes_never_changes(revision: str) -> None:
+    known = max(each for each in MADE if each <= revision)
+    assert made(revision) == MADE[known], (
+        f"{revision} would make other views or sums than it did. To change them takes a new revision: move the text "
+        f"that is there to migrations/views/before_<revision>/, or a sum's expression to BEFORE in "
+        f"gateway/ledger/sums.py, and state the new revision's digest here"
+    )
+
+
+def test_migrations_neither_import_each_other_nor_edit_sql() -> None:
+    for path in (migrations_folder() / "versions").glob("*.py"):
+        assert not re.search(r"get_revision|\bre\.|\.replace\(|noqa: SLF001", path.read_text(encoding="utf-8")), (
+            path.name
+        )
+
+
+@pytest.mark.parametrize("words", [POSTGRES, SQLITE], ids=["postgres", "sqlite"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_has_no_part_that_is_not_filled_in(name: str, words: Words) -> None:
+    for revision in (first_revision(), head_revision()):
+        assert not re.search(r"\{[^}]", view_sql(name, words, revision))
+
+
+def test_a_part_that_nothing_fills_in_is_refused() -> None:
+    with pytest.raises(KeyError, match="nowhere"):
+        rendered("select {nowhere}", {}, is_postgres=True)
+
+
+def test_the_leaderboard_can_be_opened_as_a_file() -> None:
+    text = (migrations_folder() / "views" / "leaderboard.sql").read_text(encoding="utf-8")
+    assert text.startswith("-- Per model, its deployments over the last ten minutes")
