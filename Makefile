@@ -81,7 +81,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashe
 endef
 
 # make bench WHAT=…
-BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover steering soak
+BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 # beside LiteLLM, Portkey and TensorZero, which are installed under var/
@@ -104,6 +104,8 @@ bench_truth = $(BIN)/python -m benchmarks.truth $(if $(QUICK),--quick) $(if $(FA
 bench_fleet = $(BIN)/python -m benchmarks.fleet
 # sixteen ways in which a provider fails, before five setups; writes the table in the documentation (two minutes)
 bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--write)
+# embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
+bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
 bench_steering = $(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)

@@ -54,6 +54,7 @@ GROUPS: Mapping[str, str] = {
     "tls": "Certificates",
     "tracing": "Traces",
     "usage": "What providers count",
+    "vectors": "Vectors of deployments that are declared to be one model",
     "worker": "Worker processes",
 }
 # Events whose name is not a literal where they are written: file, levels and fields.

@@ -359,6 +359,8 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "context_tokens": "The longest prompt in tokens. Longer ones are not sent to it.",
         "max_output_tokens": "The longest answer in tokens. Requests that ask for more are not sent to it.",
+        "max_documents": "The most documents of a rerank. Requests with more are not sent to it.",
+        "max_dimensions": "The longest vectors. Embeddings with more `dimensions` are not asked of it.",
     },
     "Price": {
         "input": "Tokens of prompts.",

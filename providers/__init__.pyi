@@ -42,6 +42,7 @@ from .exchange import Exchange as Exchange
 from .exchange import Request as Request
 from .exchange import Rest as Rest
 from .exchange import Upstream as Upstream
+from .exchange import sound_has_begun as sound_has_begun
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange
 from .http_upstream import HttpUpstream as HttpUpstream

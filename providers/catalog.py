@@ -167,20 +167,21 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
 Kind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
 # authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
 Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
+_RELAYED = ("embeddings", "moderations", "rerank", "audio", "images", "decisions", "google_decisions")
 if TYPE_CHECKING:
     Api = str
 else:  # at run time, configurations are checked against the known names
-    Api = Literal[(*DIALECTS, "embeddings", "moderations", "rerank", "audio", "images")]
+    Api = Literal[(*DIALECTS, *_RELAYED)]
 
 _USUAL: Mapping[Kind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
-    "gemini": ("gemini",),
+    "gemini": ("gemini", "google_decisions"),
     "bedrock": ("chat",),
     "litellm": ("chat", "embeddings"),
 }
 # An unknown server may have any API that is not raced; only a request shows it.
-_UNKNOWN: tuple[Api, ...] = (*_USUAL["openai_compatible"], "moderations", "rerank", "audio", "images")
+_UNKNOWN: tuple[Api, ...] = (*_USUAL["openai_compatible"], "moderations", "rerank", "audio", "images", "decisions")
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -262,6 +262,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: bool | None = None  # can reason before it answers
     context_tokens: int | None = None  # the longest prompt; with some vendors the longest prompt and answer together
     max_output_tokens: int | None = None  # the longest answer
+    max_documents: int | None = None  # that a request may have ranked
+    max_dimensions: int | None = None  # of the vectors that it makes
 
 
 UNKNOWN = Capabilities()

@@ -301,7 +301,7 @@ def _is_undecided(head: bytes) -> bool:
 # declared as JSON, or has no specific type and looks like an object, is read completely first.
 
 _HTTP_ANSWER_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024  # two thousand embeddings are about 80 MiB
-_JSON_ONLY = frozenset({"embeddings", "moderations", "rerank"}).union(
+_JSON_ONLY = frozenset({"embeddings", "moderations", "rerank", "decisions", "responses/compact"}).union(
     dialect.counting.path for dialect in DIALECTS.values() if dialect.counting is not None
 )
 _LARGEST_EVENT_BYTES = 32 * 1024 * 1024  # held back until it is complete

@@ -250,7 +250,7 @@ class HttpUpstream:
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
             fields = with_own(request, request.fields)
-            if "{model}" in path:
+            if "{model}" in path or not request.model:
                 del fields["model"]
             body = msgspec.json.encode(fields)
         else:

@@ -144,6 +144,7 @@ def new_call(
     is_restricted: bool = False,
     key_name: str | None = None,
     runs_on: bool = False,
+    size_tokens: int | None = None,
 ) -> Call:
     """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
     services = context.services
@@ -176,6 +177,7 @@ def new_call(
         prompt_class=prompt_class,
         prompt_tokens=prompt_tokens,
         inline_bytes=inline_bytes,
+        size_tokens=size_tokens,
         wants_usage=wants_usage,
         fields=fields,
         wordings=wordings,

@@ -46,7 +46,7 @@ from gateway.steering import Launch, Plan
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.racing import ClientSink
+    from gateway.racing import ClientSink, Launching, Rival
 
 # Classifies why a model could not answer, which decides the fallback models that are tried.
 
@@ -249,6 +249,8 @@ def _alone(entry: PlannedCall, launch: Launch) -> PlannedCall:
 
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
+RunRival = Callable[[], Awaitable[CallRecord | Unanswered | Broken]]
+Begin = Callable[[PlannedCall, "Launching"], "tuple[Rival, RunRival]"]  # of a model, perhaps beside a late one
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
@@ -342,11 +344,21 @@ class CallRunner:
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        may = launching(self._context, entry, self.open_call, self.response_headers)
-        race = Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may)
-        ending = await (self._hedged(race, race.run, sink, entry) if self._fallbacks.hedges else race.run())
+        return await self.raced(entry, self._racing(sink))
+
+    async def raced(self, entry: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
+        """Run what ``begin`` returns for a model, and for its fallbacks beside it when its answer is late."""
+        race, run = begin(entry, launching(self._context, entry, self.open_call, self.response_headers))
+        ending = await (self._hedged(race, run, begin, entry) if self._fallbacks.hedges else run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
+
+    def _racing(self, sink: Sink) -> "Begin":
+        def begin(entry: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
+            race = Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may)
+            return race, race.run
+
+        return begin
 
     async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
@@ -371,10 +383,13 @@ class CallRunner:
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
             race = Race(open_call, model, plan, rescue, call=call, **may)
-            ending = await self._hedged(race, partial(rescue.run, race), sink, entry, keep)
+            ending = await self._hedged(race, partial(rescue.run, race), self._racing(sink), entry, keep)
         else:
             race = Race(open_call, model, plan, sink, call=call, **may)
-            ending = await (self._hedged(race, race.run, sink, entry, keep) if self._fallbacks.hedges else race.run())
+            if self._fallbacks.hedges:
+                ending = await self._hedged(race, race.run, self._racing(sink), entry, keep)
+            else:
+                ending = await race.run()
         while isinstance(ending, Broken):
             entry = self.entry  # of the model whose answer has begun
             takeover = Takeover(entry.call, entry.model, entry.plan, open_call, sink, fallbacks=self)
@@ -392,9 +407,9 @@ class CallRunner:
 
     async def _hedged(
         self,
-        race: Race,
-        run: Callable[[], Awaitable[CallRecord | Unanswered | Broken]],
-        sink: Sink,
+        race: "Rival",
+        run: "RunRival",
+        begin_race: "Begin",
         entry: PlannedCall,
         on_use: Callable[[PlannedCall], None] = lambda _: None,
     ) -> CallRecord | Unanswered | Broken:
@@ -425,16 +440,16 @@ class CallRunner:
                 ):
                     headers: dict[str, str] = {}
                     may = launching(self._context, following, self.open_call, headers, beside=True)
-                    other = Race(self.open_call, following.model, following.plan, sink, call=following.call, **may)
+                    other, run_other = begin_race(following, may)
                     entries[other] = following
-                    return Lane(other, other.run, self._late_s(following))
+                    return Lane(other, run_other, self._late_s(following))
             return None
 
-        def on_won(other: Race) -> None:
+        def on_won(other: "Rival") -> None:
             self._use(entries[other])
             on_use(self.entry)
 
-        def runs_on(other: Race) -> bool:
+        def runs_on(other: "Rival") -> bool:
             attempts = [attempt.start.id for attempt in other.attempts]
             return self._context.steering.runs_on(entries[other].model.name, entries[other].plan, attempts)
 

@@ -19,6 +19,7 @@ from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
+from gateway.api.vectors import VectorComparisons
 from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
@@ -316,6 +317,7 @@ class Context(CallContext):
         tracing: Tracing,
         responses: StoredResponses,
         refusals: Refusals,
+        vectors: VectorComparisons,
         replica: str,
     ) -> None:
         super().__init__(
@@ -333,6 +335,7 @@ class Context(CallContext):
         self.bodies = bodies
         self.responses = responses
         self.refusals = refusals
+        self.vectors = vectors
         self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
         self.phase = Phase.SERVING

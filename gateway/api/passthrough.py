@@ -1,7 +1,7 @@
 """Handlers of the APIs whose answers pass unread: deployments are tried in turn, best first, until one answers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -27,7 +27,7 @@ from gateway.api.fitting import (
     without_price,
 )
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
-from gateway.api.overrides import HEADER, with_override
+from gateway.api.overrides import HEADER, read_deadlines, tightened, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
     RelayedApi,
@@ -37,17 +37,18 @@ from gateway.api.passthrough_requests import (
     multipart_steps,
     read_json,
 )
-from gateway.api.plan_call import PlannedCall, is_counted, launching, limits_dollars
+from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
-from gateway.api.provider_state import StoredAt, check_names
+from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord, Mode
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import Asking, ClientGone, OpenCall, Relay, Relayed, Unanswered
-from gateway.settings import DataPolicy, Unpriced
+from gateway.racing import EXTRA_ROLES, Asking, ClientGone, Launching, Relay, Relayed, Unanswered
+from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Plan, Terms
 from providers import ErrorKind, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
@@ -76,10 +77,13 @@ def plan_relay(
         NoDeploymentFits: no deployment of the model has the API and may be used.
 
     """
-    client = origin.client
+    client, is_short = origin.client, api.is_short(asked.size)
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
-    model = _hedged(with_override(found, asked.race, client, stateful=not api.is_short), api)
+    model = with_override(found, asked.race, client, stateful=not is_short)
+    is_race_set = model.race.mode is not Mode.AUTO
+    if is_short:
+        model = hedged(model)
     deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
     chosen: Chosen | None = None
     if asked.preferences is not NOTHING and not is_passed_on(model):
@@ -96,13 +100,52 @@ def plan_relay(
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
+        reason = reason or _too_much(deployment, asked) or context.vectors.difference(index, deployment)
         if reason is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
     if not able:
         raise NoDeploymentFits(model.name, excluded)
-    call = new_call(
+    call = _call_of(context, api, asked, origin, model, fields=fields, instead_of=instead_of, made_by=made_by)
+    plan = context.steering.plan(
+        model.name,
+        able,
+        model.race,
+        _terms_of(context, call, model, excluded, is_short=is_short, race_asked=_race_asked(asked, found, client, api)),
+        call.prompt_class,
+        explain=origin.explain,
+        payer=model.payer,
+        client=origin.client.name,
+    )
+    plan = _as_asked(plan, model, api, asked, chosen)
+    if index is not None and is_race_set and index.name in model.deployments:
+        context.vectors.compare(context, model, index, plan)
+    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
+
+
+def _race_asked(asked: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
+    """Return the race that a request asks for in vain, of which its client is told."""
+    if api.is_short(asked.size) or asked.race == NO_OVERRIDE:
+        return None
+    return with_override(found, asked.race, client, stateful=False).race
+
+
+def _call_of(
+    context: Context,
+    api: RelayedApi,
+    asked: RelayedRequest,
+    origin: ClientContext,
+    model: Model,
+    *,
+    fields: Mapping[str, msgspec.Raw],
+    instead_of: Call | None,
+    made_by: StoredAt | None,
+) -> Call:
+    deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
+    if instead_of is not None and instead_of.deadline_ms is not None:
+        deadline_ms = instead_of.deadline_ms
+    return new_call(
         context,
         origin,
         model,
@@ -113,11 +156,25 @@ def plan_relay(
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
+        size_tokens=asked.size // CHARS_PER_TOKEN,
         fields=fields,
+        deadline_ms=deadline_ms,
         key_name=None if made_by is None else made_by.key_name,
     )
-    seats = context.services.seats
-    terms = Terms(
+
+
+def _terms_of(
+    context: Context,
+    call: Call,
+    model: Model,
+    excluded: Mapping[str, str],
+    *,
+    is_short: bool,
+    race_asked: RaceSettings | None,
+) -> Terms:
+    seats, is_paid = context.services.seats, is_counted(call, model)
+    has_dollars = model.race.usd_per_day is not None or model.race.extra_usd_per_call is not None
+    return Terms(
         call.objective,
         call.prompt_tokens,
         None,
@@ -127,42 +184,25 @@ def plan_relay(
         model.canaries or None,
         excluded or None,
         # Such answers have no tokens, or are not paid by the token.
-        answer_tokens=0.0 if is_counted(call, model) else None,
+        answer_tokens=0.0 if is_paid or has_dollars else None,
         leased=seats.leased,
-        is_counted=is_counted(call, model),
-        stateful=not api.is_short,
+        is_counted=is_paid,
+        stateful=not is_short,
         watches=False,
-        # Nobody expects a race of the others, but whoever asks for one is told.
-        asked=None
-        if api.is_short or asked.race == NO_OVERRIDE
-        else with_override(found, asked.race, client, stateful=False).race,
+        size_tokens=call.size_tokens,
+        hedged_part=HEDGED_PART if is_short else 1.0,
+        asked=race_asked,
     )
-    plan = context.steering.plan(
-        model.name,
-        able,
-        model.race,
-        terms,
-        call.prompt_class,
-        explain=origin.explain,
-        payer=model.payer,
-        client=origin.client.name,
-    )
-    plan = _as_asked(plan, model, api, asked, chosen)
-    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
 def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, chosen: Chosen | None) -> Plan:
     """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
-    if api.is_short:
+    if api.is_short(asked.size):
         plan = _of_one_model(plan, model)
-    if api.by_character is not None:
-        characters = asked.characters(api.by_character)
-        costs = {
-            name: characters * usd
-            for name in (*(launch.deployment for launch in plan.launches), *plan.rest)
-            if (usd := _counted_per_character(model.deployments[name])) is not None
-        }
-        plan = msgspec.structs.replace(plan, cost_usd=costs)
+    if api.by_character is not None or (api.by_query and plan.cost_usd):
+        names = (*(launch.deployment for launch in plan.launches), *plan.rest)
+        found = {name: _usd_of(api, asked, model.deployments[name]) for name in names}
+        plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
@@ -170,13 +210,15 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, 
     return plan
 
 
-# The share of calls that get an extra attempt where the mode is ``auto``: those later than the 95th percentile.
-SHORT_BUDGET = 0.05
+# Extra attempts a call where the mode is ``auto``. Those later than the 95th percentile or so get one; with a budget of
+# just as many, chance would empty it now and then, and a call that hangs then would wait for its rescue.
+SHORT_BUDGET = 0.06
+HEDGED_PART = 0.75  # of a budget for short calls; large ones are late more often than that, as sizes are fitted
 
 
-def _hedged(model: Model, api: RelayedApi) -> Model:
-    """Return ``model`` with a hedge of late calls, where the API is short and its mode is left to us."""
-    if not api.is_short or model.race.mode is not Mode.AUTO:
+def hedged(model: Model) -> Model:
+    """Return ``model`` with a hedge of late calls, where its mode is left to us."""
+    if model.race.mode is not Mode.AUTO:
         return model
     race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
     return msgspec.structs.replace(model, race=race)
@@ -188,16 +230,20 @@ def _first_of(model: Model, api: RelayedApi) -> Deployment | None:
 
 
 def _of_one_model(plan: Plan, model: Model) -> Plan:
-    """Return ``plan`` with no attempt beside another one but those of the same model; others only replace failures."""
+    """Return ``plan`` with no extra attempt but those of the same model; others replace what fails or hangs."""
     if not plan.launches:
         return plan
     first, *others = plan.launches
     primary = model.deployments[first.deployment]
-    same = [each for each in others if model.deployments[each.deployment].is_same_model(primary)]
-    if len(same) == len(others):
-        return plan
-    rest = dict.fromkeys([*plan.rest, *(each.deployment for each in others if each not in same)])
-    return msgspec.structs.replace(plan, launches=(first, *same), rest=tuple(rest))
+    same, rest = [first], list(plan.rest)
+    for each in others:
+        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].is_same_model(primary):
+            same.append(each)
+        elif plan.rescue_s is None:
+            rest.insert(0, each.deployment)
+        else:
+            same.append(msgspec.structs.replace(each, delay_s=max(each.delay_s, plan.rescue_s), role=Role.FAILOVER))
+    return msgspec.structs.replace(plan, launches=tuple(same), rest=tuple(rest))
 
 
 def _obstacle(
@@ -214,6 +260,26 @@ def _obstacle(
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)
+
+
+def _too_much(deployment: Deployment, asked: RelayedRequest) -> str | None:
+    """Return what a request asks for that is more than the deployment is known to give; None: nothing."""
+    can = deployment.capabilities
+    if can.max_documents is not None and (documents := asked.number_of("documents")) > can.max_documents:
+        return f"ranks at most {can.max_documents} documents, not {documents}"
+    if can.max_dimensions is not None and asked.dimensions > can.max_dimensions:
+        return f"makes vectors of at most {can.max_dimensions} dimensions, not {asked.dimensions}"
+    return None
+
+
+def _usd_of(api: RelayedApi, asked: RelayedRequest, deployment: Deployment) -> float | None:
+    """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
+    if api.by_character is not None:
+        usd = _counted_per_character(deployment)
+        return None if usd is None else usd * asked.characters(api.by_character)
+    price = deployment.price or deployment.listed
+    usd = None if price is None else price.usd("query")
+    return usd if usd is not None or price is None else price.input_usd * (asked.size // CHARS_PER_TOKEN)
 
 
 def _has_units(deployment: Deployment) -> bool:
@@ -248,6 +314,8 @@ def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[
     answer = relayed.answer
     fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
     fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
+    if (deadline_ms := relayed.call.deadline_ms) is not None:
+        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
     fields.update(response_headers)
     fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
     if "content-type" not in fields:
@@ -301,6 +369,17 @@ class ResponseOutlet:
         except ConnectionError as error:
             raise ClientGone from error
 
+    def sent(self) -> web.StreamResponse:
+        """Return the response.
+
+        Raises:
+            ClientDisconnected: it never began.
+
+        """
+        if self.response is None:
+            raise ClientDisconnected("the client disconnected")
+        return self.response
+
     def drop(self) -> None:
         """Abort the connection, so that the client does not accept half an answer."""
         if self._transport is not None:
@@ -313,7 +392,7 @@ def relaying(api: RelayedApi) -> Handler:
     async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
         asked, origin = await receive(request, client, received, api, waited_s=waited_s)
-        made_by = await check_names(context, client, api.path, asked.fields)
+        made_by = await check_names(context, client, api.of, asked.fields)
         with context.fleet:
             return await answered(context, request, api, asked, origin, made_by=made_by)
 
@@ -353,6 +432,8 @@ async def receive(
     else:
         steps = multipart_steps(api, request.headers["content-type"], body, race, default)
         asked = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
+    if api.is_short(asked.size) and (deadlines := read_deadlines(request.headers)) is not NO_OVERRIDE:
+        asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
     return asked, origin
 
 
@@ -375,27 +456,21 @@ async def answered(
 
     """
     response_headers: dict[str, str]
-    answer: Relayed | None = None
+    relays: list[Relay] = []
 
     async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by)
 
+    def begin(entry: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
+        asking = _asking_of(api, asked, entry.model, entry.plan)
+        relay = Relay(journey.open_call, entry.model, entry.plan, asking, call=entry.call, **may)
+        relays.append(relay)
+        return relay, partial(relay.run, outlet)
+
     async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-        nonlocal answer
-        costs = entry.plan.cost_usd if api.by_character is not None else {}
-        asking = Asking(
-            api.path,
-            DIALECTS.get(api.api, PIVOT),
-            asked.form,
-            is_priced=api.is_text,
-            cost_usd=costs,
-            unpriced=[name for name in costs if _usd_per_character(entry.model.deployments[name]) is None],
-            takes_extra_body=api.takes_extra_body,
-        )
-        relay = _relay(context, entry, journey.open_call, asking, response_headers, is_short=api.is_short)
-        ending = await relay.run(outlet)
-        answer = relay.answer
-        return ending
+        if api.is_short(asked.size):
+            return await journey.raced(entry, begin)
+        return await begin(entry, _ONE)[1]()  # one attempt runs at a time
 
     try:
         journey = CallRunner(
@@ -419,11 +494,41 @@ async def answered(
     if isinstance(record, web.Response):
         record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
         return record
-    assert answer is not None
-    if answer.answer.rest is not None:
-        if outlet.response is None:
-            raise ClientDisconnected("the client disconnected")
-        return outlet.response
+    answer = _answer_of(relays)
+    if api.gives:
+        await _keep_names(context, api.of, origin.client.name, answer, record)
+    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
+
+
+def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
+    costs = plan.cost_usd if api.by_character is not None else {}
+    return Asking(
+        api.path,
+        DIALECTS.get(api.api, PIVOT),
+        asked.form,
+        is_priced=api.is_text,
+        cost_usd=costs,
+        unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
+        takes_extra_body=api.takes_extra_body,
+        is_sound=api.api == "audio",
+    )
+
+
+async def _keep_names(context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord) -> None:
+    """Store what the answer names: later requests of this client may name it."""
+    given = Given(api, client)
+    given.add(answer.answer.body)
+    key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+    await context.responses.keep_all(client, given.names, answer.deployment, key_name)
+
+
+def _answer_of(relays: Sequence[Relay]) -> Relayed:
+    return next(each.answer for each in reversed(relays) if each.answer is not None)
+
+
+async def _whole(
+    request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
+) -> web.StreamResponse:
     fields = relayed_headers(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
@@ -432,20 +537,7 @@ async def answered(
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
 
 
-def _relay(
-    context: Context,
-    entry: PlannedCall,
-    open_call: OpenCall,
-    asking: Asking,
-    response_headers: dict[str, str],
-    *,
-    is_short: bool,
-) -> Relay:
-    if not is_short:  # one attempt runs at a time
-        return Relay(open_call, entry.model, entry.plan, asking)
-    may = launching(context, entry, open_call, response_headers)
-    return Relay(open_call, entry.model, entry.plan, asking, **may)
-
+_ONE: Launching = {"may_launch": lambda _: True, "on_slot_refused": lambda _: None}
 
 PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
 
@@ -493,7 +585,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
             fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
             return web.Response(
-                body=msgspec.json.encode({counts.field: max(1, needs.prompt_tokens)}),
+                body=msgspec.json.encode({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
                 content_type="application/json",
                 headers={**fields, ESTIMATED: "true"},
             )

@@ -1,5 +1,7 @@
 """A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -15,7 +17,7 @@ from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
 from providers import Api, Form, Steps, form_steps
-from providers.dialects import Malformed
+from providers.dialects import DIALECTS, Malformed
 
 # The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
 
@@ -33,11 +35,27 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
     by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
+    by_query: bool = False  # some vendors are paid for each request, others for its tokens
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
-    is_short: bool = False  # its answers come whole and soon, and asking twice changes nothing: late ones are hedged
+    # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
+    short_bytes: int = 0
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
+    begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
+    gives: bool = False  # later requests may name what its answers name
 
+    @property
+    def of(self) -> str:
+        """The API whose requests may name what a provider stores as this one's do."""
+        return self.api if self.api in DIALECTS else self.path
+
+    def is_short(self, size: int) -> bool:
+        """Whether an answer to a body of ``size`` bytes may be asked for twice, so that calls are hedged or raced."""
+        return size <= self.short_bytes
+
+
+_ANY_BYTES = sys.maxsize
+_SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
 
 EMBEDDINGS = RelayedApi(
     endpoint=MeasuredApi.EMBEDDINGS,
@@ -45,7 +63,7 @@ EMBEDDINGS = RelayedApi(
     api="embeddings",
     demands={"input": "a string, or an array of strings or tokens"},
     estimates=True,
-    is_short=True,
+    short_bytes=_ANY_BYTES,
     is_indexed=True,
 )
 MODERATIONS = RelayedApi(
@@ -55,14 +73,42 @@ MODERATIONS = RelayedApi(
     demands={"input": "a string, or an array of strings or parts"},
     kind="moderation",
     estimates=True,
-    is_short=True,
+    short_bytes=_ANY_BYTES,
 )
 RERANK = RelayedApi(
     endpoint=MeasuredApi.RERANK,
     path="rerank",
     api="rerank",
     demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
-    is_short=True,
+    by_query=True,
+    short_bytes=_ANY_BYTES,
+)
+# In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is made
+# into the other: an answer of probabilities is the vendor's own.
+DECISIONS = RelayedApi(
+    endpoint=MeasuredApi.DECISIONS,
+    path="decisions",
+    api="decisions",
+    demands={"input": "a string, or an array of messages", "questions": "an array of questions"},
+    begins={"questions": b"["},
+    estimates=True,
+    short_bytes=_ANY_BYTES,
+)
+GOOGLE_DECISIONS = RelayedApi(
+    endpoint=MeasuredApi.DECISIONS,
+    path="decisions",
+    api="google_decisions",
+    demands={"input": "a string, or parts", "questions": "an object with a question for each name"},
+    begins={"questions": b"{"},
+    estimates=True,
+    short_bytes=_ANY_BYTES,
+)
+COMPACT = RelayedApi(
+    endpoint=MeasuredApi.COMPACT,
+    path="responses/compact",
+    api="responses",
+    takes_extra_body=False,  # it accepts only a few of the fields for answers
+    gives=True,
 )
 SPEECH = RelayedApi(
     endpoint=MeasuredApi.SPEECH,
@@ -71,6 +117,7 @@ SPEECH = RelayedApi(
     demands={"input": "the text to speak"},
     is_text=False,
     by_character="input",
+    short_bytes=_ANY_BYTES,
 )
 TRANSCRIPTIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSCRIPTIONS,
@@ -78,6 +125,7 @@ TRANSCRIPTIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to transcribe"},
     takes=(FORM,),
+    short_bytes=_SHORT_SOUND_BYTES,
 )
 TRANSLATIONS = RelayedApi(
     endpoint=MeasuredApi.TRANSLATIONS,
@@ -85,6 +133,7 @@ TRANSLATIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to translate"},
     takes=(FORM,),
+    short_bytes=_SHORT_SOUND_BYTES,
 )
 GENERATIONS = RelayedApi(
     endpoint=MeasuredApi.GENERATIONS,
@@ -154,6 +203,8 @@ _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
 _TEXT = msgspec.json.Decoder(str)
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_INTEGER = msgspec.json.Decoder(int)
 _LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 _YES = frozenset({"true", "1"})
 
@@ -180,6 +231,21 @@ class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.DecodeError:  # not a text: the provider will say so
             return len(raw)
 
+    def number_of(self, field: str) -> int:
+        """Return the number of elements of an array; 0 if it is none."""
+        try:
+            return len(_ELEMENTS.decode(self.fields.get(field, b"[]")))
+        except msgspec.DecodeError:
+            return 0
+
+    @property
+    def dimensions(self) -> int:
+        """How long vectors are to be; 0 if the request does not say."""
+        try:
+            return _INTEGER.decode(self.fields.get("dimensions", b"0"))
+        except msgspec.DecodeError:  # the provider will say so
+            return 0
+
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.
 
@@ -203,6 +269,7 @@ def read_json(
     preferences = read_preferences(fields)
     model = _model(api, fields, preferences, default)
     _demand(api, [name for name, raw in fields.items() if is_set(raw)])
+    _check_contents(api, fields)
     stream = bool("stream" in fields and decoded("stream", fields["stream"], _STREAM))
     if "stream_format" in fields:
         stream = stream or decoded("stream_format", fields["stream_format"], _STREAM_FORMAT) == "sse"
@@ -257,7 +324,7 @@ def _model(
     api: RelayedApi, fields: Mapping[str, msgspec.Raw], preferences: Preferences, default: Callable[[], str]
 ) -> str:
     if is_set(fields.get("model")):
-        return read_model(fields)
+        return read_model(fields).removeprefix("models/" if api is GOOGLE_DECISIONS else "")
     if preferences.models:
         return preferences.models[0]
     return read_model(fields) if api.kind is None else default()
@@ -269,6 +336,21 @@ def _demand(api: RelayedApi, said: Iterable[str]) -> None:
         first, *others = spellings.split("|")
         if names.isdisjoint((first, *others)):
             raise InvalidRequest(f"'{first}' is missing: {hint}", param=first)
+
+
+def _check_contents(api: RelayedApi, fields: Mapping[str, msgspec.Raw]) -> None:
+    for name, hint in api.demands.items():
+        raw = fields.get(name)
+        if raw is None:
+            continue
+        if _EMPTY.match(raw):
+            raise InvalidRequest(f"{name!r} must not be empty: {hint}", param=name)
+        if not bytes(memoryview(raw)[:_HEAD_BYTES]).lstrip().startswith(api.begins.get(name, b"")):
+            raise InvalidRequest(f"{name!r} must be {hint}", param=name)
+
+
+_EMPTY = re.compile(rb"\s*(?:\[\s*\]|\{\s*\})\s*$")
+_HEAD_BYTES = 64
 
 
 def _as_json(name: str, text: str | None) -> msgspec.Raw:

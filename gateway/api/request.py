@@ -39,6 +39,7 @@ INLINE = frozenset({
     "truncation", "user", "verbosity",
 }).union(*(dialect.requests.inline for dialect in DIALECTS.values()))  # fmt: skip
 _TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google also accepts a single turn
+_TEXT, _TEXT_OR_TURNS = re.compile(rb'\s*"'), "input"  # of Responses
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
 
 # Fields that say how much the model is to think: of the APIs, and of servers and vendors with fields of their own.
@@ -205,7 +206,7 @@ def required_turns(fields: Mapping[str, msgspec.Raw], prompt: str) -> msgspec.Ra
     if prompt == "messages":
         return required_messages(fields)
     turns = required(fields, prompt, "the turns of the conversation so far")
-    if not _TURNS.match(turns):
+    if not (_TURNS.match(turns) or (prompt == _TEXT_OR_TURNS and _TEXT.match(turns))):
         raise InvalidRequest(f"{prompt!r} must be an array with at least one turn", param=prompt)
     return turns
 

@@ -24,9 +24,12 @@ from gateway.api.handler import answering
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.passthrough import counting, relaying
 from gateway.api.passthrough_requests import (
+    COMPACT,
+    DECISIONS,
     EDITS,
     EMBEDDINGS,
     GENERATIONS,
+    GOOGLE_DECISIONS,
     MODERATIONS,
     RERANK,
     SPEECH,
@@ -39,6 +42,7 @@ from gateway.api.provider_state import kept_response
 from gateway.api.refusals import Refused
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
+from gateway.api.stored import conversation, kept_conversation, kept_response
 from gateway.core.errors import (
     ApiError,
     InternalError,
@@ -66,10 +70,9 @@ _MOST_WORDS = 12
 _VERSION = re.compile(r"^v\d+$")
 # APIs of OpenAI and Anthropic that the gateway does not have: their state is at one provider, so nothing can be raced.
 _NOT_OFFERED = (
-    *("agents", "assistants", "batches", "chatkit", "containers", "conversations", "decisions", "evals", "files"),
-    *("fine_tuning", "fine-tunes", "live", "messages/batches", "organization", "realtime", "responses/compact"),
-    *("responses/input_tokens", "skills", "threads", "uploads", "vaults", "vector_stores", "videos"),
-    "webhook_endpoints",
+    *("agents", "assistants", "batches", "chatkit", "containers", "evals", "files"),
+    *("fine_tuning", "fine-tunes", "live", "messages/batches", "organization", "realtime", "skills"),
+    *("threads", "uploads", "vaults", "vector_stores", "videos", "webhook_endpoints"),
 )
 
 
@@ -177,6 +180,9 @@ _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/moderations": MODERATIONS,
     "/v1/rerank": RERANK,
     "/v2/rerank": RERANK,
+    "/v1/decisions": DECISIONS,
+    "/v1beta/decisions": GOOGLE_DECISIONS,
+    "/v1/responses/compact": COMPACT,
     "/v1/audio/speech": SPEECH,
     "/v1/audio/transcriptions": TRANSCRIPTIONS,
     "/v1/audio/translations": TRANSLATIONS,
@@ -200,6 +206,12 @@ ROUTES = (
     _delete("/v1/responses/{id}", kept_response),
     _get("/v1/responses/{id}/{rest:input_items}", kept_response),
     _post("/v1/responses/{id}/{rest:cancel}", kept_response),
+    _post("/v1/conversations", conversation),
+    *(
+        add(f"/v1/conversations/{{id}}{rest}", conversation if add is _post else kept_conversation)
+        for rest, adds in (("", (_get, _post, _delete)), ("/items", (_get, _post)), ("/items/{name}", (_get, _delete)))
+        for add in adds
+    ),
     _get("/v1/models", list_models),
     _get("/v1/models/{id:.+}", get_model),
     _get("/v1beta/models", list_models),

@@ -18,6 +18,7 @@ from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredRespon
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.routes import application
+from gateway.api.vectors import VectorComparisons
 from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, Watch
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
@@ -182,6 +183,7 @@ class Gateway:
                 RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
                 lambda: self.context.settings.refusals.addresses,
             ),
+            vectors=VectorComparisons(engine.tasks.start),
             replica=replica,
         )
         self.context.is_unrecorded = lambda: self.ledger.is_unrecorded

@@ -94,6 +94,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
     inline_bytes: int | None = None  # of the body, if the whole prompt is text in it; else unknown
+    size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs

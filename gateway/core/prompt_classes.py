@@ -28,6 +28,8 @@ class MeasuredApi(StrEnum):
     EDITS = "images.edits"
     VARIATIONS = "images.variations"
     COUNT_TOKENS = "messages.count_tokens"
+    DECISIONS = "decisions"
+    COMPACT = "responses.compact"
     WHOLE = "answers.whole"  # answers that their providers do not stream: measured to their end
     UNKNOWN = "unknown"  # of a later version
 
@@ -57,6 +59,8 @@ _NUMBERS = MappingProxyType({
     MeasuredApi.VARIATIONS: 9,
     MeasuredApi.COUNT_TOKENS: 10,
     MeasuredApi.WHOLE: 11,
+    MeasuredApi.DECISIONS: 13,
+    MeasuredApi.COMPACT: 14,
 })  # fmt: skip
 _APIS = MappingProxyType({number: api for api, number in _NUMBERS.items()})
 _SIZES = 10  # the number of classes that fit between two APIs

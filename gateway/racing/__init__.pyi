@@ -3,6 +3,7 @@ from .answer import open_exchange as open_exchange
 from .attempt import Attempt as Attempt
 from .beside import Beside as Beside
 from .beside import Lane as Lane
+from .beside import Rival as Rival
 from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
 from .call import Kept as Kept
@@ -15,6 +16,7 @@ from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
 from .costs import settle as settle
 from .costs import tier_wanted as tier_wanted
+from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import MOST_TOKENS as MOST_TOKENS

@@ -5,7 +5,7 @@ No wait is timed out: the late model runs on, and may still win. Imported only w
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,19 +14,45 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.attempts import cut_for
 from gateway.racing.call import Broken, OpenCall, Unanswered
-from gateway.racing.race import Phase, Race
+from gateway.racing.race import Phase
 from gateway.steering import Plan
 
-if TYPE_CHECKING:
-    from gateway.racing.attempt import Attempt
-
 Ending = CallRecord | Unanswered | Broken
+
+
+class Rival(Protocol):
+    """A race of one model, or the relay of answers that pass unread."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that it runs in."""
+
+    @property
+    def phase(self) -> Phase:
+        """Its phase."""
+
+    @property
+    def attempts(self) -> Sequence[Any]:
+        """The attempts so far that may run on after their loss."""
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+
+    def stop(self, reason: type[ApiError]) -> None:
+        """End it: another one records the call, which ends with this error."""
+
+    def give_way(self, *, runs_on: bool) -> None:
+        """End it without an answer: that of another model has won. ``runs_on``: its primary is audited."""
+
+    def follow(self, attempts: Sequence[Any]) -> None:
+        """Set the attempts of the late model beside which this one has won."""
 
 
 class Lane(msgspec.Struct, frozen=True):
     """The race of one model; ``run`` runs it. It is late after ``late_s`` seconds; None: never."""
 
-    race: Race
+    race: Rival
     run: Callable[[], Awaitable[Ending]]
     late_s: float | None = None
 
@@ -68,18 +94,18 @@ class Beside:
         first: Lane,
         *,
         begin: Callable[[], Coroutine[None, None, Lane | None]],
-        on_won: Callable[[Race], None],
-        runs_on: Callable[[Race], bool],
+        on_won: Callable[[Rival], None],
+        runs_on: Callable[[Rival], bool],
     ) -> None:
-        self.unanswered: list[tuple[Race, Unanswered]] = []  # the races that have failed, in this order
+        self.unanswered: list[tuple[Rival, Unanswered]] = []  # the races that have failed, in this order
         self._open_call = open_call
         self._first = first
         self._begin = begin
         self._on_won = on_won
         self._runs_on = runs_on
-        self._decided: Race | None = None  # the one that has a first token, or ends the call with an error
-        self._primary: Sequence[Attempt] = ()  # the attempts of the first race when it was late
-        self._running: list[Race] = [first.race]
+        self._decided: Rival | None = None  # the one that has a first token, or ends the call with an error
+        self._primary: Sequence[Any] = ()  # the attempts of the first race when it was late
+        self._running: list[Rival] = [first.race]
         self._beginning: asyncio.Task[Lane | None] | None = None
         self._others: asyncio.Task[Ending] | None = None  # runs all races but the first
 
@@ -110,7 +136,7 @@ class Beside:
             finally:
                 self._forget()
 
-    def won(self, race: Race) -> None:
+    def won(self, race: Rival) -> None:
         """Stop the other races: ``race`` has a first token."""
         if self._decided is not None:
             return
@@ -122,7 +148,7 @@ class Beside:
             race.follow(self._primary)
             self._on_won(race)
 
-    def stop(self, race: Race, reason: type[ApiError]) -> None:
+    def stop(self, race: Rival, reason: type[ApiError]) -> None:
         """Stop the other races: ``race`` ends the call with this error."""
         self._decide(race)
         for other in self._running:
@@ -131,7 +157,7 @@ class Beside:
         for attempt in self._primary:  # one that was overtaken may run on
             cut_for(attempt, reason)
 
-    def _decide(self, race: Race) -> None:
+    def _decide(self, race: Rival) -> None:
         self._decided = race
         if self._beginning is not None:
             self._beginning.cancel()
@@ -149,7 +175,7 @@ class Beside:
     async def _run_others(self) -> Ending:
         """Run the other models' races, each beside those before it; return the end of the one that answered."""
         loop = self._first.race.loop
-        lanes: dict[asyncio.Task[Ending], Race] = {}
+        lanes: dict[asyncio.Task[Ending], Rival] = {}
         try:
             while (lane := await self._next()) is not None and not self._is_decided():
                 if self._running:  # else nobody was asked since the last of them has failed

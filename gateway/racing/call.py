@@ -167,7 +167,7 @@ class OpenCall:
             audited=audited,
             model=call.models.get(deployment.name, call.model) if call.models else call.model,
             in_flight=services.tasks.in_flight(deployment.name),
-            asked_tokens=call.prompt_tokens,
+            asked_tokens=call.size_tokens or call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
             is_extra=is_extra,
         )

@@ -12,12 +12,25 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall, Unanswered
-from gateway.racing.launches import EXTRA_ROLES, RESCUES, RETRIED_AFTER_S
+from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
+from gateway.racing.race import Phase
 from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.racing.slots import Seat
 from gateway.steering import Launch, Plan
-from providers import NOTHING, Answer, ErrorKind, Form, Reported, Request, Rest, SendCount, UpstreamError, reported
+from providers import (
+    NOTHING,
+    Answer,
+    ErrorKind,
+    Form,
+    Reported,
+    Request,
+    Rest,
+    SendCount,
+    UpstreamError,
+    reported,
+    sound_has_begun,
+)
 from providers.dialects import PIVOT, Dialect
 
 # The receiver of an answer that is not raced: the answer is forwarded as it arrives.
@@ -64,6 +77,7 @@ class AttemptSeat:
         self._open_call = open_call
         self._under_way: AttemptStart | None = None  # the attempt that runs
         self._seat: Seat | None = None  # the attempt's seat
+        self._called: asyncio.Future[str | None] | None = None  # while it waits for one
 
     async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
         """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
@@ -110,10 +124,16 @@ class AttemptSeat:
         if seat is not None:
             seat.give_back()
 
+    def stop_waiting(self) -> None:
+        """Have ``take_seat`` return None if it waits."""
+        if self._called is not None and not self._called.done():
+            self._called.set_result(None)
+
     async def _wait_for_seat(self, names: Sequence[str]) -> str | None:
         """Wait for a seat at one of ``names``, which are all full; return the deployment, None after the timeout."""
         loop = asyncio.get_running_loop()
         called: asyncio.Future[str | None] = loop.create_future()
+        self._called = called
 
         def seated(name: str) -> None:
             if not called.done():  # else its client has just disconnected
@@ -140,10 +160,14 @@ class AttemptSeat:
         self._seat = None if line is None else Seat(line)
 
 
+def _due_at(timed: tuple[float, Launch]) -> float:
+    return timed[0]
+
+
 MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
 
 
-_PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED})
+_PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED, Outcome.LOST})
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -156,6 +180,28 @@ class Asking(msgspec.Struct, frozen=True):
     cost_usd: Mapping[str, float] = {}  # of an answer that is not paid for by its tokens, by deployment
     unpriced: Collection[str] = ()  # of these it is the dearest price of their vendor, which only limits count
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
+    is_sound: bool = False  # it answers with a sound, or is about one: the header of a container is no answer yet
+
+
+async def _begun(answer: Answer) -> Answer:
+    """Return ``answer`` with the beginning of its sound.
+
+    Raises:
+        UpstreamError: it broke before, or told an error.
+
+    """
+    rest, head, kind = answer.rest, answer.body, answer.headers.get("content-type", "")
+    assert rest is not None
+    try:
+        while not (rest.ended or sound_has_begun(kind, head)):
+            head += await rest.read()
+    except BaseException:
+        rest.abort()
+        raise
+    if rest.error is not None and not sound_has_begun(kind, head):
+        rest.abort()
+        raise rest.error
+    return answer if head is answer.body else msgspec.structs.replace(answer, body=head)
 
 
 class Relay:
@@ -174,8 +220,15 @@ class Relay:
         *,
         may_launch: Callable[[Launch], bool] = lambda _: True,
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
+        call: Call | None = None,
     ) -> None:
+        """``call`` is as built for ``model``, if that is not yet the model of the open call."""
         self.answer: Relayed | None = None
+        self.call = call or open_call.call
+        self.loop = asyncio.get_running_loop()
+        self.attempts: Sequence[RelayedAttempt] = ()  # none runs on after its loss
+        self._is_over = False
+        self._waiting: AttemptSeat | None = None
         self._open_call = open_call
         self._model = model
         self._plan = plan
@@ -187,6 +240,9 @@ class Relay:
         self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
         self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
         self._failures: list[tuple[str, UpstreamError]] = []
+        self._began = 0.0  # when the first attempt was launched
+        self._due: list[tuple[float, Launch]] | None = None  # launches beside others, by time; None: none has begun
+        self._is_doubted = False  # a provider calls the request invalid: none is asked beside another any more
 
     async def run(self, outlet: Outlet) -> CallRecord | Unanswered:
         """Try each deployment in turn; return the call's record, or why none answered.
@@ -199,7 +255,9 @@ class Relay:
         except BaseException as reason:
             if self._running or isinstance(reason, asyncio.CancelledError):  # perhaps while it waited for a seat
                 why = self._why(reason)
-                self._cut(_interruption(why))
+                self.stop(why)
+                if self._open_call.rivals is not None:
+                    self._open_call.rivals.stop(self, why)
                 self._close(None, why.status, why.code)
             raise
         finally:
@@ -207,27 +265,59 @@ class Relay:
                 await asyncio.wait(self._cut_tasks)
                 self._cut_tasks.clear()  # their errors' frames refer to this relay
 
+    @property
+    def phase(self) -> Phase:
+        """The phase, as of a race."""
+        if self._is_over:
+            return Phase.OVER
+        return Phase.RUNNING if self.answer is None else Phase.ANSWERING
+
+    @property
+    def is_rescued(self) -> bool:
+        """Whether a rescue runs beside an attempt that hangs."""
+        return len(self._running) > 1 and any(each.start.role is Role.FAILOVER for each in self._running.values())
+
+    def stop(self, reason: type[ApiError]) -> None:
+        """End without an answer: the call ends with this error."""
+        self._end_with(_interruption(reason))
+
+    def give_way(self, *, runs_on: bool) -> None:  # noqa: ARG002 - as a race; no primary is watched here
+        """End without an answer: that of another model has won."""
+        self._end_with(Outcome.LOST)
+
+    def follow(self, attempts: Sequence[object]) -> None:
+        """Do nothing: what the late model would have taken alone is not estimated here."""
+
+    def _end_with(self, outcome: Outcome) -> None:
+        self._is_over = True
+        self._cut(outcome)
+        if self._waiting is not None:
+            self._waiting.stop_waiting()
+
     async def _run(self, outlet: Outlet) -> CallRecord | Unanswered:
-        due = self._timed(self._open_call.services.clock())
         full: Sequence[str] = ()
-        while self._names or self._running:
+        while (self._names or self._running) and not self._is_over:
             if not self._running:
-                seat = AttemptSeat(self._open_call)
+                seat = self._waiting = AttemptSeat(self._open_call)
                 try:
                     name = await seat.take_seat(self._names, self._plan.tripped)
                 except asyncio.CancelledError:  # perhaps just after it got one
                     seat.leave_seat()
                     raise
+                self._waiting = None
                 if name is None:
-                    full = tuple(self._names)
+                    full = tuple(dict.fromkeys(self._names))
                     break
-                self._names.remove(name)
-                if self._failures and self._is_late(self._model.deployments[name], len(self._failures)):
+                is_late = bool(self._failures) and self._is_late(self._model.deployments[name], len(self._failures))
+                if is_late or self._is_over:
                     seat.leave_seat()
                     break
-                self._launch(self._model.deployments[name], seat)
-            due = self._launch_due(due)
-            if (won := await self._first(due)) is not None:
+                is_first = self._due is None
+                self._launch(name, seat)
+                if is_first:
+                    self._due = self._timed(name)
+            self._launch_due()
+            if (won := await self._first()) is not None:
                 attempt, answer = won
                 self._cut(Outcome.LOST)
                 return await self._answered(attempt, answer, outlet)
@@ -237,53 +327,88 @@ class Relay:
         failed = tuple(self._failures)
         return Unanswered(failed, tuple(full), {name for name, _ in failed})
 
-    def _timed(self, began: float) -> list[tuple[float, Launch]]:
-        """Return the launches beside the first one, with their times: the plan's, and rescues if all are silent."""
-        plan, launches = self._plan, list(self._plan.launches[1:])
-        if plan.rescue_s is not None:
-            for number, name in enumerate(plan.rest[: max(0, RESCUES - len(launches))], start=1 + len(launches)):
-                launches.append(Launch(name, number * plan.rescue_s, Role.FAILOVER))
-        return sorted(((began + launch.delay_s, launch) for launch in launches), key=lambda timed: timed[0])
+    def _timed(self, primary: str) -> list[tuple[float, Launch]]:
+        """Return the launches beside the first one, which runs at ``primary``, with their times: from now on.
 
-    def _launch_due(self, due: list[tuple[float, Launch]]) -> list[tuple[float, Launch]]:
-        """Launch what is due beside the attempts that run; return what is left, with the times."""
-        if not due:
-            return due
-        now, later = self._open_call.services.clock(), []
-        for at, launch in due:
-            if launch.deployment not in self._names:
-                continue  # it has replaced one that failed
-            if at > now:
-                later.append((at, launch))
-                continue
-            seat, is_extra = AttemptSeat(self._open_call), launch.role in EXTRA_ROLES
-            if not seat.take_beside(launch.deployment, is_extra=is_extra):
-                if is_extra:
-                    self._on_slot_refused(launch)
-            elif self._may_launch(launch):
-                self._names.remove(launch.deployment)
-                self._launch(self._model.deployments[launch.deployment], seat, launch.role)
-                continue
-            else:
-                seat.leave_seat()
-            if self._plan.rescue_s is not None:  # the first attempt may hang: then another is needed
-                wait_s = max(self._plan.rescue_s, RETRIED_AFTER_S)
-                later.append((max(at + wait_s, now), msgspec.structs.replace(launch, role=Role.FAILOVER)))
-        return sorted(later, key=lambda timed: timed[0])
+        If the planned primary was full and another took its place, the two change places.
+        """
+        self._began = began = self._open_call.services.clock()
+        plan, planned = self._plan, self._plan.launches[0].deployment if self._plan.launches else primary
+        later = [*plan.launches[1:], *(() if plan.withheld is None else (plan.withheld,))]
+        if primary != planned:
+            later = [
+                msgspec.structs.replace(each, deployment=planned) if each.deployment == primary else each
+                for each in later
+            ]
+        return sorted(((began + launch.delay_s, launch) for launch in later), key=_due_at)
 
-    async def _first(self, due: Sequence[tuple[float, Launch]]) -> tuple[RelayedAttempt, Answer] | None:
+    def _launch_due(self) -> None:
+        """Launch what is due beside the attempts that run; what is refused stays due, as a rescue."""
+        if not self._due:
+            return
+        now, due = self._open_call.services.clock(), self._due
+        self._due = [each for each in due if each[0] > now]
+        for _, launch in due[: len(due) - len(self._due)]:
+            if launch is self._plan.withheld:
+                self._may_launch(launch)  # it is told why there is nobody
+            elif launch.deployment in self._names and (again_s := self._launch_beside(launch)) is not None:
+                self._due.append((again_s, msgspec.structs.replace(launch, role=Role.FAILOVER)))
+        self._due.sort(key=_due_at)
+
+    def _launch_beside(self, launch: Launch) -> float | None:
+        """Launch an attempt beside those that run; return when it is to be tried again, None if it is not.
+
+        A rescue starts where there is room.
+        """
+        seat, is_extra, rescue_s = AttemptSeat(self._open_call), launch.role in EXTRA_ROLES, self._plan.rescue_s
+        names = [launch.deployment]
+        if not is_extra:
+            names += [name for name in self._names if name not in self._plan.tripped]
+        name = next((name for name in names if seat.take_beside(name, is_extra=is_extra)), None)
+        if name is None:
+            if is_extra:
+                self._on_slot_refused(launch)
+        elif self._may_launch(launch):
+            self._launch(name, seat, launch.role)
+            return None
+        else:
+            seat.leave_seat()
+        if not is_extra:
+            return self._open_call.services.clock() + max(RETRIED_AFTER_S, rescue_s or 0.0)
+        return None if rescue_s is None else self._began + max(launch.delay_s, rescue_s)
+
+    def _replace(self, error: UpstreamError) -> None:
+        """Ask the next deployment with room in place of one that failed beside another, unless the request is wrong."""
+        if error.kind is ErrorKind.BAD_REQUEST:
+            self._due, self._is_doubted = [], True
+        if self._is_doubted or not self._running:
+            return
+        seat, tripped = AttemptSeat(self._open_call), self._plan.tripped
+        for name in sorted(self._names, key=lambda each: each in tripped):
+            if self._is_late(self._model.deployments[name], len(self._failures)):
+                continue
+            if seat.take_beside(name, is_extra=False):
+                self._launch(name, seat, Role.FAILOVER)
+                return
+
+    async def _first(self) -> tuple[RelayedAttempt, Answer] | None:
         """Wait for the first answer; return it, or None if an attempt has failed, or the next launch is due."""
-        limit_s = max(0.0, due[0][0] - self._open_call.services.clock()) if due else None
+        limit_s = max(0.0, self._due[0][0] - self._open_call.services.clock()) if self._due else None
         done, _ = await asyncio.wait(self._running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        for task in sorted(done, key=lambda each: self._running[each].start.number):
+        failed: list[UpstreamError] = []
+        ended = [task for task in done if task in self._running]  # the others were cut meanwhile
+        for task in sorted(ended, key=lambda each: self._running[each].start.number):
             error = task.exception()
             if error is None:
                 return self._running.pop(task), task.result()
             if not isinstance(error, UpstreamError):
                 raise error
             attempt = self._running.pop(task)
-            self._failures.append((attempt.deployment.name, error.without_frames()))
+            failed.append(error.without_frames())
+            self._failures.append((attempt.deployment.name, error))
             self._end(attempt, outcome_of(error), error=error)
+        for each in failed:
+            self._replace(each)
         return None
 
     def _cut(self, outcome: Outcome) -> None:
@@ -301,7 +426,7 @@ class Relay:
         self._running.clear()
 
     async def _ask(self, attempt: RelayedAttempt) -> Answer:
-        call, deployment, asking = self._open_call.call, attempt.deployment, self._asking
+        call, deployment, asking = self.call, attempt.deployment, self._asking
         headers = asking.dialect.headers_of(call.headers)
         request = Request(
             model=deployment.model,
@@ -320,13 +445,16 @@ class Relay:
             limit_s, kind = clocks.total_s, ErrorKind.TOTAL_TIMEOUT
         try:
             async with asyncio.timeout(limit_s):
-                return await deployment.upstream.send(asking.path, request)
+                answer = await deployment.upstream.send(asking.path, request)
+                return await _begun(answer) if asking.is_sound and answer.rest is not None else answer
         except TimeoutError:
             raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
 
     async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> CallRecord:
         open_call = self._open_call
-        call, now = open_call.call, open_call.services.clock()
+        if open_call.rivals is not None:
+            open_call.rivals.won(self)
+        call, now = self.call, open_call.services.clock()
         ttft_s = now - attempt.began
         start = attempt.start
         open_call.services.outbox.add(open_call.first_token, call, start, attempt.began, now)
@@ -396,21 +524,23 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, message) from None
 
-    def _launch(self, deployment: Deployment, seat: AttemptSeat, role: Role | None = None) -> None:
-        open_call = self._open_call
+    def _launch(self, name: str, seat: AttemptSeat, role: Role | None = None) -> None:
+        self._names.remove(name)
+        open_call, deployment = self._open_call, self._model.deployments[name]
         now = open_call.services.clock()
-        role = role or (Role.FAILOVER if open_call.launched else Role.PRIMARY)
-        start = open_call.launch(open_call.call, deployment, role, now=now)
+        first = self._plan.launches[0].role if self._plan.launches and self._due is None else Role.FAILOVER
+        role = role or (first if first is Role.FALLBACK or not open_call.launched else Role.FAILOVER)
+        start = open_call.launch(self.call, deployment, role, now=now)
         seat.enter(start)
         self._seats[start.id] = seat
         open_call.begin([start])
-        open_call.services.recorder.attempt_started(open_call.call, start)
+        open_call.services.recorder.attempt_started(self.call, start)
         attempt = RelayedAttempt(start, deployment, now, SendCount())
         self._running[asyncio.create_task(self._ask(attempt))] = attempt
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
         """Whether it is too late to try another deployment; the second one is always tried."""
-        age_s = self._open_call.services.clock() - self._open_call.call.received_at
+        age_s = self._open_call.services.clock() - self.call.received_at
         return failures > 1 and age_s >= following.clocks.ttft_s
 
     def _interrupted(
@@ -444,16 +574,15 @@ class Relay:
         now = services.clock()
         self._seats.pop(attempt.start.id).leave_seat()
         if error is not None:
-            keep_words(error, open_call.call, attempt.deployment, self._asking.form)
-        record = relayed_record(
-            open_call.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s
-        )
+            keep_words(error, self.call, attempt.deployment, self._asking.form)
+        record = relayed_record(self.call, attempt, outcome, now, answer=answer, said=said, error=error, ttft_s=ttft_s)
         usd = self._asking.cost_usd.get(record.deployment)
-        if usd is not None and outcome in _PAID:
+        if usd is not None and outcome in _PAID and not (outcome is Outcome.LOST and record.sends == 0):
+            low_usd = 0.0 if outcome is Outcome.LOST else usd  # perhaps it had not begun to speak
             if record.deployment in self._asking.unpriced:
                 record = msgspec.structs.replace(record, limit_usd=usd)
             else:
-                record = msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=usd, cost_high_usd=usd)
+                record = msgspec.structs.replace(record, cost_usd=usd, cost_low_usd=low_usd, cost_high_usd=usd)
         if services.seats.preexisting:
             services.seats.ended(record.id, asyncio.get_running_loop())
         services.outbox.add(open_call.ended, record, now)

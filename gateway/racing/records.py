@@ -503,7 +503,7 @@ def call_record(
         # An answer that came whole has no first token: its client had it when the call ended.
         deadline_met=_is_met(
             call.deadline_ms,
-            ttft_ms if ttft_ms is not None or winner is None or winner.chunks is None else total_ms,
+            _answered_ms(winner, ttft_ms, total_ms),
             total_ms,
             status_code,
         ),
@@ -535,6 +535,15 @@ def taken_over(record: CallRecord, parts: Sequence[tuple[AttemptRecord, int]], e
         completion_tokens=tokens,
         tokens_source=TokensSource.ESTIMATED,
     )
+
+
+def _answered_ms(winner: AttemptRecord | None, ttft_ms: float | None, total_ms: float) -> float | None:
+    """Return when the client had its first token, or what counts in its place, in ms since the call was received."""
+    if ttft_ms is not None or winner is None:
+        return ttft_ms
+    if winner.chunks is not None:
+        return total_ms
+    return None if winner.ttft_ms is None else winner.launch_offset_ms + winner.ttft_ms  # of a relayed answer
 
 
 def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:

@@ -66,6 +66,8 @@ class CapabilitySettings(Section):
     documents: bool | None = None  # accepts PDF
     reasoning: bool | None = None
     context_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_documents: Annotated[int, Field(ge=1)] | None = None  # that a request may have ranked
+    max_dimensions: Annotated[int, Field(ge=1)] | None = None  # of the vectors that it makes
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -40,10 +40,7 @@ from providers import Price
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The parameters of one call, and its deployments' prices, limits and configured weights.
-
-    ``excluded`` are the deployments that may not run, with reasons. ``weights`` has only those that are not 1.
-    """
+    """The parameters of one call, and its deployments' prices, limits and configured weights: those that are not 1."""
 
     objective: Objective  # resolved; never auto
     prompt_tokens: int  # estimated
@@ -65,6 +62,8 @@ class Terms(msgspec.Struct, frozen=True):
     stateful: bool = False  # never sent twice, so its settings are those of mode single
     watches: bool = True  # whether losers can be watched to their end: else none is launched to measure its deployment
     whole: Collection[str] = ()  # deployments that answer this call, but do not stream the answer
+    size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
+    hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
 
 
@@ -540,7 +539,7 @@ class Lineups:
                 continue
             warmed += 1
             race, terms = known.race_terms
-            standings = standings_of(model, known.kind[1], terms.prompt_tokens)
+            standings = standings_of(model, known.kind[1], terms.size_tokens or terms.prompt_tokens)
             conditions = conditions_of(known.conditions, now_s)
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
             yield

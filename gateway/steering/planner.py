@@ -401,7 +401,7 @@ class Draft:
 
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for."""
-        return self._late_s(1.0 - hedge_quantile(self.race.budget)), Why.LATE
+        return self._late_s((1.0 - hedge_quantile(self.race.budget)) * self._terms.hedged_part), Why.LATE
 
     def _late_s(self, share: float) -> float:
         """Return the time after which only a ``share`` of the primary's first tokens comes, in seconds.

@@ -377,7 +377,8 @@ class Steering:
         explain: bool,
     ) -> Plan:
         now_s = self._clock()
-        standings = self._snapshots.of(model, prompt_class, terms.prompt_tokens, terms.whole)
+        size_tokens = terms.size_tokens or terms.prompt_tokens
+        standings = self._snapshots.of(model, prompt_class, size_tokens, terms.whole)
         if terms.kind is not None:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
@@ -387,7 +388,7 @@ class Steering:
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
         conditions = self._conditions(names, now_s)
-        kind = (model, prompt_class, size_of(terms.prompt_tokens))
+        kind = (model, prompt_class, size_of(size_tokens))
         lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s)
         held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:

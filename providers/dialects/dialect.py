@@ -297,6 +297,7 @@ class TokenCounting(msgspec.Struct, frozen=True):
     path: str  # below a provider's base URL, and below the gateway's
     field: str  # of the answer, with the number
     whole: str | None = None  # the field that may have a whole request in place of the prompt
+    also: tuple[tuple[str, str], ...] = ()  # other fields of the answer
 
 
 VENDORS_HEADERS = ("anthropic-", "openai-", "x-goog-")  # how the names of headers begin that one vendor's API defines

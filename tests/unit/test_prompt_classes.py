@@ -25,6 +25,8 @@ NUMBERS = {
     "images.variations": 9,
     "messages.count_tokens": 10,
     "answers.whole": 11,
+    "decisions": 13,
+    "responses.compact": 14,
 }
 KNOWN = [api for api in MeasuredApi if api is not MeasuredApi.UNKNOWN]
 SPEECH = PromptClass(MeasuredApi.SPEECH, 1)

@@ -210,6 +210,9 @@ _RELAYED: tuple[tuple[str, relayed.RelayedApi, str, str, Mapping[str, Any]], ...
     ("/v1/moderations", relayed.MODERATIONS, "createModeration", "Moderations", _ANY),
     ("/v1/rerank", relayed.RERANK, "rerank", "Documents ranked for a query", _ANY),
     ("/v2/rerank", relayed.RERANK, "rerankV2", "The same, where Cohere's second version has it", _ANY),
+    ("/v1/decisions", relayed.DECISIONS, "createDecision", "Questions answered with probabilities", _ANY),
+    ("/v1beta/decisions", relayed.GOOGLE_DECISIONS, "createGoogleDecision", "The same, as Google has it", _ANY),
+    ("/v1/responses/compact", relayed.COMPACT, "compactResponse", "A conversation made shorter", _ANY),
     ("/v1/audio/speech", relayed.SPEECH, "createSpeech", "Text to speech", _SOUND),
     ("/v1/audio/transcriptions", relayed.TRANSCRIPTIONS, "createTranscription", "Speech to text", _SUBTITLES),
     ("/v1/audio/translations", relayed.TRANSLATIONS, "createTranslation", "Speech to English text", _SUBTITLES),
@@ -232,6 +235,7 @@ def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, conten
         body({media: _body(api, media) for media in api.takes}),
         "Sent to one deployment after the other, the best first, until one answers. Fields that are not listed are"
         " passed on as they are.",
+        "GeminiError" if path.startswith("/v1beta/") else "Error",
     )
 
 
@@ -253,6 +257,9 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
+_FIRST_COUNTED = "/v1/messages/count_tokens"
+
+
 def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
     counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
     is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
@@ -261,7 +268,9 @@ def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operati
     named = {} if is_addressed else {"model": "demo-chat"}
     return Operation(
         f"POST {route}",
-        f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version}" if is_addressed else "countTokens",
+        "countTokens"
+        if path == _FIRST_COUNTED
+        else f"countTokensOf{counted.id[0].upper()}{counted.id[1:]}{version if is_addressed else ''}",
         "How many tokens a prompt has",
         Tag.RELAYED,
         CALLER,
@@ -294,6 +303,26 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
         (*in_path("id", "The id of a response that was stored for this key."), CALL_HEADERS[0]),
         (errors.InvalidRequest, errors.ResponseNotFound, LimitReached, *OF_UPSTREAM),
         description="Passed on to the deployment that stores the response. No model is asked: this is not a call.",
+    )
+
+
+def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
+    is_made, is_sent = not rest, method == "POST"
+    described = {"id": "The id of a conversation that was made for this key.", "name": "The id of one of its items."}
+    named = [each for field, text in described.items() if f"{{{field}}}" in rest for each in in_path(field, text)]
+    keeps = Made(OBJECT, properties={"model": MODEL, "items": Made({"type": "array"}), "metadata": Made(OBJECT)})
+    return Operation(
+        f"{method} /v1/conversations{rest}",
+        name,
+        summary,
+        Tag.RELAYED,
+        CALLER if is_sent or method == "DELETE" else CLIENT,
+        {200: answer(_AS_IT_IS, _ANY, _OF_STORED)},
+        (*named, CALL_HEADERS[0]),
+        (errors.InvalidRequest, errors.NothingStored, LimitReached, *OF_UPSTREAM),
+        body({JSON: keeps if is_made else Made(OBJECT)}) if is_sent else None,
+        "Passed on to the deployment that keeps the conversation; a new one is made at the only provider that could, or"
+        " at that of `model`. No model is asked: this is not a call.",
     )
 
 
@@ -382,6 +411,14 @@ OPERATIONS = (
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),
     _stored("DELETE", "", "deleteResponse", "Delete a stored response", CALLER),
+    _conversation("POST", "", "createConversation", "Make a conversation"),
+    _conversation("GET", "/{id}", "getConversation", "A conversation"),
+    _conversation("POST", "/{id}", "updateConversation", "Change what is noted of a conversation"),
+    _conversation("DELETE", "/{id}", "deleteConversation", "Delete a conversation"),
+    _conversation("GET", "/{id}/items", "listConversationItems", "The items of a conversation"),
+    _conversation("POST", "/{id}/items", "createConversationItems", "Add items to a conversation"),
+    _conversation("GET", "/{id}/items/{name}", "getConversationItem", "One item of a conversation"),
+    _conversation("DELETE", "/{id}/items/{name}", "deleteConversationItem", "Delete an item of a conversation"),
     _MODELS,
     _MODEL,
     _GOOGLES_MODELS,

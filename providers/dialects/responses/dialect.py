@@ -12,6 +12,7 @@ from providers.dialects.dialect import (
     Pivoting,
     RequestFormat,
     SystemPrompt,
+    TokenCounting,
     json_format_within,
     openai_tools,
 )
@@ -78,6 +79,7 @@ RESPONSES = Dialect(
     name="responses",
     path="responses",
     endpoint="responses",
+    counting=TokenCounting("responses/input_tokens", "input_tokens", also=(("object", "response.input_tokens"),)),
     requests=RequestFormat(
         prompt="input",
         reading_order=("tools", "instructions", "input", "prompt"),

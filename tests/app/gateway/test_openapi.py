@@ -39,6 +39,7 @@ BODIES: dict[str, Any] = {
     "images/edits": PICTURES,
     "images/variations": PICTURES,
     "messages/count_tokens": {"input_tokens": 9},
+    "responses/input_tokens": {"object": "response.input_tokens", "input_tokens": 9},
 }
 APIS = ["completions", "messages", "responses", "embeddings", "moderations", "rerank", "audio", "images"]
 
@@ -129,6 +130,16 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/moderations", {"model": OTHER, "input": "Hello"}),
     ("/v1/rerank", {"model": OTHER, "query": "a", "documents": ["a", "b"]}),
     ("/v2/rerank", {"model": OTHER, "query": "a", "documents": ["a", "b"]}),
+    ("/v1/decisions", {"model": OTHER, "input": "Hello", "questions": [{"type": "predicate", "instructions": "?"}]}),
+    ("/v1/decisions", {"model": OTHER, "input": "Hello", "questions": []}),
+    ("/v1beta/decisions", {"model": OTHER, "input": "Hello", "questions": {"q": {"type": "noul"}}}),
+    ("/v1/responses/compact", {"model": OTHER, "input": "Hello"}),
+    ("/v1/responses/input_tokens", {"model": OTHER, "input": "Hello"}),
+    ("/v1/responses/input_tokens", {"model": MODEL, "input": "Hello"}),
+    ("/v1/conversations", {}),
+    ("/v1/conversations", {"items": 1}),
+    ("/v1/conversations/conv_of_nobody", {"metadata": {}}),
+    ("/v1/conversations/conv_of_nobody/items", {"items": []}),
     ("/v1/audio/speech", {"model": OTHER, "input": "Hello", "voice": "x"}),
     ("/v1/audio/transcriptions", {"model": OTHER, "file": "file"}),
     ("/v1/audio/translations", {"model": OTHER, "file": "file"}),
@@ -142,6 +153,11 @@ STORED = (
     ("POST", "/v1/responses/resp_abc/cancel"),
     ("GET", "/v1/responses/resp_of_nobody"),
     ("DELETE", "/v1/responses/resp_abc"),
+    ("GET", "/v1/conversations/conv_of_nobody"),
+    ("DELETE", "/v1/conversations/conv_of_nobody"),
+    ("GET", "/v1/conversations/conv_of_nobody/items"),
+    ("GET", "/v1/conversations/conv_of_nobody/items/msg_1"),
+    ("DELETE", "/v1/conversations/conv_of_nobody/items/msg_1"),
 )
 KEYS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "", {"name": "app", "models": [MODEL], "rpm": 60, "require": {"zdr": True}, "expires": "2099-01-01"}),

@@ -14,7 +14,7 @@ from tests.app.gateway.running_gateway import MODEL, read
 
 async def test_another_model_takes_the_place_of_one_that_fails(opened: Open) -> None:
     models = {
-        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"]},
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"], "race": {"mode": "single"}},
         "other": {"deployments": ["beta/n"]},
     }
     async with opened(

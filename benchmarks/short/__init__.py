@@ -1,0 +1,1 @@
+"""Short calls through a gateway over real sockets: alone, hedged and raced."""

@@ -1,0 +1,296 @@
+"""Attempts of one relayed call beside each other, in virtual time: as in a race."""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import pytest
+
+from gateway.core.attempts import Role
+from gateway.core.calls import CallRecord
+from gateway.racing.beside import Beside, Lane, Rival
+from gateway.racing.passthrough import Asking, Relay
+from gateway.racing.race import Phase
+from gateway.steering import Launch
+from providers import ErrorKind, Price, Request, UpstreamError
+from providers.exchange import Answer
+from tests.unit.racing.server import left_clean, limited
+from tests.unit.racing.test_relay import (
+    EMBED,
+    SLOW,
+    VECTORS,
+    WRONG,
+    Room,
+    Speaker,
+    TimedRest,
+    in_virtual_time,
+)
+
+HEDGE = Launch("s2", 0.3, Role.HEDGE)
+RESCUE = Launch("s3", 2.0, Role.FAILOVER)
+WAVE = (
+    b"RIFF\xff\xff\xff\xffWAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\xc0\x5d\x00\x00"
+    b"\x80\xbb\x00\x00\x02\x00\x10\x00data\xff\xff\xff\xff"
+)
+TTS = Asking(path="audio/speech", is_sound=True)
+
+
+def roles(room: Room) -> list[str]:
+    return [each.role for each in room.record.attempts]
+
+
+@in_virtual_time
+async def test_a_hedge_that_fails_is_replaced_at_once() -> None:
+    room = Room(Speaker(17.0, VECTORS), Speaker(0.1, SLOW), Speaker(0.2, VECTORS), asking=EMBED, beside=[HEDGE])
+    record = await room.run()
+    assert (record.total_ms, record.extras) == (pytest.approx(600.0), 2)
+    assert room.outcomes == {"s1": "lost", "s2": "failed", "s3": "won"}
+
+
+@in_virtual_time
+async def test_a_first_choice_that_fails_beside_its_hedge_is_replaced_at_once() -> None:
+    room = Room(Speaker(0.5, SLOW), Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), asking=EMBED, beside=[HEDGE])
+    assert (await room.run()).total_ms == pytest.approx(700.0)
+    assert roles(room) == ["primary", "hedge", "failover"]
+
+
+@in_virtual_time
+async def test_a_request_that_one_finds_invalid_is_sent_to_nobody_else_while_another_looks_at_it() -> None:
+    third = Speaker(0.2, VECTORS)
+    room = Room(Speaker(5.0, VECTORS), Speaker(0.1, WRONG), third, asking=EMBED, beside=[HEDGE, RESCUE], rescue_s=2.0)
+    assert (await room.run()).total_ms == 5000.0
+    assert third.requests == []
+
+
+@in_virtual_time
+async def test_a_hedge_that_the_budget_refuses_comes_when_the_first_one_counts_as_hanging() -> None:
+    seen: list[tuple[str, Role]] = []
+
+    def only_rescues(launch: Launch) -> bool:
+        seen.append((launch.deployment, launch.role))
+        return launch.role is Role.FAILOVER
+
+    silent, other = Speaker(17.0, VECTORS), Speaker(0.2, VECTORS)
+    room = Room(silent, other, asking=EMBED, beside=[HEDGE], rescue_s=0.6, may_launch=only_rescues)
+    assert (await room.run()).total_ms == pytest.approx(800.0)
+    assert seen == [("s2", Role.HEDGE), ("s2", Role.FAILOVER)]
+
+
+@in_virtual_time
+async def test_a_rescue_that_is_refused_is_tried_again_after_a_second() -> None:
+    asked: list[float] = []
+
+    def at_last(launch: Launch) -> bool:
+        asked.append(asyncio.get_running_loop().time() - 1000.0)
+        return len(asked) == 3
+
+    room = Room(
+        Speaker(17.0, VECTORS),
+        Speaker(0.2, VECTORS),
+        asking=EMBED,
+        beside=[Launch("s2", 0.6, Role.FAILOVER)],
+        rescue_s=0.6,
+        may_launch=at_last,
+    )
+    assert (await room.run()).total_ms == pytest.approx(2800.0)
+    assert asked == pytest.approx([0.6, 1.6, 2.6])
+
+
+@in_virtual_time
+async def test_a_rescue_whose_deployment_is_full_goes_where_there_is_room() -> None:
+    seats = limited(s2=1)
+    seats.lines["s2"].take()
+    speakers = Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), Speaker(0.2, VECTORS)
+    room = Room(*speakers, asking=EMBED, beside=[Launch("s2", 0.6, Role.FAILOVER)], rescue_s=0.6, seats=seats)
+    assert (await room.run()).total_ms == pytest.approx(800.0)
+    assert room.outcomes == {"s1": "lost", "s3": "won"}
+
+
+@in_virtual_time
+async def test_a_call_that_waited_for_a_seat_is_hedged_when_it_is_late_from_then_on() -> None:
+    seats, other = limited(s1=1, s2=1), Speaker(0.2, VECTORS)
+    for line in seats.lines.values():
+        line.take()
+    room = Room(Speaker(0.2, VECTORS), other, asking=EMBED, beside=[HEDGE], seats=seats)
+    running = asyncio.create_task(room.run())
+    await asyncio.sleep(1.0)
+    for line in seats.lines.values():
+        line.give_back()
+    assert ((await running).total_ms, room.record.extras) == (pytest.approx(1200.0), 0)
+    left_clean(seats)
+
+
+@in_virtual_time
+async def test_a_first_choice_that_is_full_changes_places_with_its_hedge() -> None:
+    seats = limited(s1=1)
+    seats.lines["s1"].take()
+    room = Room(Speaker(0.2, VECTORS), Speaker(17.0, VECTORS), asking=EMBED, beside=[HEDGE], seats=seats)
+    running = asyncio.create_task(room.run())
+    await asyncio.sleep(0.1)
+    seats.lines["s1"].give_back()
+    assert (await running).total_ms == pytest.approx(500.0)
+    assert room.outcomes == {"s2": "lost", "s1": "won"}
+    left_clean(seats)
+
+
+@in_virtual_time
+async def test_a_hedge_for_which_there_is_no_deployment_is_told_when_it_would_be_due() -> None:
+    told: list[tuple[float, Launch]] = []
+
+    def may_launch(launch: Launch) -> bool:
+        told.append((asyncio.get_running_loop().time(), launch))
+        return False
+
+    withheld = Launch("s1", 0.3, Role.HEDGE)
+    room = Room(Speaker(1.0, VECTORS), asking=EMBED, withheld=withheld, may_launch=may_launch)
+    await room.run()
+    assert told == [(1000.3, withheld)]
+
+
+@in_virtual_time
+async def test_a_full_deployment_that_would_race_itself_is_named_once() -> None:
+    seats = limited(s1=1)
+    seats.lines["s1"].take()
+    room = Room(Speaker(0.2, VECTORS), asking=EMBED, beside=[Launch("s1", 0.3, Role.HEDGE)], seats=seats)
+    assert str(await room.fail()).count("s1") == 1
+
+
+@in_virtual_time
+async def test_a_deployment_alone_races_itself() -> None:
+    class Moody(Speaker):
+        async def send(self, path: str, request: Request) -> Answer:
+            self._after_s = 0.2 if self.requests else 17.0
+            return await super().send(path, request)
+
+    room = Room(Moody(0.0, VECTORS), asking=EMBED, beside=[Launch("s1", 0.3, Role.HEDGE)])
+    record = await room.run()
+    assert (record.total_ms, [each.outcome for each in record.attempts]) == (500.0, ["lost", "won"])
+
+
+@in_virtual_time
+async def test_a_loser_has_its_part_of_the_cost() -> None:
+    price = Price(input_usd=1e-6, output_usd=0.0)
+    room = Room(Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), asking=EMBED, beside=[HEDGE], price=price)
+    record = await room.run()
+    assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(6e-6), pytest.approx(3e-6))
+
+
+@in_virtual_time
+async def test_a_sound_wins_with_its_first_bytes_after_the_header() -> None:
+    header_only = TimedRest([(5.0, b"sound"), (0.1, None)])
+    other = TimedRest([(0.1, b"more"), (0.1, None)])
+    room = Room(Speaker(0.1, WAVE, header_only), Speaker(0.3, WAVE + b"sound", other), asking=TTS, beside=[HEDGE])
+    record = await room.run()
+    assert room.outcomes == {"s1": "lost", "s2": "won"}
+    assert b"".join(room.outlet.written) == WAVE + b"soundmore"
+    assert record.attempts[1].ttft_ms == pytest.approx(300.0)
+    assert header_only.aborted
+
+
+@in_virtual_time
+async def test_a_sound_that_has_begun_is_never_asked_for_again() -> None:
+    other = Speaker(0.1, WAVE + b"x")
+    rest = TimedRest([(5.0, b"b"), (0.1, UpstreamError(ErrorKind.DISCONNECTED, "gone"))])
+    room = Room(Speaker(0.1, WAVE + b"a", rest), other, asking=TTS, beside=[HEDGE])
+    assert ((await room.run()).error_kind, other.requests, room.outlet.dropped) == ("disconnected", [], True)
+
+
+@in_virtual_time
+async def test_a_sound_that_breaks_in_its_header_is_asked_for_elsewhere() -> None:
+    rest = TimedRest([(0.1, UpstreamError(ErrorKind.DISCONNECTED, "gone"))])
+    room = Room(Speaker(0.1, WAVE, rest), Speaker(0.1, b"sound"), asking=TTS)
+    await room.run()
+    assert (room.outcomes, rest.aborted) == ({"s1": "failed", "s2": "won"}, True)
+
+
+@in_virtual_time
+async def test_a_client_that_leaves_after_a_header_leaves_no_stream_open() -> None:
+    rest = TimedRest([(50.0, b"b")])
+    room = Room(Speaker(0.1, WAVE, rest), asking=TTS)
+    running = asyncio.create_task(room.run())
+    await asyncio.sleep(1.0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert (room.outcomes, rest.aborted) == ({"s1": "client_gone"}, True)
+
+
+@in_virtual_time
+async def test_a_loser_that_speaks_costs_what_its_text_does() -> None:
+    asking = Asking(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
+    room = Room(Speaker(17.0, b"sound"), Speaker(0.2, b"sound"), asking=asking, beside=[HEDGE])
+    record = await room.run()
+    assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(0.5), pytest.approx(0.3))
+    assert (record.cost_low_usd, record.cost_high_usd) == (pytest.approx(0.2), pytest.approx(0.5))
+
+
+@in_virtual_time
+async def test_a_client_that_leaves_as_the_winner_answers_leaves_no_seat_taken() -> None:
+    for after_s in (0.299, 0.3, 0.5, 0.501):
+        seats = limited(s1=1, s2=1)
+        room = Room(Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), asking=EMBED, beside=[HEDGE], seats=seats)
+        running = asyncio.create_task(room.run())
+        await asyncio.sleep(after_s)
+        running.cancel()
+        await asyncio.wait([running])
+        assert len(room.recorder.records) == 1, after_s
+        left_clean(seats)
+
+
+def beside(room: Room, other: Room, late_s: float, won: list[Rival]) -> Beside:
+    """Run the relay of ``other``, another model's, beside that of ``room`` when it is late."""
+    relay = Relay(room.open_call, other.model, other.plan, EMBED, call=msgspec.structs.replace(other.open_call.call))
+
+    async def begin() -> Lane | None:
+        return None if won or room.open_call.rivals is None or relay.phase is not Phase.RUNNING else next(lanes, None)
+
+    lanes = iter([Lane(relay, partial(relay.run, room.outlet))])
+    first = Lane(room.relay, partial(room.relay.run, room.outlet), late_s)
+    return Beside(room.open_call, first, begin=begin, on_won=won.append, runs_on=lambda _: False)
+
+
+@in_virtual_time
+async def test_a_fallback_is_asked_beside_a_model_that_is_late_and_may_win() -> None:
+    room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(0.2, VECTORS), asking=EMBED)
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, len(won)) == (pytest.approx(1200.0), 1)
+    assert [(each.outcome, each.number) for each in record.attempts] == [("lost", 1), ("won", 2)]
+    assert (room.tasks.in_flight("s1"), room.open_call.running) == (0, 0)
+
+
+@in_virtual_time
+async def test_a_late_model_may_still_win_over_its_fallback() -> None:
+    room, other = Room(Speaker(1.5, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, won) == (pytest.approx(1500.0), [])
+    assert [each.outcome for each in record.attempts] == ["won", "lost"]
+
+
+@in_virtual_time
+async def test_a_client_that_leaves_ends_both_models() -> None:
+    for leaves_s in (0.5, 1.0, 1.5):
+        room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
+        running = asyncio.create_task(beside(room, other, 1.0, []).run())
+        await asyncio.sleep(leaves_s)
+        running.cancel()
+        await asyncio.wait([running])
+        assert {each.outcome for each in room.record.attempts} == {"client_gone"}, leaves_s
+        assert room.open_call.running == 0
+
+
+@in_virtual_time
+async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None:
+    seats = limited(s1=1)
+    seats.lines["s1"].take()
+    room, other = Room(Speaker(0.2, VECTORS), asking=EMBED, seats=seats), Room(Speaker(0.2, VECTORS), asking=EMBED)
+    other.model = msgspec.structs.replace(other.model, deployments={"s2": other.model.deployments["s1"]})
+    other.plan = msgspec.structs.replace(other.plan, launches=(Launch("s2", 0.0, Role.FALLBACK),))
+    won: list[Rival] = []
+    record = await beside(room, other, 1.0, won).run()
+    assert isinstance(record, CallRecord)
+    assert (record.total_ms, [each.role for each in record.attempts]) == (pytest.approx(1200.0), ["fallback"])
+    seats.lines["s1"].give_back()
+    left_clean(seats)
