@@ -22,8 +22,9 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.provider_state import Given, StoredAt, begin_in_background, check_names, gives
+from gateway.api.provider_state import Given, StoredAt, check_names, gives
 from gateway.api.request import ParsedRequest
+from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown

@@ -38,7 +38,6 @@ from gateway.api.passthrough_requests import (
     VARIATIONS,
     RelayedApi,
 )
-from gateway.api.provider_state import kept_response
 from gateway.api.refusals import Refused
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
