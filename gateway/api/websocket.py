@@ -167,7 +167,7 @@ class _Violation(Exception):
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
-        self.code = code
+        self.close_code = code
 
 
 class WebSocket:
@@ -215,7 +215,7 @@ class WebSocket:
             except _Violation as violation:
                 self._is_deaf = True
                 self._drop_message()
-                self.close(violation.code, str(violation))
+                self.close(violation.close_code, str(violation))
         return False, b""
 
     def feed_eof(self) -> None:

@@ -187,6 +187,9 @@ answers as (
 buffering as (
   select model, deployment, sum(n) >= 3 and sum(n_bursts) >= 0.5 * sum(n) as buffered
   from answers
+  where n_newer < 20
+  group by model, deployment
+),
 -- Outages that last, as far as known: a process that was killed ends none of its own.
 lasting as (
   select deployment, min(began_at) as open_since
@@ -199,9 +202,6 @@ lasting as (
       where recent.deployment = outages.deployment and recent.started_at > outages.began_at and token_ms is not null
     )
   group by deployment
-),
-  where n_newer < 20
-  group by model, deployment
 ),
 figures as (
   select
