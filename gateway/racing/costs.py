@@ -396,9 +396,9 @@ def _priced(  # noqa: PLR0917 - of each attempt
 
 def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any]:
     """Return the cost of what has no price of tokens, or no tokens that are known."""
-    if price is None:
-        return {"cost_low_usd": 0.0, "cost_high_usd": 0.0} if _is_refused(record) else {}
-    if not record.other_units:
+    if _is_refused(record):
+        return {"cost_low_usd": 0.0, "cost_high_usd": 0.0}
+    if price is None or not record.other_units:
         return {}
     found = cost(price, 0, 0, units=record.other_units)
     if found.unknown:

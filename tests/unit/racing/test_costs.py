@@ -460,6 +460,14 @@ def test_a_call_s_upper_bound_is_unknown_where_nothing_is_known_of_one_attempt_u
     assert highs == [None, pytest.approx(2)]
 
 
+def test_who_was_refused_cost_nothing_where_nothing_is_known_of_a_prompt() -> None:
+    refused = attempt("refused", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED)
+    heard = attempt("heard", Outcome.WON, other_units={"second": 12})
+    settled = bill(refused, heard, price=Price(0.0, 0.0, units=(("second", 1e-2),)), estimate=0)
+    assert costs(settled.attempts[0]) == (0.0, None, 0.0)
+    assert settled.total.high_usd == pytest.approx(0.12)
+
+
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
