@@ -129,22 +129,23 @@ def bounds(
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
         low, is_known = _known(record, price, record.prompt_tokens, seen)
         return Bounds(low, low + again_usd if is_known else None)
+    is_known = not price.unknown
     if record.cached_tokens is None:
         low, high = sent.low_tokens * least_in, sent.high_tokens * most_in
     else:
-        cached, written = record.cached_tokens, record.cache_write_tokens
-        low = high = cost_usd(price, sent.tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
+        low, has_all = _known(record, price, sent.tokens, 0)
+        high, is_known = low, is_known and has_all
     high += again_usd
     if is_counted:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if _is_whole(record):
-            return Bounds(low + answer, None if price.unknown else high + answer)
+            return Bounds(low + answer, high + answer if is_known else None)
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
-    is_known = not price.unknown and not asked.searches and price.request_usd is not None
+    is_known = is_known and not asked.searches and price.request_usd is not None
     return Bounds(0.0 if is_maybe_free else low, high + (price.request_usd or 0.0) if is_known else None)
 
 

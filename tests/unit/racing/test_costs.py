@@ -468,6 +468,28 @@ def test_who_was_refused_cost_nothing_where_nothing_is_known_of_a_prompt() -> No
     assert settled.total.high_usd == pytest.approx(0.12)
 
 
+@pytest.mark.parametrize(
+    ("facts", "usd"),
+    [
+        ({"cache_write_tokens": 1000, "other_units": {"cache_write_1h": 1000}}, 4),
+        ({"other_units": {"audio_input": 600}}, 0.4 + 600 * 3e-3),
+        ({"other_units": {"web_search": 2}}, None),
+    ],
+)
+def test_a_loser_whose_prompt_was_counted_cost_what_each_unit_of_it_does(
+    facts: dict[str, Any], usd: float | None
+) -> None:
+    price = msgspec.structs.replace(PRICE, units=(("audio_input", 3e-3), ("cache_write_1h", 4e-3)))
+    loser = attempt("loser", Outcome.LOST, prompt_tokens=1000, cached_tokens=0, **facts)
+    _, priced = bill(won(), loser, price=price, bills_on=False).attempts
+    if usd is None:
+        assert costs(priced) == (pytest.approx(1), None, None)
+    else:
+        assert costs(priced) == (
+            pytest.approx(usd), pytest.approx(usd), pytest.approx(usd + UNSEEN_TOKENS * 2e-2)
+        )  # fmt: skip
+
+
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
