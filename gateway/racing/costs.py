@@ -69,6 +69,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float | None  # None: a price is unknown
+    counted_usd: float = 0.0  # the upper bound of what is known of it
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -128,7 +129,7 @@ def bounds(
     is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
         low, is_known = _known(record, price, record.prompt_tokens, seen)
-        return Bounds(low, low + again_usd if is_known else None)
+        return Bounds(low, low + again_usd if is_known else None, low + again_usd)
     is_known = not price.unknown
     if record.cached_tokens is None:
         low, high = sent.low_tokens * least_in, sent.high_tokens * most_in
@@ -139,14 +140,15 @@ def bounds(
     if is_counted:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if _is_whole(record):
-            return Bounds(low + answer, high + answer if is_known else None)
+            return Bounds(low + answer, high + answer if is_known else None, high + answer)
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     is_known = is_known and not asked.searches and price.request_usd is not None
-    return Bounds(0.0 if is_maybe_free else low, high + (price.request_usd or 0.0) if is_known else None)
+    high += price.request_usd or 0.0
+    return Bounds(0.0 if is_maybe_free else low, high if is_known else None, high)
 
 
 _extremes = lru_cache(maxsize=256)(least_and_most)
@@ -388,6 +390,8 @@ def _priced(  # noqa: PLR0917 - of each attempt
             changes["price"] = stated
         if sent_tokens is not None and not record.is_begun:
             changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
+        if bound.high_usd is None and (record.is_begun or record.outcome is Outcome.CLIENT_GONE):
+            changes["limit_usd"] = max(changes.get("limit_usd", 0.0), bound.counted_usd)
     elif record.other_units or record.error_kind is not None or record.sends == 0:
         changes |= _without_tokens(record, price)
     if record.tier or record.other_units or asked.tier is not None or "service_tier" in deployment.extra_body:
@@ -497,19 +501,15 @@ def _by_tier(  # noqa: PLR0917
     if record.tier and is_bought(deployment.vendor, record.tier, price):
         return None, Bounds(0.0, None)
     tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
-    low_usd, high_usd = inf, 0.0
-    is_known = True
+    low_usd, high_usd, is_known = inf, 0.0, True
     for one in possible(price, tiers, sent.low_tokens, sent.high_tokens):
         if one is None:
             low_usd, is_known = 0.0, False
             continue
         bound = bounds(record, deployment, sent, price=one, winner=winner, asked=asked)
-        low_usd = min(low_usd, bound.low_usd)
-        if bound.high_usd is None:
-            is_known = False
-        else:
-            high_usd = max(high_usd, bound.high_usd)
-    return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None)
+        low_usd, high_usd = min(low_usd, bound.low_usd), max(high_usd, bound.counted_usd)
+        is_known = is_known and bound.high_usd is not None
+    return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None, high_usd)
 
 
 def _tiers(  # noqa: PLR0917 - likewise

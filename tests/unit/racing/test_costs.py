@@ -490,6 +490,23 @@ def test_a_loser_whose_prompt_was_counted_cost_what_each_unit_of_it_does(
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("price", "asked"), [(PLAIN, True), (msgspec.structs.replace(PLAIN, request_usd=None), False)])
+@pytest.mark.parametrize(
+    "gone",
+    [{"outcome": Outcome.CLIENT_GONE}, {"outcome": Outcome.WON, "finish_reason": "queued"}],
+    ids=["gone", "begun"],
+)
+def test_a_limit_counts_what_may_be_billed_after_the_call_where_not_all_of_it_is_known(
+    price: Price, asked: bool, gone: dict[str, Any]
+) -> None:
+    record = attempt("winner", **gone)
+    [priced] = settle(
+        [record], None, {"winner": _listed(price)}, 1000, Requested(max_tokens=500, searches=asked)
+    ).attempts
+    assert priced.cost_high_usd is None
+    assert priced.limit_usd == pytest.approx(2000 * 1e-3 + 500 * 1e-2)
+
+
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
