@@ -381,7 +381,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards or record.tier:
+        if price.cards or record.tier or (seen is not None and record.deployment in seen.named):
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
@@ -498,18 +498,21 @@ def _by_tier(  # noqa: PLR0917
 
     The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
     """
-    if record.tier and is_bought(deployment.vendor, record.tier, price):
-        return None, Bounds(0.0, None)
     tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
+    applied = price.at(tiers[-1], sent.tokens)
     low_usd, high_usd, is_known = inf, 0.0, True
+    if bought := [tier for tier in tiers if tier and is_bought(deployment.vendor, tier, price)]:
+        applied = None if tiers[-1] in bought else applied
+        tiers = [tier for tier in tiers if tier not in bought]
+        low_usd, is_known = 0.0, _is_refused(record)
     for one in possible(price, tiers, sent.low_tokens, sent.high_tokens):
         if one is None:
-            low_usd, is_known = 0.0, False
+            low_usd, is_known = 0.0, is_known and _is_refused(record)
             continue
         bound = bounds(record, deployment, sent, price=one, winner=winner, asked=asked)
         low_usd, high_usd = min(low_usd, bound.low_usd), max(high_usd, bound.counted_usd)
         is_known = is_known and bound.high_usd is not None
-    return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None, high_usd)
+    return applied, Bounds(low_usd, high_usd if is_known else None, high_usd)
 
 
 def _tiers(  # noqa: PLR0917 - likewise
@@ -547,15 +550,15 @@ class ServedTiers:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: dict[str, dict[str, float]] = {}  # when each was named last, in this order
+        self.named: dict[str, dict[str, float]] = {}  # when each was named last, in this order
 
     def saw(self, deployment: str, tier: str) -> None:
         """Note the tier of an answer."""
-        seen = self._seen.get(deployment)
+        seen = self.named.get(deployment)
         if seen is None:
-            if len(self._seen) >= _MOST_DEPLOYMENTS:
-                del self._seen[next(iter(self._seen))]
-            seen = self._seen[deployment] = {}
+            if len(self.named) >= _MOST_DEPLOYMENTS:
+                del self.named[next(iter(self.named))]
+            seen = self.named[deployment] = {}
         seen.pop(tier, None)
         seen[tier] = self._clock()
         if len(seen) > _MOST_TIERS:
@@ -564,7 +567,7 @@ class ServedTiers:
     def of(self, deployment: str) -> tuple[str, ...]:
         """Return the tiers named in the last day, the last at the end."""
         since = self._clock() - DAY_S
-        return tuple(tier for tier, at in self._seen.get(deployment, {}).items() if at > since)
+        return tuple(tier for tier, at in self.named.get(deployment, {}).items() if at > since)
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:

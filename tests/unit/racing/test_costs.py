@@ -507,6 +507,23 @@ def test_a_limit_counts_what_may_be_billed_after_the_call_where_not_all_of_it_is
     assert priced.limit_usd == pytest.approx(2000 * 1e-3 + 500 * 1e-2)
 
 
+@pytest.mark.parametrize("price", [LISTED, PLAIN], ids=["tiers", "one"])
+def test_a_loser_that_bought_capacity_may_have_served_cost_nothing_at_least(price: Price) -> None:
+    """Its deployment's answers named a tier that has no price of a token, as of OpenAI's Scale Tier."""
+    deployment = _listed(msgspec.structs.replace(price, dearest=(("input", 1e-3),)))
+    deployments = {"winner": msgspec.structs.replace(deployment, vendor="openai")}
+    seen = ServedTiers(lambda: 0.0)
+
+    def second(tier: str, outcome: Outcome = Outcome.LOST, **facts: Any) -> AttemptRecord:
+        cut = msgspec.structs.replace(attempt("loser", outcome, **facts), deployment="winner")
+        return settle([won(tier=tier), cut], won(tier=tier), deployments, 1000, seen=seen).attempts[1]
+
+    assert second("").cost_low_usd == pytest.approx(1)
+    assert costs(second("scale")) == (0.0, None, None)
+    assert costs(second(""))[::2] == (0.0, None)
+    assert costs(second("", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED))[::2] == (0.0, 0.0)
+
+
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
