@@ -256,6 +256,17 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
     assert sheet.price.tiers >= {"priority", "flex"}
 
 
+def test_the_dearest_price_of_a_vendor_is_also_that_of_its_branches() -> None:
+    """Vertex AI sells each publisher's models under a name of its own."""
+    unheard, command = (
+        DatasheetTable.shipped().look_up([("vertex_ai", "unheard-of"), ("cohere", "unheard-of")]).values()
+    )
+    assert unheard.listed is not None
+    assert dict(unheard.listed.dearest)["output"] >= 50e-6
+    assert command.listed is not None
+    assert dict(command.listed.dearest)["output"] >= 1e-5
+
+
 # What answers report, in each dialect.
 
 
