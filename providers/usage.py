@@ -384,21 +384,24 @@ _OF_TOOLS = frozenset(
         "citation_tokens",
     }
 )
+_BILLED = {
+    "server_tool_use": {"web_search_requests": "web_search"},
+    "server_side_tool_usage_details": {  # what is missing costs its tokens only
+        f"{unit}_calls": unit
+        for unit in ("web_search", "x_search", "code_interpreter", "file_search", "document_search")
+    },
+}
 _SIZED = {"low": "web_search_low", "medium": "web_search", "high": "web_search_high"}
 
 
 def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the searches that a vendor's own tool made, and the tokens that it cites.
+    """Return the searches and the other calls that a vendor's own tools made, and the tokens that they cite.
 
     Perplexity bills each request by the size of its search context, and research by its searches.
     """
-    for name, field in (
-        ("server_tool_use", "web_search_requests"),
-        ("server_side_tool_usage_details", "web_search_calls"),
-    ):
+    for name, billed in _BILLED.items():
         if isinstance(said := reported.get(name), dict):
-            count = _count(said.get(field))
-            return {"web_search": count} if count else None
+            return {unit: count for field, unit in billed.items() if (count := _count(said.get(field)))} or None
     queries, cited = _count(reported.get("num_search_queries")), _count(reported.get("citation_tokens"))
     size = reported.get("search_context_size")
     is_research = cited is not None or not isinstance(size, str)

@@ -318,6 +318,11 @@ def test_the_dearest_price_of_a_vendor_is_also_that_of_its_branches() -> None:
          {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5,
                                    "server_side_tool_usage_details": {"web_search_calls": 3}}},
          None, {"web_search": 3}),
+        ("chat",
+         {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5,
+                                   "server_side_tool_usage_details": {"web_search_calls": 0, "x_search_calls": 4,
+                                                                      "code_interpreter_calls": 1, "mcp_calls": 2}}},
+         None, {"x_search": 4, "code_interpreter": 1}),
     ],
 )  # fmt: skip
 def test_an_answer_s_tier_and_units_are_read(
