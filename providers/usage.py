@@ -17,9 +17,8 @@ FAST = "fast"  # Anthropic's ``speed``
 OFF_PEAK = "off_peak"  # not asked for: some hours of the day
 
 _STANDARD_WORDS = frozenset(  # standard service in the words of requests and answers
-    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only", "unspecified"}
+    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only"}
 )
-_LEFT_TO_VENDOR = frozenset({"auto", "service_tier_unspecified", "unspecified"})
 TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
 
 
@@ -93,14 +92,16 @@ class Card(msgspec.Struct, frozen=True):
 
 def tier_asked_by(word: object) -> str | None:
     """Return the tier that a request names by ``word``; None if it leaves that to the vendor."""
-    return None if isinstance(word, str) and word.lower() in _LEFT_TO_VENDOR else tier_of(word)
+    return None if isinstance(word, str) and word.lower() == "auto" else tier_of(word)
 
 
 def tier_of(word: object) -> str | None:
     """Return the tier that a request or an answer names by ``word``; None if it names none."""
     if not isinstance(word, str) or not word:
         return None
-    word = word.lower().removeprefix("service_tier_")
+    word = word.lower().removeprefix("service_tier_").removeprefix("traffic_type_")
+    if word == "unspecified":
+        return None
     return STANDARD if word in _STANDARD_WORDS else TIER_WORDS.get(word, word)[:MOST_CHARS]
 
 

@@ -237,7 +237,8 @@ def test_pictures_in_a_prompt_cost_what_text_does_unless_listed_apart() -> None:
 @pytest.mark.parametrize(
     ("word", "tier"),
     [("auto", ""), ("default", ""), ("standard_only", ""), ("ON_DEMAND", ""), ("ON_DEMAND_PRIORITY", "priority"),
-     ("priority", "priority"), ("flex", "flex"), ("SERVICE_TIER_FLEX", "flex"), ("", None), (7, None), (None, None)],
+     ("priority", "priority"), ("flex", "flex"), ("SERVICE_TIER_FLEX", "flex"), ("", None), ("unspecified", None),
+     ("SERVICE_TIER_UNSPECIFIED", None), ("TRAFFIC_TYPE_UNSPECIFIED", None), (7, None), (None, None)],
 )  # fmt: skip
 def test_a_tier_is_known_by_each_vendor_s_word(word: object, tier: str | None) -> None:
     assert tier_of(word) == tier
