@@ -37,6 +37,7 @@ class Price(msgspec.Struct, frozen=True):
     as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
     once: bool = False  # searches are billed once a prompt, however many there were
     request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search
+    is_configured: bool = False  # the operator's, whatever tier serves; only ``dearest`` is of the table
 
     def usd(self, unit: str) -> float | None:
         """Return the price of one ``unit``; None if it is unknown."""
@@ -57,7 +58,8 @@ class Price(msgspec.Struct, frozen=True):
     def usually(self, tier: str) -> "Price":
         """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
         price = self.at(tier, 0)
-        return self if price is None else msgspec.structs.replace(price, cards=self.cards, dearest=self.dearest)
+        whole = {"cards": self.cards, "dearest": self.dearest, "is_configured": self.is_configured}
+        return self if price is None else msgspec.structs.replace(price, **whole)
 
     @property
     def dearest_card(self) -> "Price":
@@ -124,7 +126,8 @@ _BOUGHT: Mapping[str | None, frozenset[str]] = {
 
 def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
     """Whether ``tier`` is capacity that was bought at ``vendor``, and ``price``, of the table, has none for it."""
-    return tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers and bool(price.dearest)
+    is_listed = bool(price.dearest) and not price.is_configured
+    return is_listed and tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers
 
 
 # Tiers that serve nobody who does not ask for them: by another parameter, another API, or the hour.

@@ -422,6 +422,18 @@ def test_a_unit_without_a_price_here_counts_for_a_limit_at_the_dearest_of_its_ve
     assert (priced.cost_usd, priced.limit_usd) == (None, pytest.approx(2 + 2 * 0.5))
 
 
+def test_an_operator_s_price_holds_in_a_tier_that_is_bought_and_the_rest_counts_at_the_dearest_of_the_vendor() -> None:
+    price = msgspec.structs.replace(PLAIN, dearest=(("web_search", 0.5),), is_configured=True)
+    deployment = msgspec.structs.replace(_listed(price), vendor="openai")
+
+    def first(**facts: Any) -> AttemptRecord:
+        return settle([won(**facts)], won(**facts), {"winner": deployment}, 1000).attempts[0]
+
+    assert first(tier="scale").cost_usd == pytest.approx(2)
+    searched = first(other_units={"web_search": 40})
+    assert (searched.cost_usd, searched.limit_usd) == (None, pytest.approx(2 + 40 * 0.5))
+
+
 def test_a_model_that_is_not_listed_has_no_cost_and_counts_at_the_dearest_of_its_vendor() -> None:
     table = Price(0.0, 0.0, unknown=("input", "output"), dearest=(("input", 5e-3), ("output", 5e-2)))
     deployment = msgspec.structs.replace(_listed(None), listed=table)
