@@ -526,8 +526,8 @@ def _tiers(  # noqa: PLR0917 - likewise
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
     That is the one that its answer names; else the ``asked`` one, or the standard one if the vendor had no room there.
-    If none was asked for, those that this deployment's answers to such requests named in the last day; without any,
-    standard service, or the dearest in which the vendor may serve such a request.
+    If none was asked for, standard service, and those that this deployment's answers to such requests named in the last
+    day; without any, the dearest in which the vendor may serve such a request.
     """
     if record.tier is not None:
         if asked is None and seen is not None:
@@ -535,10 +535,9 @@ def _tiers(  # noqa: PLR0917 - likewise
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    return (() if seen is None else seen.of(record.deployment)) or (
-        dearest_unasked(deployment.vendor, price, sent.high_tokens),
-        STANDARD,
-    )
+    if seen is not None and (named := seen.of(record.deployment)):
+        return (STANDARD, *named)
+    return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
 
 
 DAY_S = 86_400.0

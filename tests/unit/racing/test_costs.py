@@ -360,6 +360,9 @@ def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_n
             settle([record], record, {"winner": _listed()}, 1000, Requested(tier=asked), seen=seen).attempts[0]
         )
 
+    told("priority")
+    assert told(None) == (pytest.approx(2), pytest.approx(6), pytest.approx(6))  # it may have been ramped down
+    seen = ServedTiers(lambda: now)
     told("priority", asked="priority")  # tells nothing of those that ask for none
     assert told(None) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
     told("")
