@@ -129,7 +129,13 @@ def bounds(
     is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
         low, is_known = _known(record, price, record.prompt_tokens, seen)
-        return Bounds(low, low + again_usd if is_known else None, low + again_usd)
+        high = low + again_usd
+        if (asked.searches_untold or price.request_usd != 0.0) and not any(
+            unit.startswith("web_search") for unit in record.other_units or ()
+        ):
+            high += price.request_usd or 0.0
+            is_known = is_known and price.request_usd is not None and not asked.searches_untold
+        return Bounds(low, high if is_known else None, high)
     is_known = not price.unknown
     if record.cached_tokens is None:
         low, high = sent.low_tokens * least_in, sent.high_tokens * most_in

@@ -539,6 +539,27 @@ def test_a_loser_that_bought_capacity_may_have_served_cost_nothing_at_least(pric
     assert costs(second("", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED))[::2] == (0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("fee", "asked", "units", "high"),
+    [
+        (0.0, {"searches": True, "searches_untold": True}, None, None),  # chat does not tell OpenAI's searches
+        (0.0, {"searches": True, "searches_untold": True}, {"web_search": 1}, 2.1),
+        (0.0, {"searches": True}, None, 2.0),  # who tells them made none
+        (0.5, {}, None, 2.5),  # Perplexity has not told the size of its search
+        (0.5, {}, {"web_search": 1}, 2.1),
+        (None, {}, None, None),
+    ],
+)
+def test_what_a_winner_was_billed_beside_its_tokens_is_unknown_where_it_does_not_tell(
+    fee: float | None, asked: dict[str, bool], units: dict[str, int] | None, high: float | None
+) -> None:
+    price = msgspec.structs.replace(PLAIN, units=(("web_search", 0.1),), request_usd=fee)
+    record = won(other_units=units)
+    [priced] = settle([record], record, {"winner": _listed(price)}, 1000, Requested(**asked)).attempts
+    assert priced.cost_low_usd == pytest.approx(2.1 if units else 2.0)
+    assert priced.cost_high_usd == (high if high is None else pytest.approx(high))
+
+
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
