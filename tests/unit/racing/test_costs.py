@@ -551,7 +551,7 @@ def test_a_loser_that_bought_capacity_may_have_served_cost_nothing_at_least(pric
     ],
 )
 def test_what_a_winner_was_billed_beside_its_tokens_is_unknown_where_it_does_not_tell(
-    fee: float | None, asked: dict[str, bool], units: dict[str, int] | None, high: float | None
+    fee: float | None, asked: dict[str, Any], units: dict[str, int] | None, high: float | None
 ) -> None:
     price = msgspec.structs.replace(PLAIN, units=(("web_search", 0.1),), request_usd=fee)
     record = won(other_units=units)
