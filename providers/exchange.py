@@ -289,7 +289,12 @@ class BoundReasoningExchange(WrappedExchange):
 
 _MOST_HEADER_BYTES = 64 * 1024  # pictures and tags may be longer: then what follows counts as sound
 _EVENTS = "text/event-stream"
-_TOLD = (b".delta", b".done")  # the types of events with a part of the sound or text, or with all of it
+_TOLD = (
+    b".delta",
+    b".done",
+    b".segment",
+    b'"delta"',
+)  # the types of events with a part of the sound or text, or with all of it
 _PAGE_BYTES, _GRANULE = 27, slice(6, 14)  # of Ogg
 _RIFF_BYTES = 12
 _ID3_BYTES, _ID3_VERSIONS = 10, (2, 3, 4)

@@ -100,7 +100,7 @@ def plan_relay(
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
-        reason = reason or _too_much(deployment, asked) or context.vectors.difference(index, deployment)
+        reason = reason or _too_much(deployment, asked) or context.vectors.difference(fleet, index, deployment)
         if reason is None:
             able.append(deployment.name)
         else:
@@ -120,7 +120,7 @@ def plan_relay(
     )
     plan = _as_asked(plan, model, api, asked, chosen)
     if index is not None and is_race_set and index.name in model.deployments:
-        context.vectors.compare(context, model, index, plan)
+        context.vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 

@@ -1,14 +1,13 @@
-"""What a provider stores under the operator's key: who may name it."""
+"""Who may name what a provider stores under the operator's key: files, conversations, items, MCP servers."""
 
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.context import Context
 from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import Maker
@@ -26,6 +25,9 @@ from providers.dialects import (
     named_in_answer,
     plain,
 )
+
+if TYPE_CHECKING:
+    from gateway.api.context import Context
 
 # Names of what is stored.
 
@@ -180,7 +182,7 @@ def _unknown(named: Named, settings: Settings) -> NothingStored:
 
 
 async def check_names(
-    context: Context,
+    context: "Context",
     client: Client,
     api: str,
     fields: Mapping[str, msgspec.Raw],

@@ -101,8 +101,11 @@ def _check_origin(request: web.Request, context: Context) -> None:
 
     """
     origin = request.headers.get("origin")
-    if origin is None or origin in context.settings.cors or urlsplit(origin).netloc == request.host:
+    if origin is None or origin in context.settings.cors:
         return
+    with suppress(ValueError):  # it is no URL
+        if urlsplit(origin).netloc == request.host:
+            return
     raise Forbidden(f"web pages of {origin[:200]!r} may not call: the operator lists origins in 'cors'")
 
 
@@ -113,6 +116,11 @@ class _Stream:
         self.running: Turn | None = None
         self.task: asyncio.Task[None] | None = None  # of the turn that runs
         self.is_cancelled = False  # by the client
+        self.has_begun = False  # whether the task runs: one that is cancelled before it does says nothing
+
+
+def _cancelled() -> ResponseCancelled:
+    return ResponseCancelled("the response was cancelled, as asked for")
 
 
 class _Session:
@@ -150,6 +158,7 @@ class _Session:
             raise
         finally:
             self._conversations.close()
+            self._socket.drop_messages()
             for turn in self._waiting:
                 turn.release()
         await self._socket.finish()
@@ -221,7 +230,7 @@ class _Session:
             if stream.running is None:
                 self._waiting.remove(turn)
                 self._running += 1
-                stream.running, stream.is_cancelled = turn, False
+                stream.running, stream.is_cancelled, stream.has_begun = turn, False, False
                 stream.task = self._tasks.create_task(self._run(stream, turn))
                 stream.task.add_done_callback(partial(self._ended, stream, turn))
         self._socket.is_idle = not self._running
@@ -229,6 +238,8 @@ class _Session:
     def _ended(self, stream: _Stream, turn: Turn, _: object) -> None:
         """Go on after the end of a turn's task, also if it was cancelled before it began."""
         turn.release()
+        if stream.is_cancelled and not stream.has_begun:
+            self._tell(_cancelled(), turn.stream)
         stream.running = stream.task = None
         self._running -= 1
         self._idle_since = self._loop.time()
@@ -237,6 +248,7 @@ class _Session:
 
     async def _run(self, stream: _Stream, turn: Turn) -> None:
         """Answer a turn; its client is told of every error."""
+        stream.has_begun = True
         try:
             await self._answer(turn)
         except ApiError as error:
@@ -245,7 +257,7 @@ class _Session:
             pass  # the connection has ended, or is about to
         except asyncio.CancelledError:
             if stream.is_cancelled:
-                self._tell(ResponseCancelled("the response was cancelled, as asked for"), turn.stream)
+                self._tell(_cancelled(), turn.stream)
             elif self._context.phase is Phase.CUTTING and not turn.is_told:
                 self._refuse(ShuttingDown("the gateway stopped before this answer was complete; retry"), turn.stream)
             raise
@@ -265,11 +277,10 @@ class _Session:
             context.limits.check(levels)
             begun = await context.limits.begin(levels)
         try:
-            body = turn.body(context)
             if turn.only_prepares:
-                turn.send(await prepared(context, client, body))
+                turn.send(await prepared(context, client, turn.body(context)))
             else:
-                await self._ask(turn, client, body, begun)
+                await self._ask(turn, client, self._received(turn.body(context)), begun)
         except (LimitReached, Overloaded):  # not its own fault
             if begun is not None:
                 begun.end(counts=False)
@@ -278,9 +289,13 @@ class _Session:
             if begun is not None:
                 begun.end()
 
-    async def _ask(self, turn: Turn, client: Client, body: bytes, begun: Begun | None) -> None:
+    def _received(self, body: bytes) -> Received:
+        """Return a body, counted; nobody else keeps it while the answer streams."""
+        is_short = len(body) <= SEATED_BYTES
+        return Received(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
+
+    async def _ask(self, turn: Turn, client: Client, received: Received, begun: Begun | None) -> None:
         bodies, intake, owner = self._context.bodies, self._context.intake, self._owner
-        received = Received(body, None if len(body) <= SEATED_BYTES else bodies.whole(owner, len(body)))
         waited_s = 0.0
         try:
             if not intake.enter(owner):

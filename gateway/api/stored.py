@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from aiohttp import web
@@ -175,8 +175,10 @@ def _record_end(  # noqa: PLR0917 - what is known of both
     """Write the row of the end of what had ``begun``, and let limits count its cost instead of what they have."""
     usd = ended.limit_usd if ended.cost_usd is None else ended.cost_usd
     if usd is not None and begun.counted_usd is not None:
-        model = context.fleet.find(begun.ran_as, adhoc=True)
-        payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
+        payer = Payer(begun.ran_as, begun.ran_as)
+        with suppress(ApiError):  # a reload may have removed it
+            model = context.fleet.find(begun.ran_as, adhoc=True)
+            payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
         context.limits.correct(begun.owners, payer, usd - begun.counted_usd, since_s=begun.since_s)
     attempt = msgspec.structs.replace(
         ended,
@@ -260,6 +262,7 @@ async def _conversation(request: web.Request, client: Client, received: Received
     fields.pop("model", None)
     named = await check_names(context, client, RESPONSES.name, {"input": fields.get("items", msgspec.Raw(b"[]"))})
     name, key_name = request.match_info.get("id"), None if named is None else named.key_name
+    path = _path_at_provider(request)
     with context.fleet:
         if name is None:
             deployment = _keeper(context, client, model, named)
@@ -269,13 +272,19 @@ async def _conversation(request: web.Request, client: Client, received: Received
             if maker is None or found is None or not found.upstream.can_fetch:
                 raise NothingStored(f"the conversation {name!r} is not known here, or not to this key")
             deployment, key_name = found, maker.key_name
-        path = "/".join(quote(part, safe="") for part in request.path.strip("/").split("/")[1:])
         sendings = SendCount()
         try:
             async with asyncio.timeout(deployment.clocks.ttft_s):
                 if request.method == METH_POST:
                     asked = Request(
-                        "", fields, RESPONSES, once=True, key_name=key_name, first_key=key_name, sendings=sendings
+                        "",
+                        fields,
+                        RESPONSES,
+                        own_headers=deployment.extra_headers,
+                        once=True,
+                        key_name=key_name,
+                        first_key=key_name,
+                        sendings=sendings,
                     )
                     answer = await deployment.upstream.send(path, asked)
                 else:
@@ -296,6 +305,19 @@ async def _conversation(request: web.Request, client: Client, received: Received
 
 conversation = admitted_call(_conversation)
 kept_conversation = admitted_call(_conversation, runs_model=False)
+
+
+def _path_at_provider(request: web.Request) -> str:
+    """Return the path of a request at the provider, which is below the conversation, whatever its names have in them.
+
+    Raises:
+        NothingStored: a name could lead elsewhere.
+
+    """
+    parts = [unquote(part) for part in request.rel_url.raw_path.strip("/").split("/")[1:]]
+    if any(part in {"", ".", ".."} or "/" in part or "\\" in part for part in parts):
+        raise NothingStored("a conversation or an item of this name is not known here")
+    return "/".join(quote(part, safe="") for part in parts)
 
 
 def _keeper(context: Context, client: Client, model: str | None, named: StoredAt | None) -> Deployment:
@@ -337,7 +359,7 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
     """Store that this client may name the conversation or the items of an answer."""
     given = Given(RESPONSES.name, client.name)
     names: list[str] = []
-    with suppress(msgspec.DecodeError):
+    with suppress(*UNREADABLE):
         made = msgspec.json.decode(answer, type=_Named)
         names += [] if made.id is None else [made.id]
         given.add(b'{"output":%b}' % bytes(msgspec.json.decode(answer, type=_Listed).data))
@@ -345,6 +367,6 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
 
 
 def _gone(deployment: str, name: str | None, error: UpstreamError) -> ApiError:
-    if name is not None and error.kind is ErrorKind.NOT_FOUND:
+    if name is not None and error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
         return NothingStored(f"{deployment} does not know the conversation {name!r}, or what is asked of it")
     return race_failed(deployment, [(deployment, error)])

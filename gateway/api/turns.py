@@ -107,10 +107,19 @@ class Conversations:
 
     def count(self, size: int) -> Body | None:
         """Count bytes that may be kept; None: there is no room for them."""
+        if size > MOST_KEPT_BYTES or not self.has_plenty(size):
+            return None
         try:
-            return self._context.bodies.whole(self._owner, size) if size <= MOST_KEPT_BYTES else None
+            return self._context.bodies.whole(self._owner, size)
         except ApiError:
             return None
+
+    def has_plenty(self, size: int) -> bool:
+        """Whether so many bytes leave half of its owner's, and half of all, to the bodies of calls."""
+        bodies = self._context.bodies
+        return (
+            bodies.used_by(self._owner) + size <= bodies.most_each // 2 and bodies.size + size <= bodies.most_bytes // 2
+        )
 
     def keep(self, stream: str | None, kept: Kept) -> None:
         """Keep a conversation instead of the stream's earlier one."""
@@ -229,7 +238,8 @@ class Turn:
             new = joined(before.items, new)
             fields["input"] = msgspec.Raw(b"[" + new + b"]")
         if new is not None and not any(is_set(fields.get(name)) for name in _ELSEWHERE):
-            self._items, self._counted = new, self._conversations.count(len(new))
+            self._counted = self._conversations.count(len(new))
+            self._items = b"" if self._counted is None else new
         fields["stream"] = _TRUE
         body = msgspec.json.encode(fields)
         self._message.release()
@@ -266,8 +276,11 @@ class Turn:
             self._counted = None
 
     def _keep(self) -> None:
-        counted, said = self._counted, self._heard.output
-        if counted is None or self.response_id is None or len(self._items) + len(said) > MOST_KEPT_BYTES:
+        counted = self._counted
+        if counted is None or self.response_id is None or self._heard.is_lost:
+            return
+        said = self._heard.output
+        if len(self._items) + len(said) > MOST_KEPT_BYTES or not self._conversations.has_plenty(len(said)):
             return
         try:
             counted.grow(len(said))

@@ -70,13 +70,15 @@ class VectorComparisons:
         self._known: dict[tuple[str, str], str | None] = {}  # first and other deployment → how they differ
         self._not_before: dict[tuple[str, str], float] = {}  # those that run, have failed, or were not permitted
 
-    def difference(self, first: Deployment | None, other: Deployment) -> str | None:
+    def difference(self, fleet: Fleet, first: Deployment | None, other: Deployment) -> str | None:
         """Return how the vectors of ``other`` differ from those of ``first``; None: not, or that is not known."""
-        return None if first is None else self._known.get((first.name, other.name))
+        return None if first is None or fleet is not self._fleet else self._known.get((first.name, other.name))
 
-    def compare(self, context: CallContext, model: Model, first: Deployment, plan: Plan) -> None:
+    def compare(self, context: CallContext, fleet: Fleet, model: Model, first: Deployment, plan: Plan) -> None:
         """Compare what was not compared yet of what ``plan`` may ask beside each other, within the model's budget."""
-        fleet, now = context.fleet, context.services.clock()
+        if fleet is not context.fleet:  # a call from before a reload
+            return
+        now = context.services.clock()
         if fleet is not self._fleet:
             self._fleet = fleet
             self._known.clear()

@@ -240,9 +240,11 @@ class WebSocket:
 
     async def receive(self) -> Message | None:
         """Return the next message; None when the connection has ended or ``close`` was called."""
-        while not self._messages:
+        while True:
             if self._is_closing or self._gone.done():
                 return None
+            if self._messages:
+                break
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -311,12 +313,17 @@ class WebSocket:
 
     async def finish(self) -> None:
         """Wait for the client's answer to the end. What it sends before is dropped."""
-        for message in self._messages:
-            message.release()
-        self._messages.clear()
+        self.drop_messages()
         if self._connection._reading_paused:  # noqa: SLF001 - likewise
             self._connection.resume_reading()
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
+
+    def drop_messages(self) -> None:
+        """Drop what was received and not read."""
+        for message in self._messages:
+            message.release()
+        self._messages.clear()
+        self._drop_message()
 
     def abort(self) -> None:
         """End the connection at once: its client does not answer."""

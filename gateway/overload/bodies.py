@@ -108,6 +108,11 @@ class Bodies:
         """The maximum of one client's bytes."""
         return int(self.most_bytes * CLIENT_SHARE)
 
+    def used_by(self, client: Hashable) -> int:
+        """Return the bytes of one client's bodies."""
+        share = self._shares.get(client)
+        return 0 if share is None else share.size
+
     def begin(self, client: Hashable, address: Hashable, cut: Cut) -> Body:
         """Return a new, empty body; ``cut`` ends its reading.
 

@@ -193,7 +193,7 @@ async def _begun(answer: Answer) -> Answer:
     rest, head, kind = answer.rest, answer.body, answer.headers.get("content-type", "")
     assert rest is not None
     try:
-        while not (rest.ended or sound_has_begun(kind, head)):
+        while not (rest.ended or rest.error is not None or sound_has_begun(kind, head)):
             head += await rest.read()
     except BaseException:
         rest.abort()

@@ -49,13 +49,18 @@ class _Event(msgspec.Struct, gc=False):
 _event = msgspec.json.Decoder(_Event)
 
 
+MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
+
+
 class Heard:
     """The parts of an answer's events that the next turn needs."""
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.is_over = False  # whether the answer is complete, or was cut by a limit of its own
+        self.is_lost = False  # whether its output was longer than is kept
         self._done: list[bytes] = []
+        self._done_bytes = 0
         self._output: list[bytes] | None = None
 
     def hear(self, data: bytes) -> None:
@@ -69,10 +74,18 @@ class Heard:
         if event.response is not None:
             self.id = event.response.id or self.id
         if event.type == "response.output_item.done":
-            self._done.append(bytes(event.item))
+            self._done_bytes += len(bytes(event.item))
+            if self._done_bytes > MOST_HEARD_BYTES:
+                self.is_lost = True
+                self._done.clear()
+            if not self.is_lost:
+                self._done.append(bytes(event.item))
         elif event.type in _ENDS:
             self.is_over = True
-            self._output = [bytes(raw) for raw in (event.response and event.response.output) or ()]
+            if not self.is_lost and len(data) <= 2 * MOST_HEARD_BYTES:
+                self._output = [bytes(raw) for raw in (event.response and event.response.output) or ()]
+            else:
+                self.is_lost = True
 
     @property
     def output(self) -> bytes:

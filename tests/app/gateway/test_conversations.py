@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -85,6 +86,20 @@ async def test_a_conversation_is_kept_where_it_was_made_for_whom_it_was_made(ser
             assert (status, error["error"]["type"]) == (404, "invalid_request_error")
         assert len(asked) == number
         assert (await asks(running, "DELETE", "conversations/conv_1"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["items/..%2F..%2Fconv_2", "items/..%2F..%2F..%2Ffiles", "items/%2e%2e", "..%2Fconv_2", "items/a%5Cb"]
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_no_name_leads_out_of_a_conversation(serve: Serve, method: str, path: str) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url), key=MINE) as running:
+        await asks(running, "POST", "conversations", {})
+        headers = {"authorization": f"Bearer {MINE}"}
+        url = URL(f"{running.url}/v1/conversations/conv_1/{path}", encoded=True)
+        async with running.http.request(method, url, headers=headers) as response:
+            assert response.status in {404, 405}, await response.text()
+        assert len(asked) == 1
 
 
 async def test_a_response_may_go_on_in_a_conversation_of_the_same_client_only(serve: Serve) -> None:

@@ -28,9 +28,11 @@ from tests.app.gateway.key_desk import bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_dialects import event, speaking
 from tests.app.gateway.test_stopping import listening_gateway
+from tests.patience import PATIENCE_S
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+SPEAKS: dict[str, Any] = {"providers": {"alpha": speaking("responses")}}
 BOTH_SPEAK: dict[str, Any] = {"providers": {name: speaking("responses") for name in ("alpha", "beta")}}
 
 
@@ -271,6 +273,27 @@ async def test_a_cancelled_turn_stops_at_its_provider_and_the_next_one_begins(se
     assert [(row["status_code"], row["error_kind"]) for row in rows] == [(499, "client_disconnected"), (200, None)]
 
 
+async def test_a_turn_that_is_cancelled_with_its_message_is_told_so(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config=SPEAKS) as running, connected(running) as socket:
+        await socket.create()
+        await socket.wire.send_json({"type": "response.cancel"})
+        told = await socket.error()
+        await socket.turn("Next")
+    assert told["error"]["code"] == "response_cancelled"
+
+
+async def test_messages_that_nobody_reads_any_more_do_not_count(serve: Serve) -> None:
+    async with serve(alpha=[said("Hello")], config=SPEAKS) as running:
+        bodies = running.gateway.context.bodies
+        async with connected(running) as socket:
+            for _ in range(8):
+                await socket.create("x" * 2_000_000)
+            socket.wire.get_extra_info("socket").shutdown(2)
+        async with asyncio.timeout(PATIENCE_S):
+            while bodies.size:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+
+
 async def test_named_streams_run_beside_each_other_and_one_stream_in_order(serve: Serve) -> None:
     async with serve(alpha=None) as running, connected(running) as socket:
         running["alpha"].once([RoleOnly(), Gate(running["alpha"].requested), Delta("a"), Hang()])
@@ -365,7 +388,7 @@ async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connect
         running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
         async with connected(running) as socket:
             await socket.turn("x" * 60_000)
-            await socket.create("x" * 150_000)
+            await socket.create("x" * 250_000)
             told = await socket.error()
             await socket.turn("Hi")
     assert (told["status"], told["error"]["code"]) == (429, "too_many_bodies")
@@ -394,7 +417,10 @@ async def test_a_handshake_needs_a_key_that_may_make_calls(serve: Serve) -> None
             assert refused.value.status == status
 
 
-@pytest.mark.parametrize(("origin", "status"), [("https://evil.example", 403), ("https://chat.example.com", 101)])
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("https://evil.example", 403), ("http://[x", 403), ("https://chat.example.com", 101)],
+)
 async def test_only_listed_web_pages_may_connect(serve: Serve, origin: str, status: int) -> None:
     async with serve(config={**keyed(), "cors": ["https://chat.example.com"]}) as running:
         try:

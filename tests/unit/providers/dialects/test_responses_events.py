@@ -232,7 +232,7 @@ def test_a_whole_response_is_told_with_a_delta_for_each_text_and_ends_with_its_o
     chunks = [read_event(event.data) for event in told]
     assert [chunk.text_chars for chunk in chunks if chunk.meaningful] == [2, 3, 2, 3, 1, 2, 1, 1]
     assert [chunk.done for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert chunks[-1].usage == Usage(7, 5, 2, 4, 1)
+    assert chunks[-1].usage == Usage(7, 5, 2, 4, 1, units={"web_search": 1})
     assert (
         told[-1].raw
         == b'event: response.completed\ndata: {"type":"response.completed","sequence_number":%d,' % (len(told) - 1)
