@@ -400,7 +400,10 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
 
     Of another model of the vendor only the dearest price of each unit is known.
     """
-    dearest = table.dearest.get(prefix, {})
+    dearest: dict[str, float] = {}
+    for vendor, units in table.dearest.items():
+        if _is_of(vendor, prefix):
+            dearest |= {unit: max(usd, dearest.get(unit, 0.0)) for unit, usd in units.items()}
     if (row := table.models.get(f"{prefix}/{model}")) is not None:
         return _read(row, dearest)
     for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
@@ -411,13 +414,16 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     return Datasheet(listed=Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())))
 
 
+def _is_of(provider: str, prefix: str) -> bool:
+    """Whether ``provider`` is the vendor or a branch of it (``cohere_chat``, ``vertex_ai-llama_models``)."""
+    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
+
+
 def _sells(row: msgspec.Raw, prefix: str) -> bool:
-    """Whether a row's provider is the vendor or a branch of it (``cohere_chat``, ``vertex_ai-llama_models``)."""
     try:
-        provider = _seller_decoder.decode(row).litellm_provider
+        return _is_of(_seller_decoder.decode(row).litellm_provider, prefix)
     except msgspec.ValidationError:
         return False
-    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
 
 
 def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:

@@ -17,9 +17,8 @@ FAST = "fast"  # Anthropic's ``speed``
 OFF_PEAK = "off_peak"  # not asked for: some hours of the day
 
 _STANDARD_WORDS = frozenset(  # standard service in the words of requests and answers
-    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only", "unspecified"}
+    {"", "auto", "default", "on_demand", "on-demand", "standard", "standard_only"}
 )
-_LEFT_TO_VENDOR = frozenset({"auto", "service_tier_unspecified", "unspecified"})
 TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
 
 
@@ -38,6 +37,7 @@ class Price(msgspec.Struct, frozen=True):
     as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
     once: bool = False  # searches are billed once a prompt, however many there were
     request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search
+    is_configured: bool = False  # the operator's, whatever tier serves; only ``dearest`` is of the table
 
     def usd(self, unit: str) -> float | None:
         """Return the price of one ``unit``; None if it is unknown."""
@@ -58,7 +58,8 @@ class Price(msgspec.Struct, frozen=True):
     def usually(self, tier: str) -> "Price":
         """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
         price = self.at(tier, 0)
-        return self if price is None else msgspec.structs.replace(price, cards=self.cards, dearest=self.dearest)
+        whole = {"cards": self.cards, "dearest": self.dearest, "is_configured": self.is_configured}
+        return self if price is None else msgspec.structs.replace(price, **whole)
 
     @property
     def dearest_card(self) -> "Price":
@@ -93,14 +94,16 @@ class Card(msgspec.Struct, frozen=True):
 
 def tier_asked_by(word: object) -> str | None:
     """Return the tier that a request names by ``word``; None if it leaves that to the vendor."""
-    return None if isinstance(word, str) and word.lower() in _LEFT_TO_VENDOR else tier_of(word)
+    return None if isinstance(word, str) and word.lower() == "auto" else tier_of(word)
 
 
 def tier_of(word: object) -> str | None:
     """Return the tier that a request or an answer names by ``word``; None if it names none."""
     if not isinstance(word, str) or not word:
         return None
-    word = word.lower().removeprefix("service_tier_")
+    word = word.lower().removeprefix("service_tier_").removeprefix("traffic_type_")
+    if word == "unspecified":
+        return None
     return STANDARD if word in _STANDARD_WORDS else TIER_WORDS.get(word, word)[:MOST_CHARS]
 
 
@@ -123,7 +126,8 @@ _BOUGHT: Mapping[str | None, frozenset[str]] = {
 
 def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
     """Whether ``tier`` is capacity that was bought at ``vendor``, and ``price``, of the table, has none for it."""
-    return tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers and bool(price.dearest)
+    is_listed = bool(price.dearest) and not price.is_configured
+    return is_listed and tier in _BOUGHT.get(vendor, ()) and tier not in price.tiers
 
 
 # Tiers that serve nobody who does not ask for them: by another parameter, another API, or the hour.
@@ -384,21 +388,24 @@ _OF_TOOLS = frozenset(
         "citation_tokens",
     }
 )
+_BILLED = {
+    "server_tool_use": {"web_search_requests": "web_search"},
+    "server_side_tool_usage_details": {  # what is missing costs its tokens only
+        f"{unit}_calls": unit
+        for unit in ("web_search", "x_search", "code_interpreter", "file_search", "document_search")
+    },
+}
 _SIZED = {"low": "web_search_low", "medium": "web_search", "high": "web_search_high"}
 
 
 def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the searches that a vendor's own tool made, and the tokens that it cites.
+    """Return the searches and the other calls that a vendor's own tools made, and the tokens that they cite.
 
     Perplexity bills each request by the size of its search context, and research by its searches.
     """
-    for name, field in (
-        ("server_tool_use", "web_search_requests"),
-        ("server_side_tool_usage_details", "web_search_calls"),
-    ):
+    for name, billed in _BILLED.items():
         if isinstance(said := reported.get(name), dict):
-            count = _count(said.get(field))
-            return {"web_search": count} if count else None
+            return {unit: count for field, unit in billed.items() if (count := _count(said.get(field)))} or None
     queries, cited = _count(reported.get("num_search_queries")), _count(reported.get("citation_tokens"))
     size = reported.get("search_context_size")
     is_research = cited is not None or not isinstance(size, str)

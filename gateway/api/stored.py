@@ -128,7 +128,7 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
             model=record.model,
             ran_as=begun.model or call.model,
             since_s=call.started_at.timestamp(),
-            counted_usd=begun.cost_high_usd,
+            counted_usd=begun.limit_usd if begun.cost_high_usd is None else begun.cost_high_usd,
             owners=tuple(level.owner for level in call.levels),
             size_class=call.prompt_class.size,
             tags=call.tags,
@@ -173,7 +173,7 @@ def _record_end(  # noqa: PLR0917 - what is known of both
     began_s: float,
 ) -> None:
     """Write the row of the end of what had ``begun``, and let limits count its cost instead of what they have."""
-    usd = ended.cost_usd
+    usd = ended.limit_usd if ended.cost_usd is None else ended.cost_usd
     if usd is not None and begun.counted_usd is not None:
         payer = Payer(begun.ran_as, begun.ran_as)
         with suppress(ApiError):  # a reload may have removed it
@@ -217,7 +217,7 @@ def _record_end(  # noqa: PLR0917 - what is known of both
             reasoning_tokens=attempt.reasoning_tokens,
             cached_tokens=attempt.cached_tokens,
             cache_write_tokens=attempt.cache_write_tokens,
-            cost_usd=usd,
+            cost_usd=attempt.cost_usd,
             cost_low_usd=attempt.cost_low_usd,
             cost_high_usd=attempt.cost_high_usd,
             cache_saved_usd=attempt.cache_saved_usd,

@@ -69,6 +69,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float | None  # None: a price is unknown
+    counted_usd: float = 0.0  # the upper bound of what is known of it
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -128,24 +129,32 @@ def bounds(
     is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
         low, is_known = _known(record, price, record.prompt_tokens, seen)
-        return Bounds(low, low + again_usd if is_known else None)
+        high = low + again_usd
+        if (asked.searches_untold or price.request_usd != 0.0) and not any(
+            unit.startswith("web_search") for unit in record.other_units or ()
+        ):
+            high += price.request_usd or 0.0
+            is_known = is_known and price.request_usd is not None and not asked.searches_untold
+        return Bounds(low, high if is_known else None, high)
+    is_known = not price.unknown
     if record.cached_tokens is None:
         low, high = sent.low_tokens * least_in, sent.high_tokens * most_in
     else:
-        cached, written = record.cached_tokens, record.cache_write_tokens
-        low = high = cost_usd(price, sent.tokens, 0, cached_tokens=cached, cache_write_tokens=written) or 0.0
+        low, has_all = _known(record, price, sent.tokens, 0)
+        high, is_known = low, is_known and has_all
     high += again_usd
     if is_counted:
         answer = cost_usd(price, 0, seen, reasoning_tokens=record.reasoning_tokens) or 0.0
         if _is_whole(record):
-            return Bounds(low + answer, None if price.unknown else high + answer)
+            return Bounds(low + answer, high + answer if is_known else None, high + answer)
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
-    is_known = not price.unknown and not asked.searches and price.request_usd is not None
-    return Bounds(0.0 if is_maybe_free else low, high + (price.request_usd or 0.0) if is_known else None)
+    is_known = is_known and not asked.searches and price.request_usd is not None
+    high += price.request_usd or 0.0
+    return Bounds(0.0 if is_maybe_free else low, high if is_known else None, high)
 
 
 _extremes = lru_cache(maxsize=256)(least_and_most)
@@ -378,7 +387,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards or record.tier:
+        if price.cards or record.tier or (seen is not None and record.deployment in seen.named):
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
@@ -387,6 +396,8 @@ def _priced(  # noqa: PLR0917 - of each attempt
             changes["price"] = stated
         if sent_tokens is not None and not record.is_begun:
             changes |= _estimate(record, deployment, price, applied, bound, sent_tokens, winner, cut=cut)
+        if bound.high_usd is None and (record.is_begun or record.outcome is Outcome.CLIENT_GONE):
+            changes["limit_usd"] = max(changes.get("limit_usd", 0.0), bound.counted_usd)
     elif record.other_units or record.error_kind is not None or record.sends == 0:
         changes |= _without_tokens(record, price)
     if record.tier or record.other_units or asked.tier is not None or "service_tier" in deployment.extra_body:
@@ -396,9 +407,9 @@ def _priced(  # noqa: PLR0917 - of each attempt
 
 def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any]:
     """Return the cost of what has no price of tokens, or no tokens that are known."""
-    if price is None:
-        return {"cost_low_usd": 0.0, "cost_high_usd": 0.0} if _is_refused(record) else {}
-    if not record.other_units:
+    if _is_refused(record):
+        return {"cost_low_usd": 0.0, "cost_high_usd": 0.0}
+    if price is None or not record.other_units:
         return {}
     found = cost(price, 0, 0, units=record.other_units)
     if found.unknown:
@@ -493,22 +504,21 @@ def _by_tier(  # noqa: PLR0917
 
     The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
     """
-    if record.tier and is_bought(deployment.vendor, record.tier, price):
-        return None, Bounds(0.0, None)
     tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
-    low_usd, high_usd = inf, 0.0
-    is_known = True
+    applied = price.at(tiers[-1], sent.tokens)
+    low_usd, high_usd, is_known = inf, 0.0, True
+    if bought := [tier for tier in tiers if tier and is_bought(deployment.vendor, tier, price)]:
+        applied = None if tiers[-1] in bought else applied
+        tiers = [tier for tier in tiers if tier not in bought]
+        low_usd, is_known = 0.0, _is_refused(record)
     for one in possible(price, tiers, sent.low_tokens, sent.high_tokens):
         if one is None:
-            low_usd, is_known = 0.0, False
+            low_usd, is_known = 0.0, is_known and _is_refused(record)
             continue
         bound = bounds(record, deployment, sent, price=one, winner=winner, asked=asked)
-        low_usd = min(low_usd, bound.low_usd)
-        if bound.high_usd is None:
-            is_known = False
-        else:
-            high_usd = max(high_usd, bound.high_usd)
-    return price.at(tiers[-1], sent.tokens), Bounds(low_usd, high_usd if is_known else None)
+        low_usd, high_usd = min(low_usd, bound.low_usd), max(high_usd, bound.counted_usd)
+        is_known = is_known and bound.high_usd is not None
+    return applied, Bounds(low_usd, high_usd if is_known else None, high_usd)
 
 
 def _tiers(  # noqa: PLR0917 - likewise
@@ -522,8 +532,8 @@ def _tiers(  # noqa: PLR0917 - likewise
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
     That is the one that its answer names; else the ``asked`` one, or the standard one if the vendor had no room there.
-    If none was asked for, those that this deployment's answers to such requests named in the last day; without any,
-    standard service, or the dearest in which the vendor may serve such a request.
+    If none was asked for, standard service, and those that this deployment's answers to such requests named in the last
+    day; without any, the dearest in which the vendor may serve such a request.
     """
     if record.tier is not None:
         if asked is None and seen is not None:
@@ -531,10 +541,9 @@ def _tiers(  # noqa: PLR0917 - likewise
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    return (() if seen is None else seen.of(record.deployment)) or (
-        dearest_unasked(deployment.vendor, price, sent.high_tokens),
-        STANDARD,
-    )
+    if seen is not None and (named := seen.of(record.deployment)):
+        return (STANDARD, *named)
+    return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
 
 
 DAY_S = 86_400.0
@@ -546,15 +555,15 @@ class ServedTiers:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: dict[str, dict[str, float]] = {}  # when each was named last, in this order
+        self.named: dict[str, dict[str, float]] = {}  # when each was named last, in this order
 
     def saw(self, deployment: str, tier: str) -> None:
         """Note the tier of an answer."""
-        seen = self._seen.get(deployment)
+        seen = self.named.get(deployment)
         if seen is None:
-            if len(self._seen) >= _MOST_DEPLOYMENTS:
-                del self._seen[next(iter(self._seen))]
-            seen = self._seen[deployment] = {}
+            if len(self.named) >= _MOST_DEPLOYMENTS:
+                del self.named[next(iter(self.named))]
+            seen = self.named[deployment] = {}
         seen.pop(tier, None)
         seen[tier] = self._clock()
         if len(seen) > _MOST_TIERS:
@@ -563,7 +572,7 @@ class ServedTiers:
     def of(self, deployment: str) -> tuple[str, ...]:
         """Return the tiers named in the last day, the last at the end."""
         since = self._clock() - DAY_S
-        return tuple(tier for tier, at in self._seen.get(deployment, {}).items() if at > since)
+        return tuple(tier for tier, at in self.named.get(deployment, {}).items() if at > since)
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:

@@ -107,6 +107,7 @@ class Requested(msgspec.Struct, frozen=True):
     answers: int = 1  # number of answers; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
     searches: bool = False  # it lets its vendor search the web
+    searches_untold: bool = False  # by a field after which not every vendor's usage tells how often it searched
 
 
 def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
@@ -116,6 +117,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     may_be_several = dialect.requests.batched or dialect.requests.choices in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
+    untold = not _SEARCH_FIELDS.isdisjoint(fields)
     warmth = _TEMPERATURES.get(dialect, "temperature")
     temperature = _number(fields[warmth]) if warmth in fields else None  # a float, as the column is
     return Requested(
@@ -124,7 +126,8 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         _count(fields["tools"]) if "tools" in fields else None,
         min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
         asked_tier(fields),
-        lets_search(fields) if "tools" in fields or not _SEARCH_FIELDS.isdisjoint(fields) else False,
+        untold or ("tools" in fields and lets_search(fields)),
+        untold,
     )
 
 
@@ -137,7 +140,10 @@ def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 _SEARCH_FIELDS = frozenset({"web_search_options", "search_parameters"})  # of OpenAI's chat and of xAI's
-_SEARCH_TOOL = re.compile(rb'"(type"\s*:\s*"web_search|google_?search")', re.IGNORECASE)
+_SEARCH_TOOL = re.compile(
+    rb'"(type"\s*:\s*"(web|x|browser)_search|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
+    re.IGNORECASE,
+)
 
 
 def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:

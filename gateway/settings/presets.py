@@ -196,10 +196,10 @@ class Datasheets:
     def of(self, vendor: Vendor | None, item: DeploymentSettings) -> Datasheet:
         """Return the datasheet of a deployment at ``vendor``: configured fields take precedence over the table's.
 
-        A configured price replaces the table's completely.
+        A configured price replaces the table's completely, but for what limits count of units without a price.
         """
         listed = self._look_up(_key(vendor, item))
-        price = _configured_price(item)
+        price = _configured_price(item, listed.price or listed.listed)
         capabilities = _configured_capabilities(item, listed.capabilities)
         return Datasheet(price, capabilities) if price else Datasheet(listed.price, capabilities, listed.listed)
 
@@ -216,7 +216,7 @@ def bills_on(item: DeploymentSettings, vendor: Vendor | None) -> bool | None:
     return vendor.bills_after_disconnect if vendor else None
 
 
-def _configured_price(item: DeploymentSettings) -> Price | None:
+def _configured_price(item: DeploymentSettings, listed_price: Price | None) -> Price | None:
     own = item.price_per_mtok
     if own is None:
         return None
@@ -227,7 +227,8 @@ def _configured_price(item: DeploymentSettings) -> Price | None:
         name = tier_of(word) or ""
         listed[name, -1] = _usd_per_unit(tier)
         listed |= {(name, above): _usd_per_unit(change) for above, change in tier.above_tokens.items()}
-    return price_of(listed, as_text=True)
+    dearest = () if listed_price is None else listed_price.dearest
+    return msgspec.structs.replace(price_of(listed, as_text=True), dearest=dearest, is_configured=True)
 
 
 def _configured_capabilities(item: DeploymentSettings, listed: Capabilities) -> Capabilities:

@@ -1,6 +1,7 @@
 """The leaderboard says which deployments are out, since when, and ranks them last.
 
-One is out if an outage without an end began within a day, and nothing has had a first token there since.
+One is out if an outage without an end began within a day, nothing has had a first token there since, and its replica
+has not seen a later one end.
 """
 
 from alembic import op

@@ -190,7 +190,8 @@ buffering as (
   where n_newer < 20
   group by model, deployment
 ),
--- Outages that last, as far as known: a process that was killed ends none of its own.
+-- Outages that last, as far as known: a process that was killed ends none of its own, but who ran in its place may have
+-- seen the next.
 lasting as (
   select deployment, min(began_at) as open_since
   from outages
@@ -200,6 +201,11 @@ lasting as (
     and not exists (
       select 1 from recent
       where recent.deployment = outages.deployment and recent.started_at > outages.began_at and token_ms is not null
+    )
+    and not exists (
+      select 1 from outages as later
+      where later.deployment = outages.deployment and later.replica = outages.replica
+        and later.began_at > outages.began_at and later.ended_at is not null
     )
   group by deployment
 ),

@@ -329,18 +329,31 @@ async def test_a_response_in_the_background_that_may_have_been_started_is_not_st
         assert len([*both[0].bodies, *both[1].bodies]) == 1
 
 
-async def test_a_limit_in_dollars_counts_what_a_response_in_the_background_may_cost(serve: Serve) -> None:
-    clients = {"ann": {"key_sha256": hashlib.sha256(b"ann").hexdigest(), "usd_per_day": 0.15}}
+SEARCH: dict[str, Any] = {"tools": [{"type": "web_search"}]}
+
+
+@pytest.mark.parametrize("tools", [{}, SEARCH], ids=["plain", "search"])
+@pytest.mark.parametrize("limited", ["client", "model"])
+async def test_a_limit_in_dollars_counts_what_a_response_in_the_background_may_cost(
+    serve: Serve, limited: str, tools: dict[str, Any]
+) -> None:
+    limit = {"usd_per_day": 0.15}
+    ann = {"key_sha256": hashlib.sha256(b"ann").hexdigest(), **(limit if limited == "client" else {})}
     headers, found = {"authorization": "Bearer ann"}, []
-    async with workers(serve, clients=clients) as (running, _):
+    async with workers(serve, clients={"ann": ann}) as (running, _):
+        if limited == "model":
+            reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
         for _ in range(3):
-            async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            async with running.post(IN_BACKGROUND | tools, path="/v1/responses", headers=headers) as response:
                 found.append(response.status)
     assert found == [200, 200, 429]  # each may cost ten cents
 
 
+@pytest.mark.parametrize("tools", [{}, SEARCH], ids=["plain", "search"])
 @pytest.mark.parametrize("limited", ["client", "model"])
-async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(serve: Serve, limited: str) -> None:
+async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(
+    serve: Serve, limited: str, tools: dict[str, Any]
+) -> None:
     ann = {"key_sha256": hashlib.sha256(b"ann").hexdigest()}
     limit = {"usd_per_day": 0.19}
     clients = {"ann": {**ann, **(limit if limited == "client" else {})}}
@@ -349,7 +362,7 @@ async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(serv
         if limited == "model":
             reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
         for _ in range(3):
-            async with running.post(IN_BACKGROUND, path="/v1/responses", headers=headers) as response:
+            async with running.post(IN_BACKGROUND | tools, path="/v1/responses", headers=headers) as response:
                 found.append(response.status)
             for worker in both:
                 worker.is_done = len(found) == 2

@@ -257,3 +257,33 @@ async def test_a_deployment_that_is_out_comes_last_until_it_has_a_first_token(le
     await ledger.close()
     rows = (await queries.run(ledger_url, asked)).rows
     assert rows == [("groq/x", 1, "ok", None), ("slow/x", 2, "ok", None)]
+
+
+async def test_an_outage_that_a_killed_process_left_open_is_over_once_its_replica_has_seen_the_end_of_another(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    racer = _racer(Random(1), new_id(), 1, name="groq/x", ttft_ms=50.0, at=now - timedelta(minutes=5), audited=False)
+    ledger = Ledger(ledger_url, tmp_path / "spool", "killed")
+    ledger.call_finished(
+        _call(racer, model="llama", started_at=now - timedelta(minutes=5), win_on=WinOn.ANY),
+    )
+    left_open = OutageRecord(
+        id=new_id(),
+        deployment="groq/x",
+        model="llama",
+        began_at=now - timedelta(minutes=3),
+        reason="hangs",
+        replica="r",
+    )
+    later = msgspec.structs.replace(
+        left_open, id=new_id(), began_at=now - timedelta(minutes=2), ended_at=now - timedelta(minutes=1)
+    )
+    elsewhere = msgspec.structs.replace(later, id=new_id(), replica="stopped")
+    states = []
+    for outage in (left_open, elsewhere, later):
+        ledger.outage(outage)
+        await ledger.flush()
+        states += [row[0] for row in (await queries.run(ledger_url, "select state from leaderboard")).rows]
+    await ledger.close()
+    assert states == ["out", "out", "ok"]

@@ -582,3 +582,11 @@ async def test_a_call_that_its_client_left_counts_at_what_it_may_still_cost() ->
     no_price = attempt(None, outcome=Outcome.CLIENT_GONE)
     process.end(await process.begin(limits, usd=0.001, most_usd=0.05), no_price)
     assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [pytest.approx(0.95)]
+
+
+async def test_a_call_that_its_client_left_counts_in_its_models_limit_at_what_is_known_of_it() -> None:
+    process, payer = Process(), Payer("llama", "llama", usd_per_day=1.0)
+    gone = attempt(0.0001, outcome=Outcome.CLIENT_GONE, limit_usd=0.3)  # and searches that nobody has counted
+    await process.limits.hold("call", [], payer, Use(usd=0.001, most_usd=0.4))
+    process.end("call", gone)
+    assert process.limits.model_dollars() == {"llama": pytest.approx(0.7)}

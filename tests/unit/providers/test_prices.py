@@ -237,7 +237,8 @@ def test_pictures_in_a_prompt_cost_what_text_does_unless_listed_apart() -> None:
 @pytest.mark.parametrize(
     ("word", "tier"),
     [("auto", ""), ("default", ""), ("standard_only", ""), ("ON_DEMAND", ""), ("ON_DEMAND_PRIORITY", "priority"),
-     ("priority", "priority"), ("flex", "flex"), ("SERVICE_TIER_FLEX", "flex"), ("", None), (7, None), (None, None)],
+     ("priority", "priority"), ("flex", "flex"), ("SERVICE_TIER_FLEX", "flex"), ("", None), ("unspecified", None),
+     ("SERVICE_TIER_UNSPECIFIED", None), ("TRAFFIC_TYPE_UNSPECIFIED", None), (7, None), (None, None)],
 )  # fmt: skip
 def test_a_tier_is_known_by_each_vendor_s_word(word: object, tier: str | None) -> None:
     assert tier_of(word) == tier
@@ -254,6 +255,17 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
     dearest = dict(sheet.price.dearest)
     assert dearest["audio_output"] >= 64e-6
     assert sheet.price.tiers >= {"priority", "flex"}
+
+
+def test_the_dearest_price_of_a_vendor_is_also_that_of_its_branches() -> None:
+    """Vertex AI sells each publisher's models under a name of its own."""
+    unheard, command = (
+        DatasheetTable.shipped().look_up([("vertex_ai", "unheard-of"), ("cohere", "unheard-of")]).values()
+    )
+    assert unheard.listed is not None
+    assert dict(unheard.listed.dearest)["output"] >= 50e-6
+    assert command.listed is not None
+    assert dict(command.listed.dearest)["output"] >= 1e-5
 
 
 # What answers report, in each dialect.
@@ -307,6 +319,11 @@ def test_the_shipped_table_has_the_dearest_price_of_each_unit_by_vendor() -> Non
          {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5,
                                    "server_side_tool_usage_details": {"web_search_calls": 3}}},
          None, {"web_search": 3}),
+        ("chat",
+         {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5,
+                                   "server_side_tool_usage_details": {"web_search_calls": 0, "x_search_calls": 4,
+                                                                      "code_interpreter_calls": 1, "mcp_calls": 2}}},
+         None, {"x_search": 4, "code_interpreter": 1}),
     ],
 )  # fmt: skip
 def test_an_answer_s_tier_and_units_are_read(

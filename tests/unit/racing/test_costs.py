@@ -360,6 +360,9 @@ def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_n
             settle([record], record, {"winner": _listed()}, 1000, Requested(tier=asked), seen=seen).attempts[0]
         )
 
+    told("priority")
+    assert told(None) == (pytest.approx(2), pytest.approx(6), pytest.approx(6))  # it may have been ramped down
+    seen = ServedTiers(lambda: now)
     told("priority", asked="priority")  # tells nothing of those that ask for none
     assert told(None) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
     told("")
@@ -422,6 +425,18 @@ def test_a_unit_without_a_price_here_counts_for_a_limit_at_the_dearest_of_its_ve
     assert (priced.cost_usd, priced.limit_usd) == (None, pytest.approx(2 + 2 * 0.5))
 
 
+def test_an_operator_s_price_holds_in_a_tier_that_is_bought_and_the_rest_counts_at_the_dearest_of_the_vendor() -> None:
+    price = msgspec.structs.replace(PLAIN, dearest=(("web_search", 0.5),), is_configured=True)
+    deployment = msgspec.structs.replace(_listed(price), vendor="openai")
+
+    def first(**facts: Any) -> AttemptRecord:
+        return settle([won(**facts)], won(**facts), {"winner": deployment}, 1000).attempts[0]
+
+    assert first(tier="scale").cost_usd == pytest.approx(2)
+    searched = first(other_units={"web_search": 40})
+    assert (searched.cost_usd, searched.limit_usd) == (None, pytest.approx(2 + 40 * 0.5))
+
+
 def test_a_model_that_is_not_listed_has_no_cost_and_counts_at_the_dearest_of_its_vendor() -> None:
     table = Price(0.0, 0.0, unknown=("input", "output"), dearest=(("input", 5e-3), ("output", 5e-2)))
     deployment = msgspec.structs.replace(_listed(None), listed=table)
@@ -458,6 +473,91 @@ def test_a_call_s_upper_bound_is_unknown_where_nothing_is_known_of_one_attempt_u
     winner = won(tier="")
     highs = [settle([winner, each], winner, deployments, 1000).total.high_usd for each in (cut, refused)]
     assert highs == [None, pytest.approx(2)]
+
+
+def test_who_was_refused_cost_nothing_where_nothing_is_known_of_a_prompt() -> None:
+    refused = attempt("refused", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED)
+    heard = attempt("heard", Outcome.WON, other_units={"second": 12})
+    settled = bill(refused, heard, price=Price(0.0, 0.0, units=(("second", 1e-2),)), estimate=0)
+    assert costs(settled.attempts[0]) == (0.0, None, 0.0)
+    assert settled.total.high_usd == pytest.approx(0.12)
+
+
+@pytest.mark.parametrize(
+    ("facts", "usd"),
+    [
+        ({"cache_write_tokens": 1000, "other_units": {"cache_write_1h": 1000}}, 4),
+        ({"other_units": {"audio_input": 600}}, 0.4 + 600 * 3e-3),
+        ({"other_units": {"web_search": 2}}, None),
+    ],
+)
+def test_a_loser_whose_prompt_was_counted_cost_what_each_unit_of_it_does(
+    facts: dict[str, Any], usd: float | None
+) -> None:
+    price = msgspec.structs.replace(PRICE, units=(("audio_input", 3e-3), ("cache_write_1h", 4e-3)))
+    loser = attempt("loser", Outcome.LOST, prompt_tokens=1000, cached_tokens=0, **facts)
+    _, priced = bill(won(), loser, price=price, bills_on=False).attempts
+    if usd is None:
+        assert costs(priced) == (pytest.approx(1), None, None)
+    else:
+        assert costs(priced) == (
+            pytest.approx(usd), pytest.approx(usd), pytest.approx(usd + UNSEEN_TOKENS * 2e-2)
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("price", "asked"), [(PLAIN, True), (msgspec.structs.replace(PLAIN, request_usd=None), False)])
+@pytest.mark.parametrize(
+    "gone",
+    [{"outcome": Outcome.CLIENT_GONE}, {"outcome": Outcome.WON, "finish_reason": "queued"}],
+    ids=["gone", "begun"],
+)
+def test_a_limit_counts_what_may_be_billed_after_the_call_where_not_all_of_it_is_known(
+    price: Price, asked: bool, gone: dict[str, Any]
+) -> None:
+    record = attempt("winner", **gone)
+    [priced] = settle(
+        [record], None, {"winner": _listed(price)}, 1000, Requested(max_tokens=500, searches=asked)
+    ).attempts
+    assert priced.cost_high_usd is None
+    assert priced.limit_usd == pytest.approx(2000 * 1e-3 + 500 * 1e-2)
+
+
+@pytest.mark.parametrize("price", [LISTED, PLAIN], ids=["tiers", "one"])
+def test_a_loser_that_bought_capacity_may_have_served_cost_nothing_at_least(price: Price) -> None:
+    """Its deployment's answers named a tier that has no price of a token, as of OpenAI's Scale Tier."""
+    deployment = _listed(msgspec.structs.replace(price, dearest=(("input", 1e-3),)))
+    deployments = {"winner": msgspec.structs.replace(deployment, vendor="openai")}
+    seen = ServedTiers(lambda: 0.0)
+
+    def second(tier: str, outcome: Outcome = Outcome.LOST, **facts: Any) -> AttemptRecord:
+        cut = msgspec.structs.replace(attempt("loser", outcome, **facts), deployment="winner")
+        return settle([won(tier=tier), cut], won(tier=tier), deployments, 1000, seen=seen).attempts[1]
+
+    assert second("").cost_low_usd == pytest.approx(1)
+    assert costs(second("scale")) == (0.0, None, None)
+    assert costs(second(""))[::2] == (0.0, None)
+    assert costs(second("", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED))[::2] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fee", "asked", "units", "high"),
+    [
+        (0.0, {"searches": True, "searches_untold": True}, None, None),  # chat does not tell OpenAI's searches
+        (0.0, {"searches": True, "searches_untold": True}, {"web_search": 1}, 2.1),
+        (0.0, {"searches": True}, None, 2.0),  # who tells them made none
+        (0.5, {}, None, 2.5),  # Perplexity has not told the size of its search
+        (0.5, {}, {"web_search": 1}, 2.1),
+        (None, {}, None, None),
+    ],
+)
+def test_what_a_winner_was_billed_beside_its_tokens_is_unknown_where_it_does_not_tell(
+    fee: float | None, asked: dict[str, Any], units: dict[str, int] | None, high: float | None
+) -> None:
+    price = msgspec.structs.replace(PLAIN, units=(("web_search", 0.1),), request_usd=fee)
+    record = won(other_units=units)
+    [priced] = settle([record], record, {"winner": _listed(price)}, 1000, Requested(**asked)).attempts
+    assert priced.cost_low_usd == pytest.approx(2.1 if units else 2.0)
+    assert priced.cost_high_usd == (high if high is None else pytest.approx(high))
 
 
 def _listed(price: Price | None = LISTED) -> Deployment:

@@ -23,6 +23,21 @@ def test_temperature_and_tools_are_told() -> None:
     assert asked == Requested(None, 0.5, 2)
 
 
+@pytest.mark.parametrize(
+    "tool",
+    [{"type": "web_search_20250305"}, {"type": "x_search"}, {"type": "browser_search"}, {"googleSearch": {}},
+     {"google_search_retrieval": {}}, {"googleSearchRetrieval": {}}, {"enterpriseWebSearch": {}}, {"googleMaps": {}}],
+)  # fmt: skip
+def test_a_vendors_own_search_is_told_by_its_name_in_any_dialect(tool: dict[str, Any]) -> None:
+    asked = requested(fields(tools=[{"type": "function"}, tool]), CHAT)
+    assert (asked.searches, asked.searches_untold) == (True, False)
+
+
+def test_a_field_of_chat_that_lets_its_vendor_search_is_told_apart() -> None:
+    asked = requested(fields(web_search_options={}), CHAT)
+    assert (asked.searches, asked.searches_untold) == (True, True)
+
+
 def test_the_number_of_answers_is_told_and_never_more_than_anybody_gives() -> None:
     assert requested(fields(messages=[]), CHAT).answers == 1
     assert requested(fields(n=4), CHAT).answers == 4

@@ -22,12 +22,14 @@ ROW = {
     "max_input_tokens": 1000,
 }
 
+DEAREST = {"input": 2e-6, "web_search": 0.01}
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> DatasheetTable:
     path = tmp_path / "models.json"
     source = {"name": "litellm", "version": "1", "date": "2026-01-01", "url": "", "license": "MIT"}
-    path.write_text(json.dumps({"source": source, "models": {"acme_ai/big": ROW}}))
+    path.write_text(json.dumps({"source": source, "models": {"acme_ai/big": ROW}, "dearest": {"acme_ai": DEAREST}}))
     return DatasheetTable(path)
 
 
@@ -38,7 +40,8 @@ def sheet(table: DatasheetTable, vendor: Vendor | None = VENDOR, **said: Any) ->
 
 def test_what_is_not_configured_is_as_listed(table: DatasheetTable) -> None:
     assert sheet(table) == Datasheet(
-        Price(1e-6, 2e-6, 1e-7), Capabilities(tools=True, vision=True, context_tokens=1000)
+        Price(1e-6, 2e-6, 1e-7, dearest=tuple(DEAREST.items())),
+        Capabilities(tools=True, vision=True, context_tokens=1000),
     )
 
 
@@ -51,7 +54,8 @@ def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
 
 def test_a_configured_price_is_whole_and_takes_no_discount_from_the_list(table: DatasheetTable) -> None:
     configured = sheet(table, price_per_mtok={"input": 3, "output": 6})
-    assert configured.price == Price(3e-6, 6e-6, as_text=True)
+    dearest = tuple(DEAREST.items())  # for what limits count of units without a price
+    assert configured.price == Price(3e-6, 6e-6, dearest=dearest, as_text=True, is_configured=True)
     assert configured.capabilities.tools is True
 
 
@@ -94,4 +98,4 @@ def test_a_model_that_is_not_configured_is_looked_up_when_it_is_asked_for(table:
     settings = Settings.model_validate({"models": {"m": {"deployments": ["acme/small"]}}})
     datasheets = Datasheets(settings, {"acme": VENDOR}, table)
     assert datasheets.of(VENDOR, settings.models["m"].deployments[0]).capabilities == UNKNOWN
-    assert datasheets.of(VENDOR, DeploymentSettings(deployment="acme/big")).price == Price(1e-6, 2e-6, 1e-7)
+    assert datasheets.of(VENDOR, DeploymentSettings(deployment="acme/big")) == sheet(table)
