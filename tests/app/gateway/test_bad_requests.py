@@ -116,7 +116,9 @@ async def test_an_unknown_model_is_told_with_near_names(serve: Serve) -> None:
 async def test_an_api_that_only_others_have_is_refused_with_those_there_are(serve: Serve, path: str) -> None:
     async with serve() as running, running.post({}, path=path) as response:
         error = await refused(running, response, 404, f"{path!r} is of an API that this gateway does not have")
-        there = "chat, completions, messages, responses, embeddings, moderations, rerank, decisions, audio, images, models"
+        there = (
+            "chat, completions, messages, responses, embeddings, moderations, rerank, decisions, audio, images, models"
+        )
         assert error["message"].endswith(f"; below /v1 it has {there}")
 
 
