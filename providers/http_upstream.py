@@ -110,23 +110,20 @@ _OF_ROLES = re.compile(
 )
 
 
-class StrictModels:
+class StrictModels(set[str]):
     """The models of one provider, with any of its keys, that refused the order or the names of roles.
 
     ``on_found`` is called with each, once: it is asked in the strictest order from then on.
     """
 
     def __init__(self, on_found: Callable[[str], object]) -> None:
-        self._names: set[str] = set()
+        super().__init__()
         self._on_found = on_found
-
-    def __contains__(self, model: str) -> bool:
-        return model in self._names
 
     def add(self, model: str) -> None:
         """Note a model that refused a conversation, and has answered it in the strictest order."""
-        if model not in self._names:
-            self._names.add(model)
+        if model not in self:
+            super().add(model)
             self._on_found(model)
 
 
@@ -173,7 +170,7 @@ class HttpUpstream:
         self._quirks = quirks or Quirks()
         history = self._quirks.history
         self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
-        self._strict = strict or StrictModels(lambda _: None)
+        self._strict = StrictModels(lambda _: None) if strict is None else strict
         self._other_secrets = tuple(secrets)
         self._secrets = (*([api_key] if api_key else []), *secrets)
         self._is_own_url = is_own_url

@@ -344,7 +344,12 @@ class CallRunner:
 
     async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        return await self.raced(entry, self._racing(sink))
+        if self._fallbacks.hedges:
+            return await self.raced(entry, self._racing(sink))
+        may = launching(self._context, entry, self.open_call, self.response_headers)
+        ending = await Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may).run()
+        assert not isinstance(ending, Broken)  # as in ``raced``, with fewer calls
+        return ending
 
     async def raced(self, entry: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
         """Run what ``begin`` returns for a model, and for its fallbacks beside it when its answer is late."""

@@ -290,7 +290,7 @@ class _Session:
                 begun.end()
 
     def _received(self, body: bytes) -> Received:
-        """Return a body, counted; nobody else keeps it while the answer streams."""
+        """Return a body, counted. The caller keeps none, as the call forgets it when its answer begins."""
         is_short = len(body) <= SEATED_BYTES
         return Received(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
 

@@ -501,11 +501,10 @@ def call_record(
         deadline_ms=call.deadline_ms,
         profile=call.profile,
         # An answer that came whole has no first token: its client had it when the call ended.
-        deadline_met=_is_met(
-            call.deadline_ms,
-            _answered_ms(winner, ttft_ms, total_ms),
-            total_ms,
-            status_code,
+        deadline_met=(
+            None
+            if call.deadline_ms is None
+            else _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
         ),
         dropped=dropped,
         attempts=bill.attempts,
@@ -546,13 +545,11 @@ def _answered_ms(winner: AttemptRecord | None, ttft_ms: float | None, total_ms: 
     return None if winner.ttft_ms is None else winner.launch_offset_ms + winner.ttft_ms  # of a relayed answer
 
 
-def _is_met(deadline_ms: float | None, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
+def _is_met(deadline_ms: float, ttft_ms: float | None, total_ms: float, status_code: int) -> bool | None:
     """Whether the client had its first token in time. A failed call has missed its deadline.
 
-    None without a deadline, for an invalid request, and if the client left before the deadline.
+    None for an invalid request, and if the client left before the deadline.
     """
-    if deadline_ms is None:
-        return None
     if ttft_ms is not None and (status_code < FIRST_ERROR or status_code == CLIENT_LEFT):
         return ttft_ms <= deadline_ms
     if status_code == CLIENT_LEFT:
