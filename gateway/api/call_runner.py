@@ -29,17 +29,7 @@ from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider,
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached
-from gateway.racing import (
-    Broken,
-    Kept,
-    OpenCall,
-    Race,
-    Services,
-    Sink,
-    Takeover,
-    Unanswered,
-    delivered_of,
-)
+from gateway.racing import Broken, Kept, OpenCall, Race, Services, Sink, Takeover, Unanswered, delivered_of
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Launch, Plan
 
