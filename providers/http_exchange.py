@@ -35,7 +35,7 @@ from providers.sse import (
 )
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, outline, reported
-from providers.work_thread import aside
+from providers.work_thread import aside, check_room
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures
@@ -115,6 +115,7 @@ class HttpExchange:
         return self._events_of_answer(body, self.secrets)
 
     def _events_of_large(self, body: bytes) -> bytes:
+        check_room(3 * len(body))
         check_values(body)
         return self._events_of_answer(body, self.secrets)
 
@@ -124,8 +125,8 @@ _SLICE_BYTES = 8 * 1024  # of many small events, which are translated in some tw
 
 def _first_events(block: bytes) -> tuple[bytes, bytes]:
     """Return as many of the first whole events as are translated in one go, and the others."""
-    if len(block) <= 2 * _SLICE_BYTES:
-        return block, b""
+    if len(block) <= 2 * _SLICE_BYTES or len(block) > LARGE_BYTES:
+        return block, b""  # the large ones are translated in the thread, and not copied before
     end = block.find(b"\n\n", _SLICE_BYTES) + 2
     if end == 1:  # lines that end with CRLF; any others are translated at once
         end = block.find(b"\r\n\r\n", _SLICE_BYTES) + 4
@@ -176,11 +177,12 @@ class TranslatedExchange:
                 data = await self._exchange.read()
                 is_last = not data
                 self._waiting = self._splitter.feed(data) if data else self._splitter.rest()
+                del data  # it may be large
             whole, self._waiting = (self._waiting, b"") if is_last else _first_events(self._waiting)
             self._over = is_last
             try:
                 if len(whole) > LARGE_BYTES:  # in the thread, so that other calls go on
-                    block = await aside(self._translated, whole)
+                    block = await aside(self._translated_large, whole)
                 else:
                     block = self._translated(whole)
             except UpstreamError as error:
@@ -213,6 +215,10 @@ class TranslatedExchange:
     def abort(self) -> None:
         """Drop the exchange at once."""
         self._exchange.abort()
+
+    def _translated_large(self, block: bytes) -> bytes:
+        check_room(3 * len(block))
+        return self._translated(block)
 
     def _translated(self, block: bytes) -> bytes:
         """Apply all translations to ``block``; at the end of the answer, end each after the one before it.

@@ -51,3 +51,13 @@ def aside(work: Callable[..., _T], *given: object) -> "asyncio.Future[_T]":
     If it is cancelled, the thread ends the work on its own, and its result is dropped.
     """
     return _thread.submit(partial(work, *given))
+
+
+def check_room(size: int) -> None:
+    """Check that so many bytes of memory can be had: msgspec 0.22 ends the process where it gets none for its result.
+
+    Raises:
+        MemoryError: they cannot.
+
+    """
+    bytearray(size)
