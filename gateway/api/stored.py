@@ -1,6 +1,7 @@
 """Requests about what a provider stores, responses and conversations, which go to the deployment that has it."""
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from urllib.parse import quote, unquote
 
@@ -26,7 +27,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.limits import Payer
 from gateway.racing import settle
-from providers import UNREADABLE, ErrorKind, Request, SendCount, UpstreamError
+from providers import UNREADABLE, Answer, ErrorKind, Request, SendCount, UpstreamError
 from providers.dialects import RESPONSES
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
@@ -59,17 +60,11 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
-        method = METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
-        limit_s = deployment.clocks.ttft_s
+        method = _fetched_by(request)
         try:
-            async with asyncio.timeout(limit_s):
-                answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
+            answer = await _asked(deployment, deployment.upstream.fetch(method, path, list(request.query.items())))
         except UpstreamError as error:
-            deployment.hide_addresses(error)
             raise _translated(deployment.name, response_id, error) from None
-        except TimeoutError:
-            late = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s")
-            raise _translated(deployment.name, response_id, late) from None
         found = (
             _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
         )
@@ -85,6 +80,28 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
 
 
 kept_response = admitted_call(_kept_response, runs_model=False)
+
+
+def _fetched_by(request: web.Request) -> str:
+    return METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
+
+
+async def _asked(deployment: Deployment, answering: Awaitable[Answer]) -> Answer:
+    """Return the answer of a deployment, within the time that it has for a first token.
+
+    Raises:
+        UpstreamError: there is none; the operator's addresses are hidden in it.
+
+    """
+    limit_s = deployment.clocks.ttft_s
+    try:
+        async with asyncio.timeout(limit_s):
+            return await answering
+    except UpstreamError as error:
+        deployment.hide_addresses(error)
+        raise
+    except TimeoutError:
+        raise UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s") from None
 
 
 def _deployment(fleet: Fleet, name: str) -> Deployment | None:
@@ -273,29 +290,24 @@ async def _conversation(request: web.Request, client: Client, received: Received
                 raise NothingStored(f"the conversation {name!r} is not known here, or not to this key")
             deployment, key_name = found, maker.key_name
         sendings = SendCount()
+        if request.method == METH_POST:
+            asked = Request(
+                "",
+                fields,
+                RESPONSES,
+                own_headers=deployment.extra_headers,
+                once=True,
+                key_name=key_name,
+                first_key=key_name,
+                sendings=sendings,
+            )
+            answering = deployment.upstream.send(path, asked)
+        else:
+            answering = deployment.upstream.fetch(_fetched_by(request), path, list(request.query.items()))
         try:
-            async with asyncio.timeout(deployment.clocks.ttft_s):
-                if request.method == METH_POST:
-                    asked = Request(
-                        "",
-                        fields,
-                        RESPONSES,
-                        own_headers=deployment.extra_headers,
-                        once=True,
-                        key_name=key_name,
-                        first_key=key_name,
-                        sendings=sendings,
-                    )
-                    answer = await deployment.upstream.send(path, asked)
-                else:
-                    method = METH_GET if request.method == METH_HEAD else request.method
-                    answer = await deployment.upstream.fetch(method, path, list(request.query.items()))
+            answer = await _asked(deployment, answering)
         except UpstreamError as error:
-            deployment.hide_addresses(error)
             raise _gone(deployment.name, name, error) from None
-        except TimeoutError:
-            late = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {deployment.clocks.ttft_s:g} s")
-            raise _gone(deployment.name, name, late) from None
     await _keep_names(context, client, answer.body, Maker(deployment.name, sendings.key_name or key_name))
     headed = {"content-type": JSON, "x-holeshot-provider": deployment.provider}
     headed["x-holeshot-deployment"] = deployment.name
