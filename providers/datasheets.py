@@ -6,7 +6,7 @@ One above N tokens is that of the whole prompt and its answer, at every vendor o
 and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
 
 The extract, ``models.json``, has the version of the table, the date of its release and its own date
-(requirements/extract_datasheets.py, run by `make lock`).
+(tools/requirements/extract_datasheets.py, run by `make lock`).
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is

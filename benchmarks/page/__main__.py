@@ -3,8 +3,8 @@
     python -m benchmarks.page pictures                       # writes docs/pictures, of simulated providers
     python -m benchmarks.page timings http://127.0.0.1:4000  # of a gateway that lets this machine look without a key
 
-Both need ``pip install -r requirements/browser.lock`` and a Chromium (HOLESHOT_CHROMIUM=/path/to/one, if it is not on
-the path).
+Both need ``pip install -r tools/requirements/browser.lock`` and a Chromium (HOLESHOT_CHROMIUM=/path/to/one, if it is
+not on the path).
 """
 
 import argparse

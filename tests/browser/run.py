@@ -3,8 +3,8 @@
 By hand: ``python tests/browser/run.py [PYTEST-ARGUMENTS]``.
 
 A process of its own, because Playwright's loop and pytest-asyncio's do not share one. Playwright comes from
-requirements/browser.lock, and Sphinx, for the documentation's search, from requirements/docs.lock; a browser is never
-downloaded. Without a Chromium it says so and ends with 0.
+tools/requirements/browser.lock, and Sphinx, for the documentation's search, from tools/requirements/docs.lock; a
+browser is never downloaded. Without a Chromium it says so and ends with 0.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ def main() -> int:
         return 0
     for module, lock in LOCKS.items():
         if importlib.util.find_spec(module) is None:
-            subprocess.run([sys.executable, *_PIP, str(ROOT / "requirements" / lock)], check=True)
+            subprocess.run([sys.executable, *_PIP, str(ROOT / "tools" / "requirements" / lock)], check=True)
     asked = sys.argv[1:]
     is_narrowed = any(Path(each.partition("::")[0]).exists() for each in asked)
     everything = [str(Path(__file__).parent), "--numprocesses", "2", "--dist", "loadfile"]

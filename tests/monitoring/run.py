@@ -73,8 +73,8 @@ def main() -> int:
 
 def _check_files(checks: Checks) -> None:
     """Hold what is committed against what the code makes, and let promtool look at it."""
-    current = subprocess.run([sys.executable, "-m", "monitoring", "--check"], cwd=ROOT, check=False)
-    checks.that(current.returncode == 0, "the committed files are what python -m monitoring makes")
+    current = subprocess.run([sys.executable, "-m", "tools.monitoring", "--check"], cwd=ROOT, check=False)
+    checks.that(current.returncode == 0, "the committed files are what python -m tools.monitoring makes")
     for command in (
         ["check", "rules", RULES.name],
         ["test", "rules", "holeshot.tests.yml"],

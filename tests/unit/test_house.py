@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import AT_LEAST, LIMITS, ROOT, House, doors_of, imported, measure
+from tools.house import AT_LEAST, LIMITS, ROOT, House, doors_of, imported, measure
 
 
 @pytest.fixture(scope="module")

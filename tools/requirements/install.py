@@ -1,7 +1,7 @@
-"""Install the packages of a lock file, and show the progress: ``python requirements/install.py NAME``.
+"""Install the packages of a lock file, and show the progress: ``python tools/requirements/install.py NAME``.
 
-``NAME`` is ``runtime`` for ``requirements/runtime.lock``, and so on. ``--needed`` installs what the configuration needs
-beyond ``runtime.lock``. It needs only pip and the standard library: it runs before anything is installed.
+``NAME`` is ``runtime`` for ``tools/requirements/runtime.lock``, and so on. ``--needed`` installs what the configuration
+needs beyond ``runtime.lock``. It needs only pip and the standard library: it runs before anything is installed.
 """
 
 import os
@@ -37,7 +37,7 @@ def main(name: str) -> int:
 def install(name: str) -> int:
     """Install a lock; return pip's exit code."""
     missing = _missing(name)
-    _say(f"Installing up to {len(missing)} packages, as requirements/{name}.lock has them: downloading ...")
+    _say(f"Installing up to {len(missing)} packages, as tools/requirements/{name}.lock has them: downloading ...")
     began_s = time.monotonic()
     pip = subprocess.Popen(
         [*_PIP, "--require-hashes", "-r", str(FOLDER / f"{name}.lock")],

@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
-from documentation import advice
-from documentation.tables import code
+from tools.documentation import advice
+from tools.documentation.tables import code
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
 _REFUSED = ("count", "peer", "method", "endpoint", "client")
 _SLOWDOWN = ("model", "deployment", "metric")

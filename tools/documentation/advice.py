@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _FIRST = re.compile(r"\s*# (Event \S+|Error \d+ \S+|Refusal \S+|Means): (.*)")
 _NEXT = re.compile(r"\s*# (Retry|Caller|Operator|Do): (.*)")
 _ANY = re.compile(r"\s*# (.*)")

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from documentation.reasons import DEFAULTS, REASONS, SECTIONS
-from documentation.tables import code
 from gateway.server.reload import NEEDS_RESTART
 from gateway.settings import json_schema
+from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
+from tools.documentation.tables import code
 
 ANY = "NAME"  # stands for a name that the operator chooses
 ROOT = "Settings"  # the class of the first level, which has another title in the schema

@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from documentation.tables import code, table
+from tools.documentation.tables import code, table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STEERING = "gateway/steering/constants.py"
 # Of these files only the constants that shape a race: their other constants are not part of the policy.
 RACE = {

@@ -1,6 +1,6 @@
 """The alert rules: for each its expression, and what to do when it fires."""
 
-from monitoring.alert import Alert, Example
+from tools.monitoring.alert import Alert, Example
 
 _FAILED = 'status=~"5..|424|429|broken"'  # errors that are not the client's fault, as counted everywhere
 _JOB = {"job": "holeshot"}

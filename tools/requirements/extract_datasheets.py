@@ -19,7 +19,7 @@ from typing import Any
 from providers.datasheets import fields, leaves, parse, read
 
 TABLE = "model_prices_and_context_window_backup.json"
-TARGET = Path(__file__).resolve().parents[1] / "providers" / "models.json"
+TARGET = Path(__file__).resolve().parents[2] / "providers" / "models.json"
 NO_MODEL = frozenset({"sample_spec", "fallback_generalizations"})  # rows that explain the table, or guess
 
 # The numbers that are no price of a call, each with the reason.
@@ -111,7 +111,7 @@ def main() -> None:
     models = {name: row for name, row in sorted(models.items()) if name not in NO_MODEL}
     if new := list(unread(models)):
         sys.exit(
-            "\n".join(("numbers that are neither prices nor in NO_PRICE (requirements/extract_datasheets.py):", *new))
+            "\n".join(("numbers that are neither prices nor in NO_PRICE (extract_datasheets.py):", *new))
         )
     source = {
         "name": "litellm",

@@ -1,5 +1,5 @@
 // Lets the search find numbers: Sphinx drops words that are digits only, and here they are statuses of errors ("429").
-// The index has them by `WithNumbers` in documentation/conf.py. This runs before the search does: both wait for the
+// The index has them by `WithNumbers` in tools/documentation/conf.py. This runs before the search does: both wait for the
 // document, and this file comes first.
 "use strict";
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from documentation.links import to_repository
+from tools.documentation.links import to_repository
 
 project = "Holeshot"
 author = "the Holeshot developers"

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from documentation.tables import code, marked
 from gateway.watching.series import Family
-from monitoring.alert import Alert
+from tools.documentation.tables import code, marked
+from tools.monitoring.alert import Alert
 
 _HEAD = """# Metrics and alert rules
 
@@ -27,7 +27,7 @@ format. If keys are required, it needs that of an admin, an operator or a viewer
   token (TTFT), so histograms of attempts look better than the truth. The leaderboard and the views of the ledger
   correct for it ([SQL](../sql.md)).
 
-This page is made from the code by `python -m monitoring`, and a test compares them.
+This page is made from the code by `python -m tools.monitoring`, and a test compares them.
 """
 # Topics of metrics, by prefixes of their names after ``holeshot_``. The longest matching prefix decides.
 _TOPICS: Mapping[str, Sequence[str]] = {

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from documentation.document import openapi
-from documentation.tables import code, table
+from tools.documentation.document import openapi
+from tools.documentation.tables import code, table
 
 _HEAD = """# Headers
 

@@ -8,15 +8,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from documentation import advice
-from documentation.tables import code, table
 from gateway.connections.connection import MALFORMED_BODY, MALFORMED_REQUEST
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKey
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
 from providers import ErrorKind
+from tools.documentation import advice
+from tools.documentation.tables import code, table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
 NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that an error is raised with instead of the code of its class.

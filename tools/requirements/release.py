@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.app.packaging.first_race import asked, raced_in_process, serving
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer.main
 
-from documentation.tables import code, marked
 from gateway.cli.main import application
+from tools.documentation.tables import code, marked
 
 _HEAD = """# Command line
 

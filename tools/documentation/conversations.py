@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from documentation.tables import code, table
 from providers import load_catalog
+from tools.documentation.tables import code, table
 
 _HEAD = """# Conversations, field by field
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from monitoring.alert import Alert, Example
+from tools.monitoring.alert import Alert, Example
 
 RULES_FILE = "holeshot.rules.yml"
-_HEAD = "# Made by python -m monitoring from monitoring/alerts.py; a test holds it.\n"
+_HEAD = "# Made by python -m tools.monitoring from tools/monitoring/alerts.py; a test holds it.\n"
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 

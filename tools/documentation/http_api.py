@@ -5,8 +5,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from documentation.document import openapi
-from documentation.tables import code, marked
+from tools.documentation.document import openapi
+from tools.documentation.tables import code, marked
 
 _HEAD = """# HTTP API
 

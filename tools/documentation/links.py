@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/holeshot/holeshot/blob/main"
 _LINK = re.compile(r"\]\((?P<path>(?:\.\./)[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 

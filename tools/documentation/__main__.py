@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code, and the ledger's comments from a page there: ``python -m documentation``."""
+"""``python -m tools.documentation`` writes docs/reference/ from the code, and the ledger's comments from a page there."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from documentation import (
+from tools.documentation import (
     commands,
     configuration,
     conversations,
@@ -19,7 +19,7 @@ from documentation import (
     vendors,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "docs/reference"
 
 
@@ -45,7 +45,7 @@ def pages() -> Mapping[str, str]:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m documentation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.documentation", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is not current")
     only_check = parser.parse_args().check
     stale = [path for path, text in pages().items() if not _is_current(ROOT / path, text)]

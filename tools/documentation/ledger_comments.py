@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "ledger.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ledger.md"
 PARTS = ("Views", "Tables", "Sums")
 _ROWS = ("calls", "attempts")
 

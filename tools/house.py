@@ -1,6 +1,6 @@
 """Measures the house: files and lines of the product, files with one importer, import circles, rooms.
 
-    python -m benchmarks.house [--list]
+    python -m tools.house [--list]
 
 An import counts where it stands: at the top, in a function, or for type hints alone. A name that a room's front door
 (its ``__init__.pyi``) lists is resolved to the file that defines it; a door is no importer.

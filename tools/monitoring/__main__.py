@@ -9,12 +9,12 @@ from pathlib import Path
 
 import structlog
 
-from monitoring.alerts import ALERTS
-from monitoring.metrics_page import page
-from monitoring.registry import families
-from monitoring.rules import RULES_FILE, rule_tests, rules
+from tools.monitoring.alerts import ALERTS
+from tools.monitoring.metrics_page import page
+from tools.monitoring.registry import families
+from tools.monitoring.rules import RULES_FILE, rule_tests, rules
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "config/monitoring"
 METRICS_PAGE = "docs/reference/metrics.md"
 
@@ -30,7 +30,7 @@ def texts() -> Mapping[str, str]:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.monitoring", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is not current")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no store: hide that
     only_check = parser.parse_args().check
@@ -42,7 +42,7 @@ def main() -> None:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(made[path], encoding="utf-8")
     if only_check and stale:
-        parser.exit(1, "run python -m monitoring\n")
+        parser.exit(1, "run python -m tools.monitoring\n")
 
 
 def _is_current(path: Path, text: str) -> bool:

@@ -1,7 +1,7 @@
 """The page of the vendors that need no address and no quirks from the operator, from ``providers/vendors.toml``."""
 
-from documentation.tables import code, table
 from providers import Vendor, apis_of, load_catalog
+from tools.documentation.tables import code, table
 
 _HEAD = """# Vendors
 
