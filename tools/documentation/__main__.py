@@ -1,4 +1,4 @@
-"""``python -m tools.documentation`` writes docs/reference/ from the code, and the ledger's comments from a page there."""
+"""Writes docs/reference/ from the code, and the ledger's comments from a page: ``python -m tools.documentation``."""
 
 import argparse
 import sys
