@@ -89,7 +89,7 @@ bench_peers = $(BIN)/python -m benchmarks.peers
 # count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each
-bench_path = $(BIN)/python -m benchmarks.micro.path
+bench_path = $(BIN)/python -m tools.path
 # offer it up to 2.5 times what it can serve, with overload control and without (ten minutes; QUICK=1: four)
 bench_overload = $(BIN)/python -m benchmarks.overload $(if $(QUICK),--quick)
 # four replicas under 500 calls/s, killed, without Redis, flushed: used beside allowed (four minutes; QUICK=1: two)

@@ -18,9 +18,10 @@ from typing import Any, BinaryIO
 import msgspec
 import yaml
 
-from benchmarks.harness import gateways, machine
-from benchmarks.harness.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server
-from tests.services.servers import free_port
+from benchmarks.harness import machine
+from tests.support.measured import gateways
+from tests.support.measured.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server
+from tests.support.servers import free_port
 
 _LOOK_S = 0.01
 _LAUNCHER = Path(__file__).parent / "launch.py"

@@ -33,7 +33,7 @@ from benchmarks.ledger.rows import call
 from gateway.ledger import Finished, Ledger, migrate
 from gateway.ledger.entries import Entry
 from gateway.ledger.store import SqlStore
-from tests.services.servers import postgres
+from tests.support.servers import postgres
 
 POINTS = ("1x96", "8x12", "32x15", "64x15")
 WARM_UP_S = 4.0

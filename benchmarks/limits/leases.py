@@ -25,7 +25,7 @@ from redis import Redis
 from benchmarks.harness.report import markdown
 from benchmarks.limits import clients
 from gateway.limits.lease_scripts import GREET, LEASE
-from tests.services.servers import redis_server
+from tests.support.servers import redis_server
 
 PROCESSES = (1, 10, 100, 300, 1000)
 REPORTS, AT_ONCE = 2_000, 100

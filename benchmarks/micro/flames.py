@@ -16,11 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness import installing, load
-from benchmarks.harness.gateways import WAYS, measured_servers
+from benchmarks.harness import installing
 from benchmarks.harness.installing import UnavailableError
-from benchmarks.harness.load import Order
-from benchmarks.harness.servers import ROOT, Server, prepare
+from tests.support.measured import load
+from tests.support.measured.gateways import WAYS, measured_servers
+from tests.support.measured.load import Order
+from tests.support.measured.servers import ROOT, Server, prepare
 
 Stacks = Mapping[tuple[str, ...], int]  # samples, by the functions under way, the outermost first
 PY_SPY = "py-spy==0.4.3"

@@ -25,12 +25,12 @@ from statistics import median_high
 import asyncpg
 import uvloop
 
-from benchmarks.micro.recorded import deployments, races
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.tasks import collect_less
 from gateway.ledger import Ledger, migrate
-from tests.services.servers import postgres
+from tests.support.recorded import deployments, races
+from tests.support.servers import postgres
 
 ROWS_PER_CALL = 3
 CALLS_PER_S = 1667  # 5,000 rows

@@ -16,12 +16,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from benchmarks.harness import load
-from benchmarks.harness.gateways import VIEWER_HEADERS, measured_servers
-from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console, described, grid
-from benchmarks.harness.servers import Server
+from tests.support.measured import load
+from tests.support.measured.gateways import VIEWER_HEADERS, measured_servers
+from tests.support.measured.load import Order, asking
+from tests.support.measured.servers import Server
 
 MODEL, LAUNCHED = "burst-race", 2
 ROUNDS, QUICK_ROUNDS = 8, 3

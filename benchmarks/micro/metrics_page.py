@@ -17,10 +17,10 @@ from random import Random
 import uvloop
 from msgspec.structs import replace
 
-from benchmarks.micro.recorded import deployments, race
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics
+from tests.support.recorded import deployments, race
 
 MODELS = [f"model-{number}" for number in range(10)]
 NAMES = deployments(95)

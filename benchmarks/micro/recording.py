@@ -17,7 +17,6 @@ from random import Random
 
 import uvloop
 
-from benchmarks.micro.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
 from gateway.core.calls import CallRecord, CallStart, Objective
 from gateway.core.ids import new_id
 from gateway.ledger.spool import Spool
@@ -25,6 +24,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from gateway.watching import logs
 from gateway.watching.metrics import Metrics
+from tests.support.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
 
 ROUNDS = 7
 NAMES = deployments(3)

@@ -20,13 +20,13 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.table import Table
 
-from benchmarks.harness import gateways, load
-from benchmarks.harness.gateways import measured_servers
-from benchmarks.harness.load import Order, asking
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import console, described, grid
-from benchmarks.harness.servers import Server
-from tests.services.servers import free_port
+from tests.support.measured import gateways, load
+from tests.support.measured.gateways import measured_servers
+from tests.support.measured.load import Order, asking
+from tests.support.measured.servers import Server
+from tests.support.servers import free_port
 
 MODEL, LAUNCHED = "burst-race", 2
 ROUNDS, QUICK_ROUNDS = 8, 3

@@ -11,8 +11,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from benchmarks.harness.servers import ROOT
 from benchmarks.page import pictures, timings
+from tests.support.measured.servers import ROOT
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ from math import inf, sqrt
 from random import Random
 from statistics import fmean
 
-from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, World, ledger, truth
 from gateway.replay.replay import replay
 from gateway.replay.settings import QUANTILES, settings
+from tests.support.replayed import RATE_S, WORLDS, Drawing, World, ledger, truth
 
 BUDGETS = (0.1, 0.5)
 

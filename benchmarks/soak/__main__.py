@@ -32,9 +32,9 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.harness.servers import ROOT, prepare
 from benchmarks.soak.course import Order, soak
 from benchmarks.soak.report import lines, problems, svg
+from tests.support.measured.servers import ROOT, prepare
 
 CALLS, CONCURRENCY, SHARE, RELOAD_S = 100_000, 32, 0.05, 15.0
 OUT = ROOT / "var" / "soak"

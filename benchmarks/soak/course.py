@@ -17,16 +17,16 @@ import msgspec
 import uvloop
 import yaml
 
-from benchmarks.harness import gateways, servers
-from benchmarks.harness.gateways import HEADERS, KEY, Stores, hashed
 from benchmarks.harness.report import described
-from benchmarks.harness.servers import Server
 from benchmarks.soak import provider
 from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, narrowed, read
 from gateway.ledger import create_engine
-from tests.services.servers import free_port
+from tests.support.measured import gateways, servers
+from tests.support.measured.gateways import HEADERS, KEY, Stores, hashed
+from tests.support.measured.servers import Server
+from tests.support.servers import free_port
 
 STALL_S = 1.0  # between two events
 TTFT_S = 3.0  # also the time in which a call may go from one provider to the next: long enough for one that stalled

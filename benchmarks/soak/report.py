@@ -12,12 +12,12 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from benchmarks.harness import machine
-from benchmarks.harness.servers import Server, fetch, gauges
 from benchmarks.harness.svg import Drawing
 from benchmarks.soak.jobs import Ending, Made
 from benchmarks.soak.provider import NOWHERE
 from gateway.ledger import tables
 from providers import ErrorKind
+from tests.support.measured.servers import Server, fetch, gauges
 
 GAUGES = ("holeshot_tasks", "holeshot_ledger_pending")
 LEAST_SAMPLES = 5  # in a quarter, or nothing is said

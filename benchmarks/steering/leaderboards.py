@@ -10,10 +10,10 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from benchmarks.steering.savings import Fleet
 from gateway.steering.constants import BUCKETS, LEAST_AUDITS
 from gateway.steering.counts import bucket
 from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, quantiles
+from tests.support.savings import Fleet
 
 SHARES = (0.50, 0.95)
 TRUE_DRAWS = 40_000

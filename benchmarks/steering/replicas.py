@@ -46,7 +46,7 @@ from gateway.steering.outages import Strikes
 from gateway.steering.redis_board import RedisBoard
 from gateway.topology.nodes import Command, Nodes
 from gateway.topology.urls import read_url
-from tests.services.servers import redis_server
+from tests.support.servers import redis_server
 
 REPLICAS = 200
 PART_S = 60.0  # the cold start; then the best is slow; then a better one is there

@@ -29,7 +29,7 @@ from tests.monitoring.traffic import traffic  # noqa: E402 - likewise
 from tests.monitoring.troubled import troubled_providers  # noqa: E402 - likewise
 from tests.real.checks import Checks  # noqa: E402 - likewise
 from tests.real.programs import running  # noqa: E402 - likewise
-from tests.services.servers import free_port, postgres, redis_server  # noqa: E402 - likewise
+from tests.support.servers import free_port, postgres, redis_server  # noqa: E402 - likewise
 
 VAR = ROOT / "var" / "monitoring"
 FOLDER = ROOT / "config" / "monitoring"

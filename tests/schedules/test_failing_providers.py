@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.failover.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import Behaviour
+from tests.support.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
 
 NAME = "failing"
 WELL_EVERYWHERE = Fault(first=(WELL,))

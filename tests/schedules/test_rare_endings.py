@@ -18,8 +18,9 @@ from tests.schedules import simulation
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
 from tests.schedules.providers import SimulatedUpstream
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import run
+from tests.support.behaviour import Behaviour
 
 
 def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from gateway.core.attempts import Outcome
 from gateway.racing.timeouts import PausesByDeployment
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import Behaviour
 
 PROSE = Behaviour(prose=True, tokens=40, opens_s=0.01, first_s=0.05, gap_s=0.02)
 STOPS = replace(PROSE, stalls_at=20)

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.app.packaging.first_race import asked, raced_in_process, serving
+from tests.support.first_race import asked, raced_in_process, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"

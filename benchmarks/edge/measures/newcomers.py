@@ -5,10 +5,10 @@ import contextlib
 from statistics import median
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness import load
-from benchmarks.harness.load import Order, asking
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import count
+from tests.support.measured import load
+from tests.support.measured.load import Order, asking
+from tests.support.measured.servers import count
 
 CALLERS, CALLS = 1000, 6000
 PACED_CALLS, PACED_CALLERS, TOKENS = 400, 100, 100

@@ -10,7 +10,7 @@ from benchmarks.limits.course import Clients
 from benchmarks.limits.provider import FIRST_S, TOKEN_S, Connection, Seen
 from benchmarks.limits.trials import PROMPT_TOKENS, Job, Use
 from tests.patience import PATIENCE_S
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 @pytest.fixture

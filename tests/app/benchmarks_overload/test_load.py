@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from benchmarks.harness.answers import STREAM
-from benchmarks.harness.load import LoadError, Question
-from benchmarks.harness.serving import Requests
 from benchmarks.overload.load import Order, carry_out
 from tests.patience import PATIENCE_S
+from tests.support.measured.answers import STREAM
+from tests.support.measured.load import LoadError, Question
+from tests.support.measured.serving import Requests
 
 REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}"
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks.harness import gateways
-from benchmarks.harness.delay import NearEnd
-from benchmarks.harness.load import LoadError, Order, Question, carry_out
-from benchmarks.harness.mock_upstream import Connection
 from tests.patience import PATIENCE_S
+from tests.support.measured import gateways
+from tests.support.measured.delay import NearEnd
+from tests.support.measured.load import LoadError, Order, Question, carry_out
+from tests.support.measured.mock_upstream import Connection
 
 
 class Told(Counter[str]):

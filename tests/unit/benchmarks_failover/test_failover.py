@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from benchmarks.failover.__main__ import BEGIN, END, PAGE, with_table
 from benchmarks.failover.cells import TEXT, Row, script
-from benchmarks.failover.faults import CUT, FAULTS, SLOWER, WELL, Outcome, Verdict, judged, judged_in_turn
 from providers.simulator.script import Delta, Drop, Status
+from tests.support.faults import CUT, FAULTS, SLOWER, WELL, Outcome, Verdict, judged, judged_in_turn
 
 WHOLE = Outcome(status=200, text="a b c", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
 SILENCE = FAULTS["silence"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.servers import Server, gauges
 from benchmarks.soak.report import GAUGES, LEAST_SAMPLES, Growth, Sample, growth, look
-from tests.services.servers import free_port
+from tests.support.measured.servers import Server, gauges
+from tests.support.servers import free_port
 
 
 def sampled(rss_mb: list[float], *, every_s: float = 1.0) -> list[Sample]:

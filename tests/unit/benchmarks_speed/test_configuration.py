@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import gateways
-from benchmarks.harness.answers import BEHAVIOURS
-from benchmarks.harness.gateways import WAYS, Stores, Tls
 from benchmarks.speed.crowd import CROWDS, Crowd
 from benchmarks.speed.scenarios import FIRST_TOKEN, FIRST_TOKEN_LIMITS, SCENARIOS, Subject
 from gateway.core.calls import Mode
 from gateway.settings import Settings, load
+from tests.support.measured import gateways
+from tests.support.measured.answers import BEHAVIOURS
+from tests.support.measured.gateways import WAYS, Stores, Tls
 
 PRODUCTION = Stores("postgresql://postgres@127.0.0.1:1/postgres", "redis://127.0.0.1:1/0")
 

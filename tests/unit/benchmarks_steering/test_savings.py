@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.steering.savings import Held, Overtaken, Rivals, World, held, measured, saved
+from tests.support.savings import Held, Overtaken, Rivals, World, held, measured, saved
 
 
 @pytest.mark.parametrize("difficulty", [0.0, 0.3, 0.6])

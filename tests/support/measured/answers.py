@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.harness.serving import LAST_CHUNK, framed, response
+from tests.support.measured.serving import LAST_CHUNK, framed, response
 
 TOKENS = 100
 TOKEN = " token"

@@ -11,7 +11,7 @@ from collections import Counter
 
 import uvloop
 
-from benchmarks.harness.answers import (
+from tests.support.measured.answers import (
     BEHAVIOURS,
     HEAD,
     JSON_RESPONSE,
@@ -22,7 +22,7 @@ from benchmarks.harness.answers import (
     STREAM_WITH_USAGE,
     Behaviour,
 )
-from benchmarks.harness.serving import Serving, response, serve
+from tests.support.measured.serving import Serving, response, serve
 
 _BEHAVIOURS = {name.encode(): behaviour for name, behaviour in BEHAVIOURS.items()}
 _STREAMED = re.compile(rb'"stream" *: *true')

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tests.schedules.scenario import NEVER_S, Behaviour
+from tests.support.behaviour import NEVER_S, Behaviour
 
 FIRST_TOKEN_S = 10.5  # where nothing is known of a model it may be late for 10 s
 KNOWN_S = 1.8  # where first tokens of 0.3 s are known, and this is exact

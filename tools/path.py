@@ -1,6 +1,6 @@
 """Traces a call, and prints its way through the house: the files it passes, in order, and the Python calls in each.
 
-    python -m benchmarks.micro.path [stream|json|race] [--functions] [--json]
+    python -m tools.path [stream|json|race] [--functions] [--json]
 
 The process is the one whose instructions are counted (``counted``), without callgrind: warm, its clock ticks, nothing
 runs in the background. Counted are calls of functions of the product and of its libraries, also those that are resumed;
@@ -16,10 +16,10 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
 
-from benchmarks.harness.gateways import WAYS
-from benchmarks.harness.report import console
-from benchmarks.harness.servers import ROOT
+from tests.support.measured.gateways import WAYS
+from tests.support.measured.servers import ROOT
 
 PRODUCT = ("gateway", "providers")
 _LAUNCH = "from benchmarks.micro import ticking; ticking.install(); from benchmarks.micro.counted import main; main()"
@@ -74,7 +74,7 @@ def python_calls(way: str) -> int:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.path", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.path", description=__doc__)
     parser.add_argument("way", nargs="?", choices=sorted(WAYS), default="race", help="(default: %(default)s)")
     parser.add_argument("--functions", action="store_true", help="print the functions of each file, too")
     parser.add_argument("--json", action="store_true", help="print the sums alone, as JSON")
@@ -100,7 +100,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(sums))
         return
-    said = console()
+    said = Console()
     wire_shown = False
     for file in before:
         if not before[file] and not wire_shown:

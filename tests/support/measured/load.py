@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import uvloop
 
-from benchmarks.harness.answers import TOKEN_MARK, is_whole_json, is_whole_stream
+from tests.support.measured.answers import TOKEN_MARK, is_whole_json, is_whole_stream
 
 LIMIT_S = 300.0
 PATH = "/v1/chat/completions"

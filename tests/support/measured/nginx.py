@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import trustme
 
-from benchmarks.harness.servers import FILES, Server, fetch, running, wait_until_listening
-from tests.services.servers import free_port
+from tests.support.measured.servers import FILES, Server, fetch, running, wait_until_listening
+from tests.support.servers import free_port
 
 _MAIN = """
 {user}

@@ -1,6 +1,6 @@
 """What racing saves, estimated as the view ``race_value`` does, against the truth: fleets that know their draws.
 
-``python -m benchmarks.steering.savings`` prints bias and coverage over many seeded fleets (docs/steering.md).
+``python -m tests.support.savings`` prints bias and coverage over many seeded fleets (docs/steering.md).
 """
 
 import argparse

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from tests.services.servers import LAUNCHER, free_port
+from tests.support.servers import LAUNCHER, free_port
 
 FILES = 16_384  # descriptors of a process
 FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]  # of the checkout
+ROOT = FOLDER.parents[2]  # of the checkout
 START_LIMIT_S = 30.0
 REQUEST_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0

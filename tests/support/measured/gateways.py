@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from benchmarks.harness import load, nginx, servers
-from benchmarks.harness.answers import BEHAVIOURS, NAMED
-from benchmarks.harness.nginx import Origin
-from benchmarks.harness.servers import FOLDER, Server, running, wait_until_listening
-from tests.services.servers import free_port, postgres, redis_server
+from tests.support.measured import load, nginx, servers
+from tests.support.measured.answers import BEHAVIOURS, NAMED
+from tests.support.measured.nginx import Origin
+from tests.support.measured.servers import FOLDER, Server, running, wait_until_listening
+from tests.support.servers import free_port, postgres, redis_server
 
 KEY = "hs-benchmark"
 HEADERS = {"authorization": f"Bearer {KEY}"}
