@@ -120,7 +120,7 @@ test-%:
 	@$(MAKE) --no-print-directory test WHAT=$*
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
-	$(BIN)/python -m benchmarks.micro.flames
+	$(BIN)/python -m tools.flames
 
 docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
 	@$(BIN)/python tools/requirements/install.py docs

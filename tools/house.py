@@ -123,6 +123,14 @@ def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield node.module, alias.name
 
 
+def modules_of(tree: ast.Module) -> set[str]:
+    """Return the modules that are imported, in whichever way; of ``from package import name`` also ``package.name``."""
+    found = {f"{module}.{name}" for module, name in imported(tree)}
+    return found | {
+        name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in (each.name for each in node.names)
+    }
+
+
 def doors_of(root: Path = ROOT) -> dict[str, dict[str, str]]:
     """Return for each room with a front door the names it lists, each with the module that defines it."""
     stubs = {

@@ -12,7 +12,6 @@ import msgspec
 from rich.table import Table
 
 from benchmarks.harness import machine, report
-from benchmarks.harness.installing import UnavailableError
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import quantile
 from benchmarks.peers.peers import LITELLM, PORTKEY, TENSORZERO, Asked, Peer, holeshot, plain
@@ -22,6 +21,7 @@ from tests.support.measured.gateways import MeasuredServers, measured_servers
 from tests.support.measured.load import LoadError, Order
 from tests.support.measured.nginx import Missing
 from tests.support.measured.servers import prepare
+from tools.installing import UnavailableError
 
 PEERS = (
     plain("nginx"),

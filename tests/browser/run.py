@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
+from tests.support.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
 
 LOCKS = {"playwright": "browser.lock", "sphinx": "docs.lock"}  # by a module of each
 _PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.installation import ROOT
 from tests.browser.visit import Visit
+from tests.support.browser.installation import ROOT
 
 PAGES = {
     "index": "# Start\n\n```{toctree}\nerrors\nother\n```\n",

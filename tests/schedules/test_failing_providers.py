@@ -1,4 +1,4 @@
-"""Sixteen ways in which a provider fails, in each setup of benchmarks/failover: whole gateways in virtual time."""
+"""Sixteen ways in which a provider fails, in each setup: whole gateways in virtual time."""
 
 import re
 from functools import cache

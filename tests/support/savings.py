@@ -1,13 +1,8 @@
-"""What racing saves, estimated as the view ``race_value`` does, against the truth: fleets that know their draws.
+"""What racing saves, estimated as the view ``race_value`` does, against the truth: fleets that know their draws."""
 
-``python -m tests.support.savings`` prints bias and coverage over many seeded fleets (docs/steering.md).
-"""
-
-import argparse
 from bisect import bisect_right
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import product
 from math import erfc, exp, inf, log, sqrt
 from random import Random
 from statistics import fmean
@@ -27,7 +22,6 @@ QUANTILES = (0.5, 0.95, 0.99)
 WARM_UP = 2_000  # calls that only teach the curves
 LONG_RUN = 6_000  # calls of which a fleet's installations are samples
 DIFFICULTIES = (0.0, 0.3, 0.6)
-INSTALLATIONS = ((0.05, 1_000), (0.05, 4_000), (0.9, 40), (0.9, 200), (0.9, 1_000))  # audited, and calls
 
 
 class Overtaken(Struct, frozen=True):
@@ -325,38 +319,3 @@ def held(
 def _true_at(q: float, calls: Sequence[Overtaken], seen_ms: Sequence[float]) -> float:
     alone = [(call.alone_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms]
     return quantile(q, alone) - quantile(q, [(call.ttft_ms, 1.0) for call in calls] + [(ms, 1.0) for ms in seen_ms])
-
-
-def main() -> None:
-    """Print the table of docs/steering.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fleets", type=int, default=100)
-    parser.add_argument("--calls", type=int, default=10_000)
-    parser.add_argument("--audit-shares", type=float, nargs="+", default=[0.05, 0.1, 0.2])
-    parser.add_argument("--worlds", nargs="+", type=World, choices=list(World), default=[World.LOGNORMAL])
-    options = parser.parse_args()
-    print("world      difficulty  audits    bias   error  curve alone  held at p50   p95   p99  without an upper bound")
-    for world, audit_share in product(options.worlds, options.audit_shares):
-        for difficulty in DIFFICULTIES:
-            row = measured(difficulty, options.calls, audit_share, options.fleets, world)
-            print(
-                f"{world:9}  {difficulty:10.0%}  {row['audits']:6.0f}  {row['bias']:+6.1%}  {row['error']:6.1%}"
-                f"  {row['curve_alone']:9.2f} x  {row['covered_p50']:11.0%}  {row['covered_p95']:4.0%}"
-                f"  {row['covered_p99']:4.0%}  {row['p99_unknown']:22.0%}",
-                flush=True,
-            )
-    print(
-        "\nworld      rivals win  audited  calls  with an interval  it holds  half of it  1.96 x error of the best"
-        "  widest"
-    )
-    for world, rivals, (audit_share, calls) in product(options.worlds, Rivals, INSTALLATIONS):
-        does = held(rivals, calls, audit_share, world=world, fleets=12, each=options.fleets)
-        print(
-            f"{world:9}  {rivals:10}  {audit_share:7.0%}  {calls:5}  {does.told:16.0%}  {does.covered:8.1%}"
-            f"  {does.half_width:10.0%}  {does.best:24.0%}  {does.width_ms:3.0f} ms",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main()
