@@ -1,13 +1,12 @@
 """A soak is good when every call has its end and its row, and the gateway keeps nothing; else it says what is wrong."""
 
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
 
 from benchmarks.soak.jobs import KINDS, Ending, Fault, Job, Made
-from benchmarks.soak.report import PANELS, Books, Growth, Report, Row, Sample, compared, lines, problems, svg
+from benchmarks.soak.report import Books, Growth, Report, Row, Sample, compared, lines, problems
 
 REST = Sample(0.0, 110.0, 20, 11, 0, 1.0)
 SAMPLES = [Sample(float(at), 100.0 + at / 10, 150, 100, 40, 9.0, calls=400 * at) for at in range(60)]
@@ -78,18 +77,3 @@ def test_a_client_that_left_before_anybody_was_asked_need_not_have_made_a_call()
     left = [made(1, Ending.LEFT, Fault.LEAVES), made(2, Ending.LEFT, Fault.LEAVES)]
     books = compared([], left, {2})
     assert (books.unbegun, books.missing) == (1, ["soak-2"])
-
-
-def test_a_report_is_told_as_json_and_drawn_with_a_curve_for_each_sample() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(GOOD))["books"]["rows"] == 1_140
-    picture = ET.fromstring(svg(SAMPLES, [10.0, 20.0], "1,000 calls"))
-    words = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {panel.title for panel in PANELS} < set(words)
-    assert {"1,000 calls", "calls ended per second"} < set(words)
-    curves = [each.get("points", "") for each in picture.iter("{http://www.w3.org/2000/svg}polyline")]
-    assert sum(len(points.split()) == len(SAMPLES) for points in curves) == len(PANELS) + 1
-
-
-def test_a_run_without_samples_is_still_a_picture() -> None:
-    ET.fromstring(svg([], [], "nothing"))
-    ET.fromstring(svg([REST, REST], [], "no time"))

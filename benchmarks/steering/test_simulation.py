@@ -1,10 +1,9 @@
 from statistics import fmean
-from xml.etree import ElementTree as ET
 
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.steering import charts, contest, report
+from benchmarks.steering import contest, report
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
@@ -113,15 +112,13 @@ def test_a_newcomer_is_found_and_used() -> None:
     assert winners[-CALLS:].count("ginkgo") > CALLS / 2
 
 
-def test_the_report_and_the_plots_show_every_world_that_was_run() -> None:
+def test_the_report_shows_every_world_that_was_run() -> None:
     ticks: list[str] = []
     standings = contest.run(["calm", "prices"], 200, [7], 1, ticks.append)
     reached = targets({standing.world: standing.figures for standing in standings})
     assert ticks == ["calm", "prices"]
     assert {target.world for target in reached} == {"calm", "prices"}
     assert b'"seeds": [\n    7\n  ]' in report.as_json(standings, reached, calls=200, seeds=[7])
-    for drawing in charts.draw(standings).values():
-        assert ET.fromstring(drawing).tag.endswith("svg")
 
 
 def test_knowing_kinds_of_calls_is_about_as_good_as_being_told_each_length() -> None:

@@ -25,8 +25,8 @@ PAUSE_S = 0.1  # between newcomers
 SETTLING_S = 3.0  # until all callers are connected and in their rhythm
 
 
-async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
-    async with edge.gateway(SETTINGS, loop=loop) as gateway:
+async def measure(edge: Edge) -> list[Figure]:
+    async with edge.gateway(SETTINGS) as gateway:
         idle_mb = gateway.rss_mb()
         question = asking(gateway.port, gateway.headers, MODEL)
         await asyncio.to_thread(load.run, Order(question=question, calls=200, concurrency=20))
