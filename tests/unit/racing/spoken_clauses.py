@@ -5,7 +5,6 @@ same for both policies. Where the first clause ends is known from how the text w
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from random import Random
 
