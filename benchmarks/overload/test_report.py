@@ -1,9 +1,7 @@
 """When the goal of overload control is reached, and when it is not; and the picture of a run."""
 
 from typing import Any
-from xml.etree import ElementTree as ET
-
-from benchmarks.overload.report import Swept, as_markdown, doubts, missed, svg
+from benchmarks.overload.report import Swept, doubts, missed
 from benchmarks.overload.sweep import Seen, Step, Unloaded, Workload
 
 WORKLOAD = Workload("tokens", "steady-single", "steady")
@@ -59,9 +57,3 @@ def test_a_gateway_that_did_not_have_its_core_is_doubted() -> None:
 
 def test_a_run_without_that_step_is_not_judged() -> None:
     assert list(missed(swept(step(1.0, 100.0)))) == []
-
-
-def test_the_picture_is_one_and_the_table_has_a_row_for_each_step() -> None:
-    run = swept(step(1.0, 100.0), step(2.0, 90.0), uncontrolled=(step(1.0, 95.0), step(2.0, 0.0, None)))
-    ET.fromstring(svg([run, run]))
-    assert as_markdown(run).count("\n| with") == 4

@@ -1,9 +1,6 @@
-"""The speed benchmark's arithmetic: ratios within a round, promises, what cannot be measured, and how it is told."""
+"""The speed benchmark's arithmetic: ratios within a round, promises, and what cannot be measured."""
 
-import msgspec
-
-from benchmarks.harness import report
-from benchmarks.harness.report import Row, quantile, row, skipped
+from benchmarks.harness.report import row
 from benchmarks.speed.scenarios import Comparison, Limit, Sample, Samples, Scenario, Subject, cpu_rows, latency_rows
 
 OWN, BASE = Subject("own", "gateway", "/"), Subject("base", "nginx", "/")
@@ -54,27 +51,3 @@ def test_added_latency_is_the_difference_of_quantiles_of_the_same_round() -> Non
 
     assert (round(p50.value or 0, 3), p50.at_most, p50.reached) == (0.2, 0.3, True)
     assert (round(p99.value or 0, 3), p99.at_most, p99.reached) == (0.9, 1.0, True)
-
-
-def test_a_quantile_is_one_of_the_values() -> None:
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([3.0, 1.0, 2.0], 0.99) == 3.0
-
-
-def test_markdown_marks_broken_promises_and_leaves_unmeasured_figures_empty() -> None:
-    rows = [row("kept", [0.5], "x", at_most=0.6), row("missed", [0.7], "x", at_most=0.6), skipped("none", "nginx")]
-
-    lines = report.as_markdown(rows, "conditions").splitlines()
-
-    assert lines[2:5] == [
-        "| kept | 0.50 x |  | 0.6 x |  |",
-        "| missed | **0.70 x** |  | 0.6 x |  |",
-        "| none | - |  |  | skipped: needs nginx |",
-    ]
-    assert lines[-1] == "conditions"
-
-
-def test_json_says_whether_a_promise_was_kept() -> None:
-    told = msgspec.json.decode(report.as_json([Row(title="a", value=1.0, at_most=0.5)], "c"))
-
-    assert told["rows"][0]["reached"] is False
