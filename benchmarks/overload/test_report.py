@@ -1,6 +1,7 @@
-"""When the goal of overload control is reached, and when it is not; and the picture of a run."""
+"""When the goal of overload control is reached, and when it is not."""
 
 from typing import Any
+
 from benchmarks.overload.report import Swept, doubts, missed
 from benchmarks.overload.sweep import Seen, Step, Unloaded, Workload
 

@@ -87,6 +87,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     has_clients: bool = False  # one, whose key is KEY
     takeover: dict[str, Any] | None = None  # of the raced model
     usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
+    known_streams: dict[str, int] = {}  # by provider: streams of before, none of which paused
     stall_s: float = STALL_S
     ttft_s: float = TTFT_S
     total_s: float = TOTAL_S
