@@ -81,9 +81,9 @@ class Edge:
         """Run a gateway until the block ends, with a folder, a port and an SQLite ledger of its own.
 
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
-        key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away. ``stderr``
-        as subprocess takes it; by default a file. ``descriptors`` is the soft limit it starts with; 1024 is what most
-        shells give. ``at_most``: it cannot raise it.
+        key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away.
+        ``stderr`` as subprocess takes it; by default a file. ``descriptors`` is the soft limit it starts with; 1024 is
+        what most shells give. ``at_most``: it cannot raise it.
 
         Raises:
             RuntimeError: it did not start; with the end of its log.

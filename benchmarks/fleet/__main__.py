@@ -71,9 +71,7 @@ def run(options: argparse.Namespace, folder: Path, console: Console) -> Report:
     return _report(options, world, course, folder, (rows, interrupted))
 
 
-def _report(
-    options: argparse.Namespace, world: World, course: Course, folder: Path, rows: tuple[int, int]
-) -> tuple[Report, str]:
+def _report(options: argparse.Namespace, world: World, course: Course, folder: Path, rows: tuple[int, int]) -> Report:
     look, seen = course.look, course.observations
     assert look is not None, "the course was run to its end"
     draws = list(read_draws(folder))

@@ -56,9 +56,7 @@ def main() -> None:
         help=f"seconds between reloads; 0: none [default: {RELOAD_S:g}]",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the calls and their faults [default: 1]")
-    parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="DIR", help="for soak.json [default: var/soak]"
-    )
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="for soak.json [default: var/soak]")
     parser.add_argument("--json", action="store_true", help="print JSON instead of words")
     options = parser.parse_args()
     if options.calls < 1 or options.concurrency < 1 or not 0 <= options.share <= 1:

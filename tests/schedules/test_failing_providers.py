@@ -9,7 +9,7 @@ import pytest
 
 from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
-from tests.support.behaviour import Behaviour
+from tests.support.behaviour import Behaviour  # noqa: TC001 - of a hint that is read when the test runs
 from tests.support.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
 
 NAME = "failing"

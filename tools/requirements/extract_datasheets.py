@@ -110,9 +110,7 @@ def main() -> None:
     models = json.loads((Path(folder) / TABLE).read_text(encoding="utf-8"))
     models = {name: row for name, row in sorted(models.items()) if name not in NO_MODEL}
     if new := list(unread(models)):
-        sys.exit(
-            "\n".join(("numbers that are neither prices nor in NO_PRICE (extract_datasheets.py):", *new))
-        )
+        sys.exit("\n".join(("numbers that are neither prices nor in NO_PRICE (extract_datasheets.py):", *new)))
     source = {
         "name": "litellm",
         "version": version("litellm"),

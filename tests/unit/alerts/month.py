@@ -153,7 +153,7 @@ class Simulation:
             await watch.look()
             await delivery.deliver()
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:  # noqa: ARG002 - MessageSender's signature
+    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:
         """Be the receiver."""
         self.attempts += 1
         if self.month.has("receiver_dead", self.now_s):

@@ -19,7 +19,7 @@ from providers.usage import (
     tier_of,
     usage_of,
 )
-from requirements.extract_datasheets import unread
+from tools.requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
 APART = Price(2e-6, 8e-6, cached_input_usd=5e-7, cache_write_usd=2.5e-6, reasoning_usd=1e-5)
