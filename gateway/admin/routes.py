@@ -1,4 +1,4 @@
-"""The list of /api's routes, and of the page's own."""
+"""The routes of operators: health, /admin and /api, the page's files, and the description of all APIs."""
 
 import asyncio
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, reports, sign_in, visitors
+from gateway.admin import boards, explain, keys, reports, sign_in, visitors
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
@@ -108,11 +108,43 @@ def served(request: web.Request, found: Asset) -> web.Response:
     return web.Response(body=body, headers={**headers, "content-type": found.content_type})
 
 
+# GET /openapi.json, and GET /docs, a page made from it.
+
+
+async def describe(request: web.Request) -> web.StreamResponse:
+    """Return the description of this API; the same for everybody, so it needs no key."""
+    return served(request, await asyncio.to_thread(_described))  # in a thread, so that calls go on
+
+
+async def docs(request: web.Request) -> web.StreamResponse:
+    """Return the page that shows the OpenAPI document."""
+    return served(request, assets()["docs.html"])
+
+
+@cache
+def _described() -> Asset:
+    from gateway.admin.openapi.document import document  # noqa: PLC0415 - memory: few are asked for it
+
+    return _asset(msgspec.json.encode(document()), "application/json")
+
+
 def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
     return web.route(method, path, handler, expect_handler=withhold_continue)
 
 
 ROUTES = (
+    _route("GET", "/health/live", explain.live),
+    _route("GET", "/health/ready", explain.ready),
+    _route("GET", "/metrics", explain.metrics),
+    _route("GET", "/leaderboard", explain.leaderboard),
+    _route("GET", "/admin/keys", keys.list_keys),
+    _route("POST", "/admin/keys", keys.create_key),
+    _route("GET", "/admin/keys/{name}", keys.get_key),
+    _route("PATCH", "/admin/keys/{name}", keys.change_key),
+    _route("DELETE", "/admin/keys/{name}", keys.revoke_key),
+    _route("POST", "/admin/keys/{name}/rotate", keys.rotate_key),
+    _route("GET", "/openapi.json", describe),
+    _route("GET", "/docs", docs),
     _route("GET", "/", home),
     _route("GET", "/favicon.ico", icon),
     _route("GET", "/page/{path:.+}", asset),
@@ -145,23 +177,3 @@ ROUTES = (
     _route("GET", "/api/calls/{id}", reports.get_call),
     _route("GET", "/api/live", boards.live),
 )
-
-
-# GET /openapi.json, and GET /docs, a page made from it.
-
-
-async def describe(request: web.Request) -> web.StreamResponse:
-    """Return the description of this API; the same for everybody, so it needs no key."""
-    return served(request, await asyncio.to_thread(_described))  # in a thread, so that calls go on
-
-
-async def docs(request: web.Request) -> web.StreamResponse:
-    """Return the page that shows the OpenAPI document."""
-    return served(request, assets()["docs.html"])
-
-
-@cache
-def _described() -> Asset:
-    from gateway.admin.openapi.document import document  # noqa: PLC0415 - memory: few are asked for it
-
-    return _asset(msgspec.json.encode(document()), "application/json")
