@@ -15,11 +15,9 @@ from aiohttp.hdrs import METH_HEAD
 from pydantic import BaseModel, SecretStr
 
 from gateway.admin.explain import explained
-from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, revoked, rotated
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.auth import JSON
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
@@ -394,62 +392,3 @@ async def teams(request: web.Request) -> web.Response:
 
 def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}
-
-
-# /api/keys: clients' keys for the page. Only administrators see and change them.
-
-
-class KeysQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether revoked keys are listed too."""
-
-    all: bool = False
-
-
-class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which key is revoked, by its id or hint; None: all of the client's."""
-
-    key: str | None = None
-
-
-async def list_keys(request: web.Request) -> web.Response:
-    """Return every client with its keys. Those of the file are there also where keys cannot be changed."""
-    admit_visitor(request, admin=True)
-    query = parse_query(request, KeysQuery)
-    keys = request.app[CONTEXT].admission.keys
-    if not keys.are_stored:
-        return answer(request, {"object": "list", "data": keys.configured()})
-    return answer(request, await listed(request, revoked=query.all))
-
-
-async def get_key(request: web.Request) -> web.Response:
-    """Return one client."""
-    admit_visitor(request, admin=True)
-    parse_query(request, NoQuery)
-    return answer(request, await found(request))
-
-
-async def create_key(request: web.Request) -> web.Response:
-    """Make a client with a key, which is in this answer only."""
-    admin = admit_visitor(request, admin=True)
-    parse_query(request, NoQuery)
-    return await created(request, admin)
-
-
-async def change_key(request: web.Request) -> web.Response:
-    """Change a client's settings by a merge patch."""
-    admin = admit_visitor(request, admin=True, takes=(JSON, MERGE_PATCH))
-    parse_query(request, NoQuery)
-    return await changed(request, admin)
-
-
-async def rotate_key(request: web.Request) -> web.Response:
-    """Give a client a new key, which is in this answer only."""
-    admin = admit_visitor(request, admin=True)
-    parse_query(request, NoQuery)
-    return await rotated(request, admin)
-
-
-async def revoke_key(request: web.Request) -> web.Response:
-    """End the keys of a client, or one of them."""
-    admin = admit_visitor(request, admin=True)
-    return await revoked(request, admin, key=parse_query(request, RevokeQuery).key)

@@ -3,14 +3,15 @@
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, explain, keys, reports, sign_in, visitors
+from gateway.admin import boards, explain, reports, sign_in, visitors
+from gateway.admin.keys import KeyHandlers, admit_administrator, admit_program
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
@@ -132,17 +133,21 @@ def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[we
     return web.route(method, path, handler, expect_handler=withhold_continue)
 
 
+def _keys(path: str, handlers: KeyHandlers) -> Iterator[web.RouteDef]:
+    yield _route("GET", path, handlers.list_keys)
+    yield _route("POST", path, handlers.create_key)
+    yield _route("GET", f"{path}/{{name}}", handlers.get_key)
+    yield _route("PATCH", f"{path}/{{name}}", handlers.change_key)
+    yield _route("DELETE", f"{path}/{{name}}", handlers.revoke_key)
+    yield _route("POST", f"{path}/{{name}}/rotate", handlers.rotate_key)
+
+
 ROUTES = (
     _route("GET", "/health/live", explain.live),
     _route("GET", "/health/ready", explain.ready),
     _route("GET", "/metrics", explain.metrics),
     _route("GET", "/leaderboard", explain.leaderboard),
-    _route("GET", "/admin/keys", keys.list_keys),
-    _route("POST", "/admin/keys", keys.create_key),
-    _route("GET", "/admin/keys/{name}", keys.get_key),
-    _route("PATCH", "/admin/keys/{name}", keys.change_key),
-    _route("DELETE", "/admin/keys/{name}", keys.revoke_key),
-    _route("POST", "/admin/keys/{name}/rotate", keys.rotate_key),
+    *_keys("/admin/keys", KeyHandlers(admit_program)),
     _route("GET", "/openapi.json", describe),
     _route("GET", "/docs", docs),
     _route("GET", "/", home),
@@ -167,12 +172,7 @@ ROUTES = (
     _route("GET", "/api/usage", boards.usage),
     _route("GET", "/api/teams", boards.teams),
     _route("GET", "/api/configuration", boards.configuration),
-    _route("GET", "/api/keys", boards.list_keys),
-    _route("POST", "/api/keys", boards.create_key),
-    _route("GET", "/api/keys/{name}", boards.get_key),
-    _route("PATCH", "/api/keys/{name}", boards.change_key),
-    _route("DELETE", "/api/keys/{name}", boards.revoke_key),
-    _route("POST", "/api/keys/{name}/rotate", boards.rotate_key),
+    *_keys("/api/keys", KeyHandlers(admit_administrator, shows_file=True)),
     _route("GET", "/api/calls", reports.list_calls),
     _route("GET", "/api/calls/{id}", reports.get_call),
     _route("GET", "/api/live", boards.live),
