@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, explain, reports, sign_in, visitors
+from gateway.admin import configuration, leaderboard, live, reports, sign_in, status, usage, visitors
 from gateway.admin.keys import KeyHandlers, admit_administrator, admit_program
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
@@ -143,10 +143,10 @@ def _keys(path: str, handlers: KeyHandlers) -> Iterator[web.RouteDef]:
 
 
 ROUTES = (
-    _route("GET", "/health/live", explain.live),
-    _route("GET", "/health/ready", explain.ready),
-    _route("GET", "/metrics", explain.metrics),
-    _route("GET", "/leaderboard", explain.leaderboard),
+    _route("GET", "/health/live", status.live),
+    _route("GET", "/health/ready", status.ready),
+    _route("GET", "/metrics", status.metrics),
+    _route("GET", "/leaderboard", leaderboard.leaderboard),
     *_keys("/admin/keys", KeyHandlers(admit_program)),
     _route("GET", "/openapi.json", describe),
     _route("GET", "/docs", docs),
@@ -159,8 +159,8 @@ ROUTES = (
     _route("GET", f"/api/{sign_in.START}", visitors.begin_sign_in),
     _route("GET", f"/api/{sign_in.BACK}", visitors.end_sign_in),
     _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
-    _route("GET", "/api/leaderboard", boards.leaderboard),
-    _route("GET", "/api/explain", boards.explain),
+    _route("GET", "/api/leaderboard", leaderboard.page_leaderboard),
+    _route("GET", "/api/explain", leaderboard.page_explain),
     _route("GET", "/api/history", reports.history),
     _route("GET", "/api/heat", reports.heat),
     _route("GET", "/api/slowdowns", reports.slowdowns),
@@ -169,11 +169,11 @@ ROUTES = (
     _route("GET", "/api/slo", reports.slo),
     _route("GET", "/api/refusals", reports.refusals),
     _route("GET", "/api/alerts", reports.alerts),
-    _route("GET", "/api/usage", boards.usage),
-    _route("GET", "/api/teams", boards.teams),
-    _route("GET", "/api/configuration", boards.configuration),
+    _route("GET", "/api/usage", usage.usage),
+    _route("GET", "/api/teams", usage.teams),
+    _route("GET", "/api/configuration", configuration.configuration),
     *_keys("/api/keys", KeyHandlers(admit_administrator, shows_file=True)),
     _route("GET", "/api/calls", reports.list_calls),
     _route("GET", "/api/calls/{id}", reports.get_call),
-    _route("GET", "/api/live", boards.live),
+    _route("GET", "/api/live", live.live),
 )

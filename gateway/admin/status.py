@@ -1,0 +1,41 @@
+"""Health and metrics, for what watches the process."""
+
+import msgspec
+from aiohttp import web
+
+from gateway.admin.operations import OPERATIONS
+from gateway.api.context import CONTEXT, Phase
+
+
+async def live(_request: web.Request) -> web.Response:
+    """Answer 200 as long as the process responds."""
+    return web.json_response({"status": "ok"})
+
+
+async def ready(request: web.Request) -> web.Response:
+    """Answer 200 while new calls are accepted; 503 while stopping, or before the keys of the database are known.
+
+    The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
+    replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
+    part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
+    """
+    context = request.app[CONTEXT]
+    readiness = request.app[OPERATIONS].readiness()
+    workers, is_unrecorded = readiness["workers"], context.is_unrecorded()
+    is_degraded = is_unrecorded or (workers is not None and bool(workers["stopped"]))
+    status = "degraded" if is_degraded else "ok"
+    accepts = not (is_unrecorded and context.settings.ledger.required)
+    if not context.admission.keys.table.is_loaded:
+        status, accepts = "keys_not_loaded", False
+    if context.phase is not Phase.SERVING:
+        status, accepts = "stopping", False
+    body = msgspec.json.encode({"status": status, **readiness})
+    return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
+    context = request.app[CONTEXT]
+    context.admission.admit_viewer(request)
+    body, content_type = await request.app[OPERATIONS].render_metrics()
+    return web.Response(body=body, headers={"content-type": content_type})
