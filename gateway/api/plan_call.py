@@ -93,7 +93,7 @@ async def plan_call(
     else:
         fitting = await _fitted_aside(context, resolved, origin)
     # ``sent`` is the request as this model is asked, ``asked`` as its client sent it.
-    model, sent, race_asked = resolved.model, resolved.asked, resolved.race_asked
+    model, sent, race_asked = resolved.model, resolved.parsed, resolved.race_asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
