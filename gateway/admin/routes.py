@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from gateway.admin import configuration, leaderboard, live, reports, sign_in, status, usage, visitors
+from gateway.admin import configuration, leaderboard, live, operations, reports, sign_in, usage, visitors
 from gateway.admin.keys import KeyHandlers, admit_administrator, admit_program
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
@@ -143,9 +143,9 @@ def _keys(path: str, handlers: KeyHandlers) -> Iterator[web.RouteDef]:
 
 
 ROUTES = (
-    _route("GET", "/health/live", status.live),
-    _route("GET", "/health/ready", status.ready),
-    _route("GET", "/metrics", status.metrics),
+    _route("GET", "/health/live", operations.live),
+    _route("GET", "/health/ready", operations.ready),
+    _route("GET", "/metrics", operations.metrics),
     _route("GET", "/leaderboard", leaderboard.leaderboard),
     *_keys("/admin/keys", KeyHandlers(admit_program)),
     _route("GET", "/openapi.json", describe),

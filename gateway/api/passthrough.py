@@ -319,23 +319,7 @@ def _usd_per_character(deployment: Deployment) -> float | None:
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
 
-_PASSED = ("content-type", "content-disposition", "content-language")
 _IDENTITY = ("", "identity")
-
-
-def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
-    answer = relayed.answer
-    fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
-    if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
-    fields.update(response_headers)
-    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
-    if "content-type" not in fields:
-        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
-        fields["content-type"] = JSON if is_json else "application/octet-stream"
-    return fields
 
 
 class ResponseOutlet:
@@ -350,7 +334,7 @@ class ResponseOutlet:
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = relayed_headers(relayed, self._response_headers)
+        fields = headers.of_relayed(relayed, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
@@ -543,7 +527,7 @@ def _answer_of(relays: Sequence[Relay]) -> Relayed:
 async def _whole(
     request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
 ) -> web.StreamResponse:
-    fields = relayed_headers(answer, response_headers)
+    fields = headers.of_relayed(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
     if len(answer.answer.body) > LARGE_BYTES:
