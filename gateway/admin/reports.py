@@ -1,4 +1,7 @@
-"""GET /api/calls: calls, the newest first, and one call with its attempts."""
+"""The reports of /api: calls, alerts, history, refusals, replays, targets, slowdowns, and what races bring.
+
+The parameters of each are the fields of its query.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,6 +34,8 @@ from gateway.core.reports import (
     Window,
 )
 from gateway.targets.targets import as_object
+
+# GET /api/calls: calls, the newest first, and one call with its attempts.
 
 
 class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,14 +1,17 @@
-"""GET /leaderboard?explain=1: which deployments would run for a model's next call, with which delays, and why."""
+"""The leaderboard, for programs and for the page; and which deployments would run for a model's next call, and why."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 
+from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
+from gateway.admin.queries import answer, parse_query
+from gateway.admin.visitors import admit_visitor
 from gateway.api.client import Client
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.context import CONTEXT, Context
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN, size_class
 from gateway.api.overrides import RaceOverride, with_override
@@ -18,6 +21,7 @@ from gateway.core.attempts import AnswerKind
 from gateway.core.calls import Kind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
 from gateway.core.prompt_classes import Effort, answer_class
+from gateway.core.reports import Gaps
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
@@ -170,41 +174,9 @@ _SCHEMA = msgspec.Raw(
 _ADDRESS = frozenset({"explain", "model"})
 
 
-# Status endpoints for operators and their tools: health, metrics and the leaderboard.
+# GET /leaderboard for programs; GET /api/leaderboard and /api/explain for the page.
 
-
-async def live(_request: web.Request) -> web.Response:
-    """Answer 200 as long as the process responds."""
-    return web.json_response({"status": "ok"})
-
-
-async def ready(request: web.Request) -> web.Response:
-    """Answer 200 while new calls are accepted; 503 while stopping, or before the keys of the database are known.
-
-    The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
-    replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
-    part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
-    """
-    context = request.app[CONTEXT]
-    readiness = request.app[OPERATIONS].readiness()
-    workers, is_unrecorded = readiness["workers"], context.is_unrecorded()
-    is_degraded = is_unrecorded or (workers is not None and bool(workers["stopped"]))
-    status = "degraded" if is_degraded else "ok"
-    accepts = not (is_unrecorded and context.settings.ledger.required)
-    if not context.admission.keys.table.is_loaded:
-        status, accepts = "keys_not_loaded", False
-    if context.phase is not Phase.SERVING:
-        status, accepts = "stopping", False
-    body = msgspec.json.encode({"status": status, **readiness})
-    return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
-
-
-async def metrics(request: web.Request) -> web.Response:
-    """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
-    context = request.app[CONTEXT]
-    context.admission.admit_viewer(request)
-    body, content_type = await request.app[OPERATIONS].render_metrics()
-    return web.Response(body=body, headers={"content-type": content_type})
+_NO = frozenset({"0", "false", ""})
 
 
 async def leaderboard(request: web.Request) -> web.Response:
@@ -218,16 +190,62 @@ async def leaderboard(request: web.Request) -> web.Response:
     """
     context = request.app[CONTEXT]
     client = context.admission.admit_viewer(request)
-    wanted = request.query.get("model")
-    models = context.fleet.models
-    if wanted is not None and wanted not in models:
-        raise ModelNotFound(f"the model {wanted!r} is not configured; known models: {', '.join(models) or 'none'}")
-    names = [wanted] if wanted is not None else list(models)
+    models = _wanted(context, request.query.get("model"))
     if request.query.get("explain", "0") not in _NO:
-        plans = [explained(context, models[name], request.query, client) for name in names]
-        return web.Response(body=msgspec.json.encode({"models": plans}), content_type="application/json")
-    standings = [context.steering.leaderboard(name) for name in names]
-    return web.Response(body=msgspec.json.encode({"models": standings}), content_type="application/json")
+        found: list[Any] = [explained(context, model, request.query, client) for model in models]
+    else:
+        found = [context.steering.leaderboard(model.name) for model in models]
+    return web.Response(body=msgspec.json.encode({"models": found}), content_type="application/json")
 
 
-_NO = frozenset({"0", "false", ""})
+class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of which model; None: of all."""
+
+    model: str | None = None
+
+
+async def page_leaderboard(request: web.Request) -> web.Response:
+    """Return the standings of every model, or of one, with prices and the gaps between chunks of the last day."""
+    admit_visitor(request)
+    context = request.app[CONTEXT]
+    models = _wanted(context, parse_query(request, BoardQuery).model)
+    gaps = await request.app[OPERATIONS].reports.gaps()
+    return answer(request, {"models": [_board(context, model, gaps) for model in models]})
+
+
+async def page_explain(request: web.Request) -> web.Response:
+    """Return the plan of the next call of every model, or of ``?model=``, with reasons."""
+    client = admit_visitor(request)
+    context = request.app[CONTEXT]
+    models = _wanted(context, request.query.get("model"))
+    return answer(request, {"models": [explained(context, model, request.query, client) for model in models]})
+
+
+def _board(context: Context, model: Model, gaps: Gaps) -> dict[str, Any]:
+    board = context.steering.leaderboard(model.name)
+    rows = []
+    for row in board.deployments:
+        deployment = model.deployments.get(row.deployment)
+        p50_ms, p95_ms = gaps.get((model.name, row.deployment), (None, None))
+        more = {
+            "price": None if deployment is None else priced(deployment.price),
+            "itl_p50_ms": p50_ms,
+            "itl_p95_ms": p95_ms,
+        }
+        rows.append(msgspec.structs.asdict(row) | more)
+    return msgspec.structs.asdict(board) | {"deployments": rows}
+
+
+def _wanted(context: Context, name: str | None) -> list[Model]:
+    """Return the requested models.
+
+    Raises:
+        ModelNotFound: the one that is named is not configured.
+
+    """
+    models = context.fleet.models
+    if name is None:
+        return list(models.values())
+    if name not in models:
+        raise ModelNotFound(f"the model {name!r} is not configured; known models: {', '.join(models) or 'none'}")
+    return [models[name]]
