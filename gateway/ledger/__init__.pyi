@@ -50,9 +50,9 @@ from .reports.reports import Replays as Replays
 from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune
-from .shipper import SharedClock as SharedClock
 from .store import Store as Store
 from .tables import metadata as metadata
 from .targets.counting import TargetCounting as TargetCounting
 from .targets.counting import standings as standings
+from .turns import SharedClock as SharedClock
 from .writer import Ledger as Ledger
