@@ -6,7 +6,6 @@ from .board import raced_calls as raced_calls
 from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
-from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Delivery, Event, Kind, Message, Scope, Severity
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.reports import ReportsUnreachable
 from gateway.detecting.slowdowns import (
     DAY_S,
     HOUR_S,
@@ -22,9 +23,11 @@ from gateway.detecting.slowdowns import (
     Happened,
     Histogram,
     Metric,
+    Past,
     Slowdown,
     Tally,
     Window,
+    Windows,
 )
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
@@ -353,18 +356,9 @@ _MINUTES = {WINDOW_S: 5, HOUR_S: 60, DAY_S: 1440}
 _EVIDENCE_AFTER = timedelta(hours=24)
 _EVIDENCE_BEFORE = timedelta(days=8)
 
-Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model and deployment
-
-
-class Past(msgspec.Struct, frozen=True):
-    """A slowdown in the ledger; ``ended_s`` is None while it lasts."""
-
-    slowdown: Slowdown
-    ended_s: int | None
-
 
 class Slowdowns:
-    """The detector's part of the ledger. If it is unreachable, methods raise ``LedgerError`` or an error of reports."""
+    """The detector's book, and its part of the ledger. While it is away, methods raise an error of reports."""
 
     def __init__(self, database: Database, reader: Reader, holder: str) -> None:
         """``holder`` is this process's name in the election.
@@ -470,7 +464,7 @@ class Slowdowns:
             async with self._engine.begin() as connection:
                 yield connection
         except DATABASE_ERRORS as error:
-            raise unreachable(self._engine.url, error) from error
+            raise ReportsUnreachable(str(unreachable(self._engine.url, error))) from error
 
 
 def evidence_sql(words: Words, slowdown: Slowdown) -> str:
