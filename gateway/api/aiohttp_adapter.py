@@ -21,6 +21,8 @@ from multidict import istr
 from gateway.api import headers
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
     _Response = web.StreamResponse  # handlers return those
@@ -29,6 +31,10 @@ else:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _DATE, _LENGTH, _ENCODING = istr("date"), istr("content-length"), istr("transfer-encoding")
+
+
+def _slot(name: str) -> Any:
+    return getattr(web.RequestHandler, name)
 
 
 class ServerConnection(web.RequestHandler):
@@ -40,16 +46,15 @@ class ServerConnection(web.RequestHandler):
 
     __slots__ = ()
 
-    waiter = web.RequestHandler._waiter  # pending while aiohttp's task waits for a request
-    messages = web.RequestHandler._messages  # what was parsed and is not handled yet: requests, and errors
-    current_request = web.RequestHandler._current_request
-    socket_reader = web.RequestHandler._payload_parser  # a WebSocket's, once there is one
-    idle_until = web.RequestHandler._next_keepalive_close_time  # by the loop's clock; set with each answer
-    serving = web.RequestHandler._task_handler  # the task that handles its requests
-    parser = web.RequestHandler._parser
-    loop = web.RequestHandler._loop
-    reading_paused = web.RequestHandler._reading_paused  # for a body that nobody reads,
-    buffer_paused = web.RequestHandler._buffer_paused  # or for requests that wait
+    waiter: "asyncio.Future[None] | None" = _slot("_waiter")  # pending while aiohttp's task waits for a request
+    messages: "deque[tuple[Any, Any]]" = _slot("_messages")  # parsed and not handled yet: requests, and errors
+    current_request: web.BaseRequest | None = _slot("_current_request")
+    socket_reader: Any = _slot("_payload_parser")  # a WebSocket's, once there is one
+    idle_until: float = _slot("_next_keepalive_close_time")  # by the loop's clock; set with each answer
+    serving: "asyncio.Task[None] | None" = _slot("_task_handler")  # handles its requests
+    loop: asyncio.AbstractEventLoop = _slot("_loop")
+    reading_paused: bool = _slot("_reading_paused")  # for a body that nobody reads,
+    buffer_paused: bool = _slot("_buffer_paused")  # or for requests that wait
 
     def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""

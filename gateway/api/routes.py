@@ -4,10 +4,9 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
-from aiohttp.hdrs import METH_ALL, METH_OPTIONS, METH_POST
+from aiohttp.hdrs import METH_ALL, METH_OPTIONS
 from multidict import istr
 
 from gateway.admin import keys
@@ -58,9 +57,6 @@ from gateway.core.errors import (
 )
 from providers import redact
 from providers.dialects import PIVOT, Dialect
-
-if TYPE_CHECKING:
-    from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
 # Suggests the path that was meant when a request has an unknown one.
 
@@ -243,7 +239,7 @@ def application(context: Context, operations: Operations) -> web.Application:
 
 
 def calls_first(aiohttps: Handler) -> Handler:
-    """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs; others go to ``aiohttps``."""
+    """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs."""
     return past_the_router(aiohttps, _ANSWERS, errors_as_json)
 
 

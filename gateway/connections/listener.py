@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from gateway.api.context import Phase
 from gateway.api.aiohttp_adapter import serving_task
+from gateway.api.context import Phase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
 from gateway.connections.connection import Connection

@@ -39,7 +39,7 @@ _PAUSE_S = 0.02  # between two statements, so that calls run first
 
 
 class SlowdownBook(Protocol):
-    """The slowdowns of all replicas, and the sums they are found in. Its methods raise ``ApiError`` while it is away."""
+    """The slowdowns of all replicas, and the sums they are found in. Methods raise ``ApiError`` while it is away."""
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
         """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""

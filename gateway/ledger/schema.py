@@ -259,7 +259,4 @@ class Changes:
         self._connection.exec_driver_sql(statement)
 
 
-_FOLD = (
-    f"do $fold$ begin perform ({FOLD.sql}); "
-    "while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
-)
+_FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"

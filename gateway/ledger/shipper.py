@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from gateway.core.log import OutageCauses, StandingFault
