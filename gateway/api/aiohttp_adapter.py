@@ -55,6 +55,12 @@ class ServerConnection(web.RequestHandler):
     loop: asyncio.AbstractEventLoop = _slot("_loop")
     reading_paused: bool = _slot("_reading_paused")  # for a body that nobody reads,
     buffer_paused: bool = _slot("_buffer_paused")  # or for requests that wait
+    pause_wire = web.RequestHandler._pause_transport_reading  # receive nothing more for now, whatever is parsed
+    resume_wire = web.RequestHandler._resume_transport_reading  # receive more; aiohttp asks for it, also as it parses
+
+    def __init_subclass__(cls) -> None:
+        """Have aiohttp call the ``resume_wire`` of a subclass, by its own name for it."""
+        cls._resume_transport_reading = cls.resume_wire  # type: ignore[method-assign]
 
     def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""
@@ -85,17 +91,6 @@ class ServerConnection(web.RequestHandler):
                 self._messages.extend(each for each in held if each[1].is_eof())
                 held.clear()
         self._messages.append(error)
-
-    def pause_wire(self) -> None:
-        """Receive nothing more for now, whatever is parsed."""
-        self._pause_transport_reading()
-
-    def resume_wire(self) -> None:
-        """Receive more; aiohttp asks for it, also while it parses."""
-        super()._resume_transport_reading()
-
-    def _resume_transport_reading(self) -> None:
-        self.resume_wire()
 
 
 def message_of(request: web.BaseRequest) -> RawRequestMessage:

@@ -443,8 +443,9 @@ class Limits:
         if account is None:
             account = self._end_user_account(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
-        account.use(level.limits)
-        account.quotas(unix_s)
+        if level.limits is not account.limits or not account.since_s <= unix_s < account.until_s:  # else two calls more
+            account.use(level.limits)
+            account.quotas(unix_s)
         return account
 
     def _end_user_account(self, owner: str) -> Account:
