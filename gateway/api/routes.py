@@ -4,13 +4,13 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from aiohttp import HttpVersion11, web
-from aiohttp.hdrs import EXPECT, METH_ALL, METH_OPTIONS, METH_POST
+from aiohttp.hdrs import METH_ALL, METH_OPTIONS
 from multidict import istr
 
 from gateway.api import headers
+from gateway.api.aiohttp_adapter import past_the_router
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
@@ -52,9 +52,6 @@ from gateway.core.errors import (
 )
 from providers import redact
 from providers.dialects import PIVOT, Dialect
-
-if TYPE_CHECKING:
-    from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
 # Suggests the path that was meant when a request has an unknown one.
 
@@ -215,26 +212,9 @@ ROUTES = (
 KNOWN_PATHS: web.AppKey[Sequence[str]] = web.AppKey("holeshot.known_paths")
 
 
-def calls_first(aiohttps: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> Handler:
-    """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs; others go to ``aiohttps``.
-
-    A route is looked up for its first request only. Requests with a query or ``expect`` are not plain.
-    """
-    found: dict[str, UrlMappingMatchInfo] = {}
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        path = request.raw_path
-        answer = _ANSWERS.get(path) if request.method == METH_POST else None
-        if answer is None or EXPECT in request.headers:
-            return await aiohttps(request)
-        if path not in found:
-            response = await aiohttps(request)
-            found[path] = request.match_info
-            return response
-        request._match_info = found[path]  # noqa: SLF001 - only aiohttp's router sets it
-        return await errors_as_json(request, answer)
-
-    return handle
+def calls_first(aiohttps: Handler) -> Handler:
+    """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs."""
+    return past_the_router(aiohttps, _ANSWERS, errors_as_json)
 
 
 def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

@@ -16,11 +16,11 @@ from sqlalchemy import Connection, text
 from gateway.ledger.database import head_revision, migrations_folder
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
+from gateway.ledger.turns import FOLD
 
 SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
 # Minutes of the windows at the edge of a span, and of those within; and its seconds.
 WINDOWS = {"1h": (5, 5, 3600), "24h": (5, 60, 86_400), "7d": (60, 1440, 7 * 86_400), "30d": (1440, 1440, 30 * 86_400)}
-LOCK = "hashtext('holeshot.fold')"
 
 _PART = re.compile(r"\{([a-z]\w*(?: [\w.]+)*)\}")
 _ONLY = {"postgresql": "{postgresql}", "sqlite": "{sqlite}"}
@@ -193,7 +193,7 @@ def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:
     of_attempts = [summing.of_races(called), *summing.of_attempts("unnest(the_attempts) as f", called)]
     parts: dict[str, str | Callable[..., str]] = {
         "path": path,
-        "lock": LOCK,
+        "lock": FOLD.key,
         "same day": SAME_DAY,
         "tag sums": listing(TAGS),
         "tags of f": words.entries_of("f.tags", "jsonb"),
@@ -259,7 +259,4 @@ class Changes:
         self._connection.exec_driver_sql(statement)
 
 
-_FOLD = (
-    f"do $fold$ begin perform pg_advisory_xact_lock({LOCK}); "
-    "while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
-)
+_FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"

@@ -7,7 +7,7 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 import asyncio
 import sys
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become WATCHED.
 
 
-class State(Enum):
+class State(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """The state of an attempt."""
 
     ASKED = "asked"  # launched; no delta yet that can win the race
@@ -60,8 +60,6 @@ class State(Enum):
     DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
     WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
     OVER = "over"  # its record is fixed and its exchange dropped
-
-    __hash__ = object.__hash__  # Enum's own is a Python call at each set lookup
 
 
 ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # the attempts that may answer, or do
