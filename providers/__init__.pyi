@@ -84,6 +84,7 @@ from .sse import separators as separators
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING
+from .usage import OFF_PEAK as OFF_PEAK
 from .usage import STANDARD as STANDARD
 from .usage import Cost as Cost
 from .usage import Price as Price
@@ -95,6 +96,7 @@ from .usage import cost as cost
 from .usage import cost_usd as cost_usd
 from .usage import dearest_unasked as dearest_unasked
 from .usage import is_bought as is_bought
+from .usage import is_off_peak as is_off_peak
 from .usage import is_of_tokens as is_of_tokens
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible

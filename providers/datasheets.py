@@ -18,10 +18,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
-from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, Card, Price
+from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, WEEK_MIN, Card, Price
 
 # litellm's names of prices, in ours. The longest name that a field begins with is its unit.
 
@@ -172,7 +173,30 @@ def read(row: Mapping[str, Any]) -> Price | None:
     as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
     once = vendor.startswith(_ONE_PRICE_OF_INPUT) and row.get(_BILLING) != "per_query"
     price = price_of(whole, times, as_text=as_text, once=once)
+    if OFF_PEAK in price.tiers:
+        price = msgspec.structs.replace(price, off_peak=tuple(_off_peak(row["off_peak_pricing"])))
     return msgspec.structs.replace(price, request_usd=_request_usd(base)) if vendor == _SEARCHES_ALWAYS else price
+
+
+_DAY_MIN = 24 * 60
+
+
+def _off_peak(given: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield the times of ``off_peak_pricing`` in minutes of a week: hours are UTC's, weekdays those of the vendor."""
+    zone = ZoneInfo(given.get("weekday_timezone") or "UTC")
+    ahead = int(dt.datetime(2026, 1, 1, tzinfo=zone).utcoffset().total_seconds()) // 60 % _DAY_MIN  # type: ignore[union-attr] # it has a zone
+    for window in given.get("windows") or [given]:
+        hours = window.get("hours_utc") or ()
+        for written in [hours] if isinstance(hours, str) else hours:
+            start, end = (int(at[:2]) * 60 + int(at[3:]) for at in written.split("-"))
+            parts = [(start, end)] if start < end else [(start, _DAY_MIN), (0, end)]
+            turn = _DAY_MIN - ahead  # from then on it is the next day there
+            parts = [(max(a, x), min(b, y)) for a, b in parts for x, y in ((0, turn), (turn, _DAY_MIN))]
+            for weekday in window.get("weekdays") or range(1, 8):
+                for begins, ends in parts:
+                    if begins < ends:
+                        day = (weekday - 1 - (begins >= turn)) * _DAY_MIN % WEEK_MIN
+                        yield day + begins, day + ends
 
 
 def _request_usd(listed: Prices) -> float | None:

@@ -38,7 +38,7 @@ NO_PRICE: Mapping[str, str] = {
     "tiered_pricing[].range[]": "the sizes of prompts that a price holds for, read with it",
     "tiered_pricing[].max_results_range[]": "of search engines, which are no models",
     "tiered_pricing[].input_cost_per_query": "likewise",
-    "off_peak_pricing.windows[].weekdays[]": "hours; that prices are lower in some is in the bounds",
+    "off_peak_pricing.windows[].weekdays[]": "hours in which its prices hold, read with them",
     "search_free_requests.count": "free searches in a day, which nobody but the vendor can count",
     "metadata.original_pricing_per_hour": "what the price of a second was made of",
     "metadata.original_pricing_per_minute": "likewise",
