@@ -137,6 +137,38 @@ def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
     return None
 
 
+# What tokens cost if they are processed in a region, over the prices of the row. Anthropic: where ``inference_geo`` asks
+# for it (platform.claude.com/docs/en/manage-claude/data-residency); OpenAI: at addresses of regions
+# (developers.openai.com/api/docs/guides/data-residency); Vertex AI: at any location but global.
+UPLIFTS: Mapping[str, str] = {
+    "provider_specific_entry.us": "us",
+    "regional_processing_uplift_multiplier_us": "us",
+    "regional_processing_uplift_multiplier_eu": "eu",
+    "regional_endpoint_uplift_multiplier": "endpoint",
+}
+
+
+def uplifted(price: Price, factor: float) -> Price:
+    """Return the same prices with those of tokens times ``factor``."""
+
+    def times(usd: float | None) -> float | None:
+        return None if usd is None else usd * factor
+
+    return msgspec.structs.replace(
+        price,
+        input_usd=price.input_usd * factor,
+        output_usd=price.output_usd * factor,
+        cached_input_usd=times(price.cached_input_usd),
+        cache_write_usd=times(price.cache_write_usd),
+        reasoning_usd=times(price.reasoning_usd),
+        units=tuple((unit, usd * factor if unit in OF_TOKENS else usd) for unit, usd in price.units),
+        cards=tuple(
+            Card(card.tier, card.above_tokens, None if card.price is None else uplifted(card.price, factor))
+            for card in price.cards
+        ),
+    )
+
+
 _SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
 _FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
 _SEARCHES_ALWAYS = "perplexity"
@@ -304,6 +336,7 @@ class Datasheet(msgspec.Struct, frozen=True):
     price: Price | None = None  # None: unknown for input or output
     capabilities: Capabilities = UNKNOWN
     listed: Price | None = None  # the prices that are known where that of input or output is not
+    uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
 
 
 UNLISTED = Datasheet()
@@ -452,7 +485,9 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
 
 def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
-    price = read(_row_decoder.decode(row))
+    decoded = _row_decoder.decode(row)
+    price = read(decoded)
+    uplifts = {UPLIFTS[path]: factor for path, factor in leaves(decoded) if path in UPLIFTS}
     if price is not None and dearest:
         price = msgspec.structs.replace(price, dearest=tuple(dearest.items()))
     try:
@@ -460,8 +495,8 @@ def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     except msgspec.ValidationError:
         capabilities = UNKNOWN
     if price is not None and price.unknown:
-        return Datasheet(None, capabilities, price)
-    return Datasheet(price, capabilities)
+        return Datasheet(None, capabilities, price, uplifts)
+    return Datasheet(price, capabilities, uplifts=uplifts)
 
 
 def _limit(tokens: int | None) -> int | None:
