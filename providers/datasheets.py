@@ -137,8 +137,8 @@ def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
     return None
 
 
-# What tokens cost if they are processed in a region, over the prices of the row. Anthropic: where ``inference_geo`` asks
-# for it (platform.claude.com/docs/en/manage-claude/data-residency); OpenAI: at addresses of regions
+# What tokens cost if they are processed in a region, over the prices of the row. Anthropic: where ``inference_geo``
+# asks for it (platform.claude.com/docs/en/manage-claude/data-residency); OpenAI: at addresses of regions
 # (developers.openai.com/api/docs/guides/data-residency); Vertex AI: at any location but global.
 UPLIFTS: Mapping[str, str] = {
     "provider_specific_entry.us": "us",

@@ -76,7 +76,9 @@ def figure(where: World, contender: Contender, calls: int, seeds: Sequence[int],
     p50, p90, p95, p99 = (times[round(q * (len(times) - 1))] for q in (0.5, 0.9, 0.95, 0.99))
     hedges = [each.extra_at_s for each in results if each.extra_at_s is not None]
     usd = fmean(each.usd for each in results)
-    return Figure(p50, p90, p95, p99, usd / (base_usd or usd), len(hedges) / len(results), fmean(hedges) if hedges else None)
+    return Figure(
+        p50, p90, p95, p99, usd / (base_usd or usd), len(hedges) / len(results), fmean(hedges) if hedges else None
+    )
 
 
 def main() -> None:
@@ -113,7 +115,9 @@ def _show(share: float, tail: str, calls: int, seeds: Sequence[int]) -> None:
     for name, each in rows:
         goal_s = None if each.hedge_s is None or not name.startswith("cost") else each.hedge_s + priority.p90_s
         is_met = goal_s is not None and each.p99_s <= goal_s and each.price <= MOST_PRICE
-        told = ("", "", "") if goal_s is None else (f"{each.hedge_s:.2f}", f"{goal_s:.2f}", "met" if is_met else "missed")
+        told = (
+            ("", "", "") if goal_s is None else (f"{each.hedge_s:.2f}", f"{goal_s:.2f}", "met" if is_met else "missed")
+        )
         print(
             f"| {share:g} | {tail} | {name} | {each.p50_s:.2f} | {each.p99_s:.2f} | {each.p99_s / priority.p99_s:.2f} | "
             f"{each.price:.2f} | {each.hedged:.1%} | {told[0]} | {told[1]} | {told[2]} |",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.ledger import Words, queries
 
 ROUNDING_USD = 1e-6  # vendors round, and so do sums
-# Of attempts (a): one row for each day, deployment, version of the model and tier.
+# One row for each day, deployment, version of the model and tier.
 _KEYS = "provider, deployment, model_version, tier_served"
 _ROWS = """
 select {day} as day, {keys}, count(*) as attempts, sum(cost_low_usd) as low_usd, sum(cost_usd) as known_usd,
@@ -29,7 +29,8 @@ _UNITS = """
 select {day} as day, {keys}, count(*) as attempts, unit.key as unit,
   sum(cast(unit.value ->> 'n' as double precision) * cast(unit.value ->> 'usd' as double precision)) as known_usd,
   sum(case when unit.value ->> 'usd' is null then 1 else 0 end) as n_open
-from attempts, json_each(units) as unit where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
+from attempts, json_each(units) as unit
+where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
 """
 
 
@@ -83,12 +84,12 @@ def costs(
     """Compare what the ledger says with what a vendor bills, by day and model.
 
     The bill should lie between the least and the most that the ledger says. A bill is of the whole account: it also has
-    what did not go through this gateway. What a vendor's export does not contain is told, and not counted as a difference.
-    A call over midnight may be on either day.
+    what did not go through this gateway. What a vendor's export does not contain is told, and not counted as a
+    difference. A call over midnight may be on either day.
 
     Exports are the JSON of OpenAI's GET /v1/organization/costs?group_by=line_item, Anthropic's GET
-    /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as there
-    are pages. No key is needed here, and nothing is sent.
+    /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as
+    there are pages. No key is needed here, and nothing is sent.
 
     Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
     """
@@ -104,13 +105,11 @@ def costs(
         ledger = asyncio.run(from_ledger(read_database_url(config, for_reports=True), bill, providers, days))
     except LedgerError as error:
         fail(str(error))
-    if not ledger.rows:
-        known = ", ".join(ledger.providers) or "none"
-        notes = [f"the ledger has no attempts at {', '.join(providers)} on these days; --provider names others: {known}"]
-    else:
-        notes = []
     rows = compared(bill, days, ledger, datetime.now(UTC).date())
-    notes += _notes(bill)
+    notes = _notes(bill)
+    if not ledger.rows:
+        known, named = ", ".join(ledger.providers) or "none", ", ".join(providers)
+        notes.append(f"the ledger has no attempts at {named} on these days; --provider names others: {known}")
     if as_json:
         write_json(_as_object(bill, days, providers, rows, notes))
     else:
@@ -149,6 +148,12 @@ class FromLedger(msgspec.Struct, frozen=True):
 
 
 async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: frozenset[date]) -> FromLedger:
+    """Return what the ledger has of the providers from the first of the days to the last.
+
+    Raises:
+        LedgerError: it cannot be read.
+
+    """
     from gateway.ledger import Words, is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
@@ -173,9 +178,9 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         ):
             booked = Booked(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
             units.append(Row(_date(at), deployment, version, tier, booked, unit))
-    begins = (await ask("select min(started_at) from attempts"))[0][0]
-    known_ones = [] if rows else [str(name) for (name,) in await ask("select distinct provider from attempts order by 1")]
-    return FromLedger(rows, units, None if begins is None else _date(begins), known_ones)
+    ((begins,),) = await ask("select min(started_at) from attempts")
+    others = [] if rows else await ask("select distinct provider from attempts order by 1")
+    return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
 
 
 def _within(words: "Words", providers: Sequence[str], days: frozenset[date]) -> str:

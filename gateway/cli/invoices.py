@@ -291,7 +291,9 @@ def _read(path: Path) -> tuple[Invoice, bool]:
         page = _decoded(_Element(text, 0), _Page)
         elements = list(_elements(text, page.data, max(0, text.find(b'"data"'))))
         if not elements:
-            raise _MisreadError(0, "data is empty: nothing was billed in that time, or it is the answer to something else")
+            raise _MisreadError(
+                0, "data is empty: nothing was billed in that time, or it is the answer to something else"
+            )
         names = _decoded(elements[0], dict[str, msgspec.Raw]).keys()
         form, read = next(((form, read) for fields, form, read in _READERS if fields <= names), (None, _openai))
         if form is None:

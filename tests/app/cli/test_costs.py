@@ -59,7 +59,13 @@ def report(folder: Path, *results: dict[str, object], **page: object) -> str:
 
 
 def billed(cents: str, model: str | None = "claude-opus-5", **facts: object) -> dict[str, object]:
-    return {"amount": cents, "currency": "USD", "cost_type": "tokens", "model": model, "service_tier": "standard"} | facts
+    return {
+        "amount": cents,
+        "currency": "USD",
+        "cost_type": "tokens",
+        "model": model,
+        "service_tier": "standard",
+    } | facts
 
 
 def found(result: Result) -> dict[str, dict[str, Any]]:

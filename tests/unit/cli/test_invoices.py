@@ -9,6 +9,7 @@ import pytest
 from gateway.cli.invoices import ANTHROPIC, EVERYTHING, OPENAI, OPENROUTER, InvoiceError, Line, read_invoice, undated
 
 EXAMPLES = Path(__file__).parent / "invoices"
+A_DAY = '{"data": [{"starting_at": "2025-08-01T00:00:00Z", "ending_at": "2025-08-02T00:00:00Z", "results": ['
 
 
 def test_each_example_has_its_address_and_its_date() -> None:
@@ -111,19 +112,17 @@ def test_a_day_without_activity_at_openrouter_is_covered(tmp_path: Path) -> None
         ('{\n"data": [\n{"id": "chatcmpl-1"}]}', 3, "the elements of data have the fields id"),
         ('{\n"data": [\n{"date": "24.8.2025", "model": "x", "usage": 1}]}', 3, "the date is '24.8.2025'"),
         (
-            '{"data": [\n{"date": "2025-08-24", "model": "x", "usage": 1},\n{"date": "2025-08-24", "usage": "1"}]}',
+            '{"data": [\n{"date": "2025-08-24", "model": "x", "usage": 1},\n{"date": "2025-08-24", "usage": 1}]}',
             3,
             "missing required field `model`",
         ),
         (
-            '{"data": [{"starting_at": "2025-08-01T00:00:00Z", "ending_at": "2025-08-02T00:00:00Z", "results": [\n'
-            '{"uncached_input_tokens": 1500, "model": "claude-opus-5"}]}]}',
+            f'{A_DAY}\n{{"uncached_input_tokens": 1500, "model": "claude-opus-5"}}]}}]}}',
             2,
             "missing required field `amount`",
         ),
         (
-            '{"data": [{"starting_at": "2025-08-01T00:00:00Z", "ending_at": "2025-08-02T00:00:00Z", "results": [\n'
-            '{"amount": "12", "currency": "EUR"}]}]}',
+            f'{A_DAY}\n{{"amount": "12", "currency": "EUR"}}]}}]}}',
             2,
             "Invalid enum value 'EUR'",
         ),
@@ -133,8 +132,7 @@ def test_a_day_without_activity_at_openrouter_is_covered(tmp_path: Path) -> None
             "which is not one day",
         ),
         (
-            '{"data": [\n{"starting_at": "2025-08-01T00:00:00Z", "ending_at": "2025-08-02T00:00:00Z", "results": [\n'
-            '{"amount": "nan", "currency": "USD"}]}]}',
+            f'{A_DAY}\n\n{{"amount": "nan", "currency": "USD"}}]}}]}}',
             3,
             "'nan' is no amount",
         ),
