@@ -97,8 +97,8 @@ from .usage import cost as cost
 from .usage import cost_usd as cost_usd
 from .usage import dearest_unasked as dearest_unasked
 from .usage import is_bought as is_bought
-from .usage import is_off_peak as is_off_peak
 from .usage import is_of_tokens as is_of_tokens
+from .usage import is_off_peak as is_off_peak
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible
 from .usage import reported as reported

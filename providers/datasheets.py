@@ -216,7 +216,7 @@ _DAY_MIN = 24 * 60
 def _off_peak(given: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
     """Yield the times of ``off_peak_pricing`` in minutes of a week: hours are UTC's, weekdays those of the vendor."""
     zone = ZoneInfo(given.get("weekday_timezone") or "UTC")
-    ahead = int(dt.datetime(2026, 1, 1, tzinfo=zone).utcoffset().total_seconds()) // 60 % _DAY_MIN  # type: ignore[union-attr] # it has a zone
+    ahead = (dt.datetime(2026, 1, 1, tzinfo=zone).utcoffset() or dt.timedelta()).seconds // 60
     for window in given.get("windows") or [given]:
         hours = window.get("hours_utc") or ()
         for written in [hours] if isinstance(hours, str) else hours:

@@ -15,7 +15,7 @@ from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, Line, read_i
 from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
 
 if TYPE_CHECKING:
-    from gateway.ledger import Words, queries
+    from gateway.ledger import Words
 
 ROUNDING_USD = 1e-6  # vendors round, and so do sums
 # One row for each day, deployment, version of the model and tier.
@@ -113,7 +113,7 @@ def costs(
     if as_json:
         write_json(_as_object(bill, days, providers, rows, notes))
     else:
-        _write(rows, bill, notes)
+        _write(rows, notes)
 
 
 def _of_month(bill: Invoice, month: str) -> frozenset[date]:
@@ -200,43 +200,46 @@ def _date(value: object) -> date:
 def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: date) -> list[Compared]:
     """Return a row for each day and thing, in this order, then for all comparable days of each, and of all."""
     lines = [line for line in bill.lines if line.day in days]
-    is_divided = not any(line.what == EVERYTHING for line in lines)
-    called = _Names(lines, ledger.rows)
-    booked: dict[tuple[date, str], Booked] = defaultdict(Booked)
-    lacking: dict[tuple[date, str], Booked] = defaultdict(Booked)
-    for row in (*ledger.rows, *ledger.units):
-        if row.day not in days:
-            continue
-        if row.tier in bill.format.lacking_tiers:
-            if row.unit is None:
-                lacking[row.day, f"{called.of(row)} ({row.tier})"].add(row.booked)
-        elif not is_divided:
-            if row.unit is None:
-                booked[row.day, EVERYTHING].add(row.booked)
-        elif row.unit is None:
-            booked[row.day, called.of(row)].add(row.booked)
-        else:
-            part = row.booked
-            booked[row.day, called.of(row)].add(Booked(0, part.low_usd, part.known_usd, part.high_usd), -1)
-            booked[row.day, row.unit].add(part)
+    booked, lacking = _booked(bill, lines, [row for row in (*ledger.rows, *ledger.units) if row.day in days])
     billed: dict[tuple[date, str], float] = defaultdict(float)
     reasons: dict[tuple[date, str], str] = {}
     for line in lines:
-        key = line.day, line.what
-        billed[key] += line.usd
+        billed[line.day, line.what] += line.usd
         if line.reason is not None:
-            reasons[key] = line.reason
+            reasons[line.day, line.what] = line.reason
     rows = []
-    for day, what in sorted({*booked, *billed}):
+    for day, what in {*booked, *billed}:
         reason = reasons.get((day, what))
         if reason is None and day >= today:
             reason = "the day is not over"
         elif reason is None and (ledger.begins is None or day < ledger.begins):
             reason = f"the ledger begins on {ledger.begins}" if ledger.begins else "the ledger is empty"
         rows.append(_judged(day, what, booked.get((day, what), Booked()), billed.get((day, what), 0.0), reason))
-    name = bill.format.name
-    rows += [_judged(day, what, each, None, f"{name} does not contain it") for (day, what), each in lacking.items()]
+    not_on_it = f"{bill.format.name} does not contain it"
+    rows += [_judged(day, what, each, None, not_on_it) for (day, what), each in lacking.items()]
     return [*sorted(rows, key=lambda row: (str(row.day), row.what)), *_totals(rows)]
+
+
+_ByDay = dict[tuple[date, str], Booked]
+
+
+def _booked(bill: Invoice, lines: Sequence[Line], rows: Sequence[Row]) -> tuple[_ByDay, _ByDay]:
+    """Return what the ledger has by day and thing as the bill names it, and what the bill does not contain."""
+    called = _Names(lines, [row for row in rows if row.unit is None])
+    is_divided = not any(line.what == EVERYTHING for line in lines)
+    booked: _ByDay = defaultdict(Booked)
+    lacking: _ByDay = defaultdict(Booked)
+    for row in rows:
+        name = called.of(row) if is_divided else EVERYTHING
+        if row.tier in bill.format.lacking_tiers:
+            if row.unit is None:
+                lacking[row.day, f"{called.of(row)} ({row.tier})"].add(row.booked)
+        elif row.unit is None:
+            booked[row.day, name].add(row.booked)
+        elif is_divided:
+            booked[row.day, name].add(msgspec.structs.replace(row.booked, attempts=0), -1)
+            booked[row.day, row.unit].add(row.booked)
+    return booked, lacking
 
 
 class _Names:
@@ -301,7 +304,7 @@ def _notes(bill: Invoice) -> list[str]:
 _TOLD = {"within": "within", "open": "no upper bound", "not comparable": "not comparable"}
 
 
-def _write(rows: Sequence[Compared], bill: Invoice, notes: Sequence[str]) -> None:
+def _write(rows: Sequence[Compared], notes: Sequence[str]) -> None:
     columns = ["day", "model", "attempts", "low_usd", "known_usd", "high_usd", "bill_usd", "verdict"]
     cells = []
     for row in rows:

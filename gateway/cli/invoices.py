@@ -285,25 +285,24 @@ def _read(path: Path) -> tuple[Invoice, bool]:
     """Return what one file contains, and whether the vendor has another page."""
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        return _invoice(text)
     except OSError as error:
         raise InvoiceError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        page = _decoded(_Element(text, 0), _Page)
-        elements = list(_elements(text, page.data, max(0, text.find(b'"data"'))))
-        if not elements:
-            raise _MisreadError(
-                0, "data is empty: nothing was billed in that time, or it is the answer to something else"
-            )
-        names = _decoded(elements[0], dict[str, msgspec.Raw]).keys()
-        form, read = next(((form, read) for fields, form, read in _READERS if fields <= names), (None, _openai))
-        if form is None:
-            raise _MisreadError(elements[0].at, f"the elements of data have the fields {', '.join(names) or 'none'}")
-        days, lines = set[date](), list[Line]()
-        for each in elements:
-            day, of_it = read(text, each)
-            days.add(day)
-            lines += of_it
     except _MisreadError as error:
         line = text.count(b"\n", 0, error.at) + 1
         raise InvoiceError(f"{path}, line {line}: {error}. What can be read is JSON of {KNOWN}") from None
-    return Invoice(form, frozenset(days), tuple(lines), is_whole=True), page.has_more
+
+
+def _invoice(text: bytes) -> tuple[Invoice, bool]:
+    page = _decoded(_Element(text, 0), _Page)
+    elements = list(_elements(text, page.data, max(0, text.find(b'"data"'))))
+    if not elements:
+        raise _MisreadError(0, "data is empty: nothing was billed in that time, or it is the answer to something else")
+    names = _decoded(elements[0], dict[str, msgspec.Raw]).keys()
+    known = next(((form, read) for fields, form, read in _READERS if fields <= names), None)
+    if known is None:
+        raise _MisreadError(elements[0].at, f"the elements of data have the fields {', '.join(names) or 'none'}")
+    form, read = known
+    read_ones = [read(text, each) for each in elements]
+    days = frozenset(day for day, _ in read_ones)
+    return Invoice(form, days, tuple(line for _, lines in read_ones for line in lines), is_whole=True), page.has_more
