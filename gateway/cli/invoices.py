@@ -173,7 +173,8 @@ def _day(begins: datetime, ends: datetime, element: _Element) -> date:
 
 def _openai(text: bytes, element: _Element) -> tuple[date, list[Line]]:
     bucket, lines = _decoded(element, _OpenAIBucket), list[Line]()
-    day = _day(*(datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time)), element)
+    begins, ends = (datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time))
+    day = _day(begins, ends, element)
     for each in _elements(text, bucket.results, element.at):
         cost = _decoded(each, _OpenAICost)
         usd = _number(cost.amount.value, each)
@@ -285,9 +286,10 @@ def _read(path: Path) -> tuple[Invoice, bool]:
     """Return what one file contains, and whether the vendor has another page."""
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-        return _invoice(text)
     except OSError as error:
         raise InvoiceError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return _invoice(text)
     except _MisreadError as error:
         line = text.count(b"\n", 0, error.at) + 1
         raise InvoiceError(f"{path}, line {line}: {error}. What can be read is JSON of {KNOWN}") from None
