@@ -236,6 +236,20 @@ class Changes:
         for name in names:
             self.run(f"drop view {name}")
 
+    def make_views_again(self, *names: str) -> None:
+        """Make views with fewer columns than they have, which Postgres takes from none; who may read one may still."""
+        grants = [grant for name in names for grant in self._grants(name)]
+        self.drop_views(*names)
+        self.make_views(*names)
+        for grant in grants:
+            self.run(grant)
+
+    def _grants(self, name: str) -> list[str]:
+        """Return the statements that grant again what others than its owner may do with a view."""
+        if not self.words.is_postgres:
+            return []
+        return list(self._connection.scalars(text(_GRANTS), {"name": name}))
+
     def make_sums(self) -> None:
         """Make what adds up rows, or make it again."""
         if self.words.is_postgres:
@@ -259,4 +273,11 @@ class Changes:
         self._connection.exec_driver_sql(statement)
 
 
+_GRANTS = """
+select format('grant %s on %I to %s%s', acl.privilege_type, view.relname,
+  case when acl.grantee = 0 then 'public' else acl.grantee::regrole::text end,
+  case when acl.is_grantable then ' with grant option' else '' end)
+from pg_class as view cross join lateral aclexplode(view.relacl) as acl
+where view.oid = to_regclass(:name) and acl.grantee <> view.relowner
+"""
 _FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"

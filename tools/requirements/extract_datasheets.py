@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from providers.datasheets import fields, leaves, parse, read
+from providers.datasheets import UPLIFTS, fields, leaves, parse, read
 
 TABLE = "model_prices_and_context_window_backup.json"
 TARGET = Path(__file__).resolve().parents[2] / "providers" / "models.json"
@@ -38,7 +38,7 @@ NO_PRICE: Mapping[str, str] = {
     "tiered_pricing[].range[]": "the sizes of prompts that a price holds for, read with it",
     "tiered_pricing[].max_results_range[]": "of search engines, which are no models",
     "tiered_pricing[].input_cost_per_query": "likewise",
-    "off_peak_pricing.windows[].weekdays[]": "hours; that prices are lower in some is in the bounds",
+    "off_peak_pricing.windows[].weekdays[]": "hours in which its prices hold, read with them",
     "search_free_requests.count": "free searches in a day, which nobody but the vendor can count",
     "metadata.original_pricing_per_hour": "what the price of a second was made of",
     "metadata.original_pricing_per_minute": "likewise",
@@ -48,12 +48,7 @@ NO_PRICE: Mapping[str, str] = {
     "provider_specific_entry.transcription_json_or_text_only": "a flag",
     "provider_specific_entry.transcription_usage_duration": "a flag",
     "provider_specific_entry.minimax_free_input_images": "free pictures, which nobody but the vendor can count",
-    # A contract or an address decides, and no answer tells: for these, price_per_mtok has to be set.
-    "fedramp_uplift_multiplier": "a surcharge by contract",
-    "provider_specific_entry.us": "a surcharge by region",
-    "regional_endpoint_uplift_multiplier": "a surcharge by region",
-    "regional_processing_uplift_multiplier_eu": "a surcharge by region",
-    "regional_processing_uplift_multiplier_us": "a surcharge by region",
+    "fedramp_uplift_multiplier": "a surcharge by contract, for which price_per_mtok has to be set",
 }
 
 
@@ -61,13 +56,17 @@ def unread(models: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield each number that is neither a known price nor known to be none, with its row."""
     for name, row in models.items():
         for path, number in leaves(row):
-            if re.sub(r"\[\d+\]", "[]", path) not in NO_PRICE and parse(path, number, row) is None:
+            if re.sub(r"\[\d+\]", "[]", path) not in NO_PRICE and not _is_read(path, number, row):
                 yield f"{name}: {path}: {number!r}"
+
+
+def _is_read(path: str, number: float, row: Mapping[str, Any]) -> bool:
+    return path in UPLIFTS or parse(path, number, row) is not None
 
 
 def kept(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row that the gateway reads."""
-    priced = {re.split(r"[.\[]", path)[0] for path, number in leaves(row) if parse(path, number, row) is not None}
+    priced = {re.split(r"[.\[]", path)[0] for path, number in leaves(row) if _is_read(path, number, row)}
     return {field: row[field] for field in (*fields(), *sorted(priced - {*fields()})) if field in row}
 
 

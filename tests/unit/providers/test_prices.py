@@ -162,6 +162,26 @@ def test_anthropic_s_fast_service_is_a_multiple_of_the_price_of_tokens() -> None
     )
 
 
+def test_hours_off_peak_are_utc_s_and_their_weekdays_the_vendor_s() -> None:
+    day = 24 * 60
+    hours = {"input_cost_per_token": 1e-6, "windows": [{"hours_utc": "15:00-17:00", "weekdays": [1]}]}
+    for zone, times in (
+        ({}, [(15 * 60, 17 * 60)]),
+        # There Monday's 16:00 of UTC is Tuesday's midnight: Monday has the hour from Sunday's 16:00.
+        ({"weekday_timezone": "Asia/Shanghai"}, [(15 * 60, 16 * 60), (6 * day + 16 * 60, 6 * day + 17 * 60)]),
+    ):
+        price = read(ROW | {"off_peak_pricing": hours | zone})
+        assert price is not None
+        assert sorted(price.off_peak) == times
+
+
+def test_hours_off_peak_of_the_shipped_table_are_read() -> None:
+    price = DatasheetTable.shipped().look_up([("deepseek", "deepseek-v4-pro")])["deepseek", "deepseek-v4-pro"].price
+    assert price is not None
+    peak = 5 * 7 * 60  # 01:00 to 04:00 and 06:00 to 10:00 on five days
+    assert sum(to - since for since, to in price.off_peak) == 7 * 24 * 60 - peak
+
+
 def test_what_a_table_does_not_know_is_unknown_not_free() -> None:
     pictures = read({"mode": "image_generation", "input_cost_per_token": 5e-6, "output_cost_per_image": 0.04})
     assert pictures is not None
