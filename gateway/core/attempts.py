@@ -267,7 +267,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def failed(self) -> bool:
         """Whether its provider failed."""
-        return self.outcome.failed
+        return self.outcome in BROKEN
 
     @property
     def is_begun(self) -> bool:

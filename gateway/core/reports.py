@@ -107,8 +107,8 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
     """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums.
 
-    ``since`` and ``until`` are a range of time in place of the window: without ``until`` it ends now. Of few attempts in
-    at most two hours it has steps of a minute.
+    ``since`` and ``until`` are a range of time in place of the window: without ``until`` it ends now. Of few attempts
+    in at most two hours it has steps of a minute.
     """
 
     window: Window = Window.DAY

@@ -147,8 +147,9 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 class Columns:
     """The columns of one table, which are fields of a record with the same names.
 
-    ``left_out`` are fields without a column, ``made`` columns that follow from fields, ``json`` those stored as JSON. ``names`` are the columns, JSON last;
-    ``plain`` returns a record's values of the others, in order, in half a microsecond.
+    ``left_out`` are fields without a column, ``made`` columns that follow from fields, ``json`` those stored as JSON.
+    ``names`` are the columns, JSON last; ``plain`` returns a record's values of the others, in order, in half a
+    microsecond.
     """
 
     __slots__ = ("names", "plain")

@@ -1,7 +1,8 @@
-"""Calls and attempts say whether they failed; views of outages and of single hours; errors say when they were first seen.
+"""Calls and attempts say whether they failed; views tell outages, single hours, and when an error was first seen.
 
-``failed`` is false where nothing failed before, so that no table is written anew: only rows of failures are. Of what the
-version before stores from now on it is null. ``decode_tps_95_reach`` is ``decode_tps_p95`` by a name that says what it is.
+``failed`` is false where nothing failed before, so that no table is written anew: only rows of failures are. Of what
+the version before stores from now on it is null. ``decode_tps_95_reach`` is ``decode_tps_p95`` by a name that says
+what it is.
 """
 
 import sqlalchemy as sa
@@ -21,7 +22,8 @@ FAILED = {
 }
 NEW = ("speed_hours", "outages_30d")
 CHANGED = (
-    *("throughput", "throughput_1h", "throughput_24h", "throughput_30d", "throughput_5m", "speed_by_hour", "speed_days"),
+    *("throughput", "throughput_1h", "throughput_24h", "throughput_30d", "throughput_5m"),
+    *("speed_by_hour", "speed_days"),
     *("provider_errors", "provider_errors_1h", "provider_errors_24h", "provider_errors_30d"),
 )
 

@@ -99,7 +99,7 @@ def test_lanes_have_their_names_on_a_phone(demo: Installation, visit: Callable[.
     seen.page.route("**/api/calls?*", tell)
     page = seen.open("live")
     page.wait_for_function("() => written.some(([text]) => text === 'p1')")
-    names = {text: left for text, left in page.evaluate("() => written")}
+    names = dict(page.evaluate("() => written"))
     assert min(names.values()) >= 0
     assert any(text.startswith("a-pro") and text.endswith("…") for text in names)
 
@@ -154,7 +154,11 @@ def test_estimated_tokens_of_the_list_are_marked(demo: Installation, visit: Call
         response = route.fetch()
         told = response.json()
         for number, row in enumerate(told["data"]):
-            row |= {"tokens_source": "estimated" if number else "reported", "prompt_tokens": 12, "completion_tokens": 34}
+            row |= {
+                "tokens_source": "estimated" if number else "reported",
+                "prompt_tokens": 12,
+                "completion_tokens": 34,
+            }
         route.fulfill(response=response, json=told)
 
     seen = visit(demo)

@@ -12,8 +12,10 @@ from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
-ENDED = ((200, None), (200, "stream_error"), (400, "invalid_request"), (424, "provider_misconfigured"), (429, "rate_limited"),
-         (499, "client_disconnected"), (502, "all_providers_failed"))  # fmt: skip
+ENDED = (
+    (200, None), (200, "stream_error"), (400, "invalid_request"), (424, "provider_misconfigured"),
+    (429, "rate_limited"), (499, "client_disconnected"), (502, "all_providers_failed"),
+)  # fmt: skip
 HOUR = timedelta(hours=1)
 
 
@@ -70,7 +72,7 @@ async def test_a_speed_is_told_for_each_hour_by_itself(ledger_url: str, tmp_path
     await ledger.close()
     hours = await asked(ledger_url, "select * from speed_hours order by window_start desc")
     assert [row["n"] for row in hours] == [20, 20]
-    assert hours[0]["ttft_p95_ms"] < 110 < 800 < hours[1]["ttft_p95_ms"]
+    assert [round(row["ttft_p95_ms"], -2) for row in hours] == [100, 900]
     assert all(row["decode_tps_95_reach"] == row["decode_tps_p95"] for row in hours)
     [both] = await asked(ledger_url, "select * from speed_by_hour")
     assert both["n"] == 40
@@ -113,6 +115,7 @@ async def test_an_outage_is_over_or_lasts_or_nobody_knows(ledger_url: str, tmp_p
     await ledger.close()
     rows = await asked(ledger_url, "select replica, state, lasted_s from outages_30d order by began_at desc")
     assert [(row["replica"], row["state"]) for row in rows] == [
-        ("answers", "unknown"), ("lasts", "out"), ("again", "over"), ("over", "over"), ("again", "unknown"), ("killed", "unknown"),
+        ("answers", "unknown"), ("lasts", "out"), ("again", "over"), ("over", "over"), ("again", "unknown"),
+        ("killed", "unknown"),
     ]  # fmt: skip
     assert [round(row["lasted_s"]) for row in rows if row["lasted_s"] is not None] == [3600, 360]

@@ -298,6 +298,7 @@ export function view(root, params, session, address) {
   function changeHeat(changes) {
     Object.assign(wanted, changes);
     filter({ metric: wanted.metric === "ttft_p50_ms" ? null : wanted.metric, heat: wanted.window === "7d" ? null : wanted.window });
+    name();
     heats.again();
   }
 

@@ -142,7 +142,9 @@ async def test_a_range_of_an_hour_has_steps_of_a_minute_and_the_figures_of_its_s
             assert sum(mine[name]) == sum(sums[key][name]), (key, name)
 
 
-@pytest.mark.parametrize(("days", "length_h", "step_s"), [(0.5, 1, 60), (1, 20, 300), (8, 7, 3600), (20, 24 * 19, 3600), (40, 24, 86_400)])
+@pytest.mark.parametrize(
+    ("days", "length_h", "step_s"), [(0.5, 1, 60), (1, 20, 300), (8, 7, 3600), (20, 24 * 19, 3600), (40, 24, 86_400)]
+)
 async def test_a_range_has_the_shortest_steps_that_are_kept(
     library: Library, days: float, length_h: float, step_s: int
 ) -> None:
@@ -159,7 +161,10 @@ async def test_a_range_has_nothing_of_after_its_end(library: Library) -> None:
     await library.store(*races(60, 20))
     until = NOW - timedelta(hours=10)
     some = await series_of(library, since=NOW - timedelta(hours=20), until=until)
-    rows = await library.ask(f"select count(*) as n from attempts where {_epoch(library, 'started_at')} < {until.timestamp() // 300 * 300 + 300}")
+    epoch = _epoch(library, "started_at")
+    rows = await library.ask(
+        f"select count(*) as n from attempts where {epoch} < {until.timestamp() // 300 * 300 + 300}"
+    )
     assert abs(sum(sum(each["n"]) for each in some.values()) - rows[0]["n"]) <= 2  # of the steps at both ends
 
 
