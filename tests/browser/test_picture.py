@@ -81,7 +81,7 @@ def test_a_call_that_broke_off_says_why_once_in_its_title(demo: Installation, vi
     page.wait_for_selector("main h2:text-is('The race')")
     title = page.locator("main .lead").inner_text()
     assert title == "✕ Broke off after ~5 tokens: alpha/fast closed the connection."
-    answer = page.locator("main dt", has_text="Answer").first.locator("xpath=following-sibling::dd[1]")
+    answer = page.locator("main dt:text-is('Answer')").locator("xpath=following-sibling::dd[1]")
     assert answer.inner_text() == "~5"
 
 
