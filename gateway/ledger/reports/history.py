@@ -126,13 +126,14 @@ async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
     # A range that ends where a step begins does not have that step; one that ends now does.
     until, words = now if wanted.until is None else wanted.until - timedelta(microseconds=1), reader.words
     if until - since <= _MINUTELY:
+        fine = Steps.between(since, until, now, 1)
         sql = (
-            f"select count(*) from (select 1 from attempts where started_at >= {words.instant(since)} "  # noqa: S608 - quoted
-            f"and started_at < {words.instant(until)} and {_which(words, wanted)} limit {_MOST_ROWS + 1}) as some"
+            f"select count(*) from (select 1 from attempts where started_at >= {words.instant(fine.since)} "  # noqa: S608 - quoted
+            f"and started_at < {words.instant(fine.until)} and {_which(words, wanted)} limit {_MOST_ROWS + 1}) as taken"
         )
         [[number]] = (await reader.run(sql)).rows
         if 0 < number <= _MOST_ROWS:  # if there is none they may have been deleted, and their sums not
-            return Steps.between(since, until, now, 1)
+            return fine
     return Steps.between(since, until, now)
 
 
