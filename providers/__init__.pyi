@@ -49,6 +49,10 @@ from .http_upstream import HttpUpstream as HttpUpstream
 from .key_rotation import Keys as Keys
 from .key_rotation import Rotation as Rotation
 from .key_rotation import succeeded as succeeded
+from .large_bodies import aside as aside
+from .large_bodies import bound_memory as bound_memory
+from .large_bodies import check_room as check_room
+from .large_bodies import check_room_for_answer as check_room_for_answer
 from .listings import Listed as Listed
 from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error
@@ -106,4 +110,3 @@ from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep
 from .words import without_addresses as without_addresses
-from .work_thread import aside as aside

@@ -1,17 +1,23 @@
-"""The thread for work that takes long: of large requests and answers. It does one after the other.
+"""What large requests and answers need: a thread for work that takes long, and memory that is looked for before.
 
-Several threads would wait for one interpreter, and each turn of the event loop for all of them.
+The thread does one after the other: several would wait for one interpreter, and each turn of the event loop for all.
 """
 
 import asyncio
+import math
+import resource
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+from providers.errors import ErrorKind, UpstreamError
+
 _T = TypeVar("_T")
+_STATM = Path("/proc/self/statm")
 _SWITCH_S = 0.001  # in which a turn of the event loop gets the interpreter while the thread works; 0.005 by default
 _RESTS_AFTER_S, _LONGEST_REST_S = 0.02, 0.1
 
@@ -53,11 +59,49 @@ def aside(work: Callable[..., _T], *given: object) -> "asyncio.Future[_T]":
     return _thread.submit(partial(work, *given))
 
 
+class _Memory:
+    most_bytes = math.inf  # that this process may have while it takes on large answers
+
+    def resident_bytes(self) -> int:
+        """Return what is this process's own; 0 where the system does not say."""
+        try:
+            with _STATM.open("rb", buffering=0) as statm:
+                resident, shared = map(int, statm.read().split()[1:3])
+        except OSError:
+            return 0
+        return (resident - shared) * resource.getpagesize()
+
+
+_memory = _Memory()
+
+
+def bound_memory(most_bytes: float) -> None:
+    """Have ``check_room`` refuse what would need more than ``most_bytes`` for the whole process."""
+    _memory.most_bytes = most_bytes
+
+
 def check_room(size: int) -> None:
-    """Check that so many bytes of memory can be had: msgspec 0.22 ends the process where it gets none for its result.
+    """Check that ``size`` more bytes can be had, and that the process stays within its bound.
+
+    msgspec 0.22 ends the process where it gets no memory for its result, and a cgroup one that takes too much.
 
     Raises:
-        MemoryError: they cannot.
+        MemoryError: there is no room.
 
     """
+    if _memory.resident_bytes() + size > _memory.most_bytes:
+        raise MemoryError
     bytearray(size)
+
+
+def check_room_for_answer(size: int) -> None:
+    """Check the room for what comes of an answer, of which ``size`` bytes are held.
+
+    Raises:
+        UpstreamError: there is none (local_resources).
+
+    """
+    try:
+        check_room(size)
+    except MemoryError:
+        raise UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for an answer so large") from None
