@@ -44,5 +44,5 @@ select
   if(n_e2e > 0, e2e[toUInt64(ceil(0.50 * n_e2e))], null) as e2e_tps_p50,
   if(n_e2e > 0, e2e[toUInt64(ceil(0.05 * n_e2e))], null) as e2e_tps_p95,
   if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_tps_p99,
-  decode_tps_p95 as decode_tps_95_reach
+  decode_tps_p95 as decode_tps_p05
 from measured
