@@ -265,6 +265,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
 
     @property
+    def failed(self) -> bool:
+        """Whether its provider failed."""
+        return self.outcome in BROKEN
+
+    @property
     def is_begun(self) -> bool:
         """Whether the answer runs on in the background: until its end only the bounds of its cost are known."""
         is_reported = self.tokens_source is TokensSource.REPORTED

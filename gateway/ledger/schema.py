@@ -55,13 +55,21 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     **_each("waste"),
     **_spans("gaps"),
     "speed_by_hour": ("speed", ""),
+    "speed_hours": ("speed", ""),
     "speed_days": ("speed", ""),
     "load_5m": ("load_5m", ""),
     "load_peaks": ("load_peaks", ""),
     **_spans("refusals"),
     **_spans("wrong_keys"),
+    "outages_30d": ("outages_30d", ""),
     "rollup_pending": ("rollup_pending", ""),
 }
+SINCE = {"speed_hours": "0042", "outages_30d": "0042"}  # the revision that a view came with, if not the first
+
+
+def views_of(revision: str) -> tuple[str, ...]:
+    """Return the views that a revision has."""
+    return tuple(name for name in VIEWS if SINCE.get(name, "") <= revision)
 
 
 @cache
@@ -134,6 +142,9 @@ def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., 
     if name == "speed_by_hour":
         week = moment("{now} / 3600 * 3600 - 604800")
         parts |= {"minutes": "60", "slot": words.hour("r.window_start"), "named": "hour", "since": week}
+    elif name == "speed_hours":
+        week = moment("{now} / 3600 * 3600 - 604800")
+        parts |= {"minutes": "60", "slot": "r.window_start", "named": "window_start", "since": week}
     elif name == "speed_days":
         month = moment("{now} / 86400 * 86400 - 2592000")
         parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}

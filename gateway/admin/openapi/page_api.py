@@ -50,6 +50,8 @@ from gateway.steering import Leaderboard
 
 _ABOUT: Mapping[str, str] = {
     "window": "How far back.",
+    "from": "The beginning of a range of time, instead of `window`.",
+    "to": "The end of that range; by default it ends now.",
     "model": "Only this model.",
     "client": "Only this client; empty: calls without one.",
     "tag": "`name:value`: only calls with this tag.",

@@ -86,7 +86,8 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
     assert set(on_postgres) == {
         *("calls", "attempts", "refusals", "outages", "probes", "buckets", "ledger_readers", "client_keys"),
         *("key_changes", "alerts", "alert_messages", "slowdowns", "detector"),
-        *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_days"),
+        *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_hours", "speed_days"),
+        "outages_30d",
         *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
         *("tag_differences", "load_5m", "load_peaks", "gaps_1h", "gaps_24h", "gaps_30d", "cache_latency_24h"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),
@@ -105,7 +106,8 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
 
 
 # Columns that revisions added, and those that the first one has.
-OF_0038 = frozenset({"tier_asked", "tier_served", "units_cost_usd", "units"})
+OF_0042 = frozenset({"failed"})
+OF_0038 = OF_0042 | {"tier_asked", "tier_served", "units_cost_usd", "units"}
 OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
 OF_0033 = OF_0035 | {"narrowed", "width_asked"}
 OF_0032 = {
@@ -293,7 +295,7 @@ async def test_a_path_with_odd_characters_is_migrated(tmp_path: Path) -> None:
 
 OF_SUMS = (
     *("race_value", "race_value_1h", "throughput", "provider_errors", "client_usage", "cache_value", "slo", "waste"),
-    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "gaps_30d"),
+    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "speed_hours", "gaps_30d"),
 )
 OF_TAGS = ("tag_values", "tag_values_30d", "tag_differences")  # a plan of SQLite names rows that it will not read
 
