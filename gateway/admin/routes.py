@@ -5,17 +5,21 @@ import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, reports, sign_in, visitors
-from gateway.admin.visitors import admit_caller
+from gateway.admin.operations import BACK, START
 from gateway.api.bodies import withhold_continue
-from gateway.api.endpoints import CHAT_ENDPOINT
-from gateway.api.handler import answering
 from gateway.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
 
@@ -108,7 +112,32 @@ def served(request: web.Request, found: Asset) -> web.Response:
     return web.Response(body=body, headers={**headers, "content-type": found.content_type})
 
 
-def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
+class Later:
+    """The handlers of a module, loaded with the first request for one of them: most workers serve calls only.
+
+    ``Later("gateway.admin.boards").usage`` is that module's handler ``usage``.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self._loaded: ModuleType | None = None
+
+    def __getattr__(self, name: str) -> Handler:
+        """Return the handler of this name."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if self._loaded is None:
+                self._loaded = await asyncio.to_thread(import_module, self.module)  # in a thread, so that calls go on
+            handler: Handler = getattr(self._loaded, name)
+            return await handler(request)
+
+        return handle
+
+
+boards, reports, visitors = (Later(f"gateway.admin.{name}") for name in ("boards", "reports", "visitors"))
+
+
+def _route(method: str, path: str, handler: Handler) -> web.RouteDef:
     return web.route(method, path, handler, expect_handler=withhold_continue)
 
 
@@ -119,9 +148,9 @@ ROUTES = (
     _route("GET", "/api/session", visitors.get_session),
     _route("POST", "/api/session", visitors.create_session),
     _route("DELETE", "/api/session", visitors.end_session),
-    _route("GET", f"/api/{sign_in.START}", visitors.begin_sign_in),
-    _route("GET", f"/api/{sign_in.BACK}", visitors.end_sign_in),
-    _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
+    _route("GET", f"/api/{START}", visitors.begin_sign_in),
+    _route("GET", f"/api/{BACK}", visitors.end_sign_in),
+    _route("POST", "/api/playground", visitors.playground),
     _route("GET", "/api/leaderboard", boards.leaderboard),
     _route("GET", "/api/explain", boards.explain),
     _route("GET", "/api/history", reports.history),

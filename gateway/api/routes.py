@@ -10,11 +10,10 @@ from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import EXPECT, METH_ALL, METH_OPTIONS, METH_POST
 from multidict import istr
 
-from gateway.admin import keys
 from gateway.admin.explain import leaderboard, live, metrics, ready
 from gateway.admin.operations import OPERATIONS, Operations
 from gateway.admin.routes import ROUTES as PAGE_ROUTES
-from gateway.admin.routes import describe, docs
+from gateway.admin.routes import Later, describe, docs
 from gateway.api import headers
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import answer_first, withhold_continue
@@ -173,6 +172,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _get, _post, _patch, _delete = (
     partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
 )
+
+keys = Later("gateway.admin.keys")
 
 _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/embeddings": EMBEDDINGS,
