@@ -450,82 +450,84 @@ def call_record(
     """Return the record of ``call``, with its attempts priced.
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``answered_model`` is the fallback
-    that answered, if one did; ``dropped`` are the fields that were left out for the winner.
+    that answered, if one did; ``dropped`` are the fields that were left out for the winner. The values of the record
+    are given by place, as in ``attempt_record``.
     """
     asked = requested(call.fields, call.dialect)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     counted = _counted(bill.attempts, winner)
-    return CallRecord(
-        id=call.id,
-        started_at=call.started_at,
-        client=call.client,
-        model=call.asked_model or call.model,
-        endpoint=call.endpoint,
-        streamed=call.streamed,
-        mode=call.mode,
-        objective=call.objective,
-        prompt_class=encoded_class(call.prompt_class),
-        tags=call.tags,
-        replica=call.replica,
-        region=call.region,
-        win_on=call.win_on,
-        request_id=call.request_id,
-        first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
-        answered_model=answered_model,
-        launched=launched,
-        extras=extras,
-        width_asked=width_asked,
-        narrowed=narrowed,
-        winner_attempt_id=winner.id if winner is not None else None,
-        status_code=status_code,
-        error_kind=error_kind,
-        ttft_ms=ttft_ms,
-        total_ms=total_ms,
-        overhead_ms=overhead_ms,
-        held_ms=None if held is None else held.ms,
-        held_for=None if held is None else held.awaited,
-        held_gain_ms=None if held is None else held.gain_ms,
-        prompt_tokens=counted.prompt_tokens if counted is not None else None,
-        completion_tokens=counted.completion_tokens if counted is not None else None,
-        reasoning_tokens=counted.reasoning_tokens if counted is not None else None,
-        cached_tokens=counted.cached_tokens if counted is not None else None,
-        cache_write_tokens=counted.cache_write_tokens if counted is not None else None,
-        cost_usd=bill.total.usd,
-        cost_low_usd=bill.total.low_usd,
-        cost_high_usd=bill.total.high_usd,
-        duplicate_cost_usd=bill.duplicate.usd,
-        duplicate_cost_low_usd=bill.duplicate.low_usd,
-        duplicate_cost_high_usd=bill.duplicate.high_usd,
-        abandoned_cost_low_usd=bill.abandoned.low_usd,
-        abandoned_cost_high_usd=bill.abandoned.high_usd,
-        cache_saved_usd=bill.cache_saved_usd,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        tokens_source=counted.tokens_source if counted is not None else None,
-        finish_reason=winner.finish_reason if winner is not None else None,
-        tool_calls=winner.tool_calls if winner is not None else None,
-        tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
-        is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
-        is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        tools=asked.tools,
-        alone_ms=alone.seen_ms,
-        alone_predicted_ms=alone.predicted_ms,
-        alone_age_ms=alone.age_ms,
-        deadline_ms=call.deadline_ms,
-        profile=call.profile,
+    deadline_met = None
+    if call.deadline_ms is not None:
         # An answer that came whole has no first token: its client had it when the call ended.
-        deadline_met=(
-            None
-            if call.deadline_ms is None
-            else _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
-        ),
-        dropped=dropped,
-        attempts=bill.attempts,
-        kind=call.kind,
-        trace=call.trace,
+        deadline_met = _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
+    return CallRecord(
+        call.id,  # id
+        call.started_at,  # started_at
+        call.client,  # client
+        call.asked_model or call.model,  # model
+        call.endpoint,  # endpoint
+        call.streamed,  # streamed
+        call.mode,  # mode
+        call.objective,  # objective
+        encoded_class(call.prompt_class),  # prompt_class
+        call.replica,  # replica
+        call.region,  # region
+        launched,  # launched
+        winner.id if winner is not None else None,  # winner_attempt_id
+        status_code,  # status_code
+        error_kind,  # error_kind
+        ttft_ms,  # ttft_ms
+        total_ms,  # total_ms
+        overhead_ms,  # overhead_ms
+        call.tags,  # tags
+        call.win_on,  # win_on
+        call.request_id,  # request_id
+        answered_model,  # answered_model
+        extras,  # extras
+        width_asked,  # width_asked
+        narrowed,  # narrowed
+        None,  # takeover
+        None,  # takeovers
+        first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,  # first_was_invalid
+        None if held is None else held.ms,  # held_ms
+        None if held is None else held.awaited,  # held_for
+        None if held is None else held.gain_ms,  # held_gain_ms
+        counted.prompt_tokens if counted is not None else None,  # prompt_tokens
+        counted.completion_tokens if counted is not None else None,  # completion_tokens
+        counted.reasoning_tokens if counted is not None else None,  # reasoning_tokens
+        counted.cached_tokens if counted is not None else None,  # cached_tokens
+        counted.cache_write_tokens if counted is not None else None,  # cache_write_tokens
+        bill.total.usd,  # cost_usd
+        bill.duplicate.usd,  # duplicate_cost_usd
+        bill.cache_saved_usd,  # cache_saved_usd
+        call.endpoint,  # api
+        call.prompt_class.size,  # size_class
+        counted.tokens_source if counted is not None else None,  # tokens_source
+        winner.finish_reason if winner is not None else None,  # finish_reason
+        asked.max_tokens,  # max_tokens
+        asked.temperature,  # temperature
+        asked.tools,  # tools
+        winner.tool_calls if winner is not None else None,  # tool_calls
+        winner.tool_calls_valid if winner is not None else None,  # tool_calls_valid
+        None if winner is None or overhead_ms is None else winner.chunks is None,  # is_empty
+        None if winner is None or overhead_ms is None else _is_truncated(winner),  # is_truncated
+        bill.total.low_usd,  # cost_low_usd
+        bill.total.high_usd,  # cost_high_usd
+        bill.duplicate.low_usd,  # duplicate_cost_low_usd
+        bill.duplicate.high_usd,  # duplicate_cost_high_usd
+        bill.abandoned.low_usd,  # abandoned_cost_low_usd
+        bill.abandoned.high_usd,  # abandoned_cost_high_usd
+        alone.seen_ms,  # alone_ms
+        alone.predicted_ms,  # alone_predicted_ms
+        alone.age_ms,  # alone_age_ms
+        call.deadline_ms,  # deadline_ms
+        deadline_met,  # deadline_met
+        call.profile,  # profile
+        dropped,  # dropped
+        bill.attempts,  # attempts
+        call.kind,  # kind
+        call.trace,  # trace
     )
 
 
