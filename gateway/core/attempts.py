@@ -174,7 +174,7 @@ _BEGUN = frozenset({IN_PROGRESS, "queued"})  # the statuses of a response in the
 _ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
 
     id: str

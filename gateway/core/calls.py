@@ -157,7 +157,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
     id: str
@@ -171,24 +171,23 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     prompt_class: int  # by ``encoded_class``
     replica: str
     region: str | None
-    launched: int  # attempts started
-    winner_attempt_id: str | None
-    status_code: int  # sent to the client; 499 if it disconnected
-    error_kind: str | None
-    ttft_ms: float | None
-    total_ms: float
-    overhead_ms: float | None  # the gateway's share of the time to the first byte
-    tags: Mapping[str, str]
     win_on: WinOn = WinOn.ANY
     request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
-    extras: int | None = None  # of the launched, those that started while another one could still answer
+    launched: int  # attempts started
+    extras: int | None = None  # of them, those that started while another one could still answer
     # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
     width_asked: int | None = None
     narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not
     takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
     takeovers: int | None = None  # how often another deployment continued the answer
     first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
+    winner_attempt_id: str | None
+    status_code: int  # sent to the client; 499 if it disconnected
+    error_kind: str | None
+    ttft_ms: float | None
+    total_ms: float
+    overhead_ms: float | None  # the gateway's share of the time to the first byte
     held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
     held_for: str | None = None  # the deployment that it waited for
     held_gain_ms: float | None = None  # predicted: how much less time that deployment takes after its first token
@@ -226,6 +225,7 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
     profile: str | None = None
     dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
+    tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
