@@ -43,8 +43,7 @@ from gateway.probing.prober import Prober, SpentToday
 from gateway.racing import Attempt, AttemptTasks, OpenCall
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
-from gateway.targets.targets import Target
-from gateway.targets.watch import TargetWatch
+from gateway.targets.targets import Target, TargetWatch
 from gateway.watching.metrics import Metrics
 from gateway.watching.series import SLOWER
 

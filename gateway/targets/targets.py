@@ -1,10 +1,15 @@
-"""The standing of a target: the figures of its window, the error budget that is left, and the verdict in words."""
+"""Targets: the calls they count, where they stand, the verdict in words, and the watch that looks at them."""
 
+import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+import structlog
+
+from gateway.core.errors import ApiError
 
 # The burn rate of a target's error budget: at 1, the budget is used up exactly when the window ends.
 
@@ -228,3 +233,69 @@ def as_object(standing: Standing) -> dict[str, Any]:
         "sql": standing.sql,
         "misses_sql": standing.misses_sql,
     }
+
+
+# The watch of targets keeps their counts up to date, and shows where they stand.
+
+EVERY_S = 30.0
+
+
+class Counting(Protocol):
+    """Counts the calls of targets in advance."""
+
+    async def keep_up(self) -> None:
+        """Count new windows; a problem is logged."""
+
+    async def aclose(self) -> None:
+        """Close its connection."""
+
+
+class TargetWatch:
+    """Looks at the targets every half minute, as long as there are any."""
+
+    def __init__(
+        self,
+        counting: Counting,
+        standings: Callable[[], Awaitable[Sequence[Standing]]],
+        targets: Callable[[], Sequence[Target]],
+        *,
+        show: Callable[[Sequence[Standing]], None],
+        leaves: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``standings`` reads where the targets stand, for ``show``.
+
+        ``leaves``: whether another replica should count, as this one's clock is off.
+        """
+        self._leaves = leaves
+        self._counting = counting
+        self._standings = standings
+        self._show = show
+        self._targets = targets
+        self._had_some = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                try:
+                    await self.look()
+                except ApiError:  # logged; the last figures stay
+                    pass
+                except Exception:  # noqa: BLE001 - the next look may succeed
+                    # Event targets.not_watched: One look at the targets failed. The next one follows; the last figures
+                    # stay.
+                    # Do: It is a bug: report it with the trace.
+                    structlog.get_logger().exception("targets.not_watched")
+        finally:
+            await self._counting.aclose()
+
+    async def look(self) -> None:
+        """Count, unless there are no targets, and show where they stand; once more after the last one has gone."""
+        has_some = bool(self._targets())
+        if not has_some and not self._had_some:
+            return
+        self._had_some = has_some
+        if has_some and not self._leaves():
+            await self._counting.keep_up()
+        self._show(await self._standings())
