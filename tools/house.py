@@ -30,7 +30,7 @@ LIMITS = {
     "racing": 23,
     "steering": 24,
     "api and admin": 50,
-    "ledger": 34,  # with what migrations make of texts: views, and sums
+    "ledger": 35,  # with what migrations make of texts (views, and sums), and the turns of replicas
     "settings": 26,
     # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens. One has histories, and
     # one what is said over several turns.
