@@ -14,8 +14,9 @@ from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_HEAD
 from pydantic import BaseModel, SecretStr
 
-from gateway.admin.explain import explained
-from gateway.admin.keys import MERGE_PATCH, changed, created, found, listed, revoked, rotated
+from gateway.admin import answers
+from gateway.admin.explain import Plans, explained
+from gateway.admin.keys import MERGE_PATCH, Clients, changed, created, found, listed, revoked, rotated
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
@@ -54,12 +55,12 @@ async def configuration(request: web.Request) -> web.Response:
     secrets = tuple(_secrets(settings))
     return answer(
         request,
-        {
-            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
+        answers.Configuration(
+            settings=shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
             | {name: _address(getattr(settings, name)) for name in _ADDRESSES if getattr(settings, name) is not None},
-            "models": [_model(context, name, model, secrets) for name, model in settings.models.items()],
-            "providers": [{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
-        },
+            models=[_model(context, name, model, secrets) for name, model in settings.models.items()],
+            providers=[{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
+        ),
     )
 
 
@@ -170,11 +171,11 @@ def _resolved(deployment: Deployment | None) -> dict[str, Any]:
     }
 
 
-def priced(price: Price | None) -> dict[str, float] | None:
+def priced(price: Price | None) -> answers.PagePrice | None:
     """Return a price in US dollars per million tokens; None if it is unknown."""
     if price is None:
         return None
-    return {"prompt": round(price.input_usd * _PER_MILLION, 6), "completion": round(price.output_usd * _PER_MILLION, 6)}
+    return answers.PagePrice(*(round(usd * _PER_MILLION, 6) for usd in (price.input_usd, price.output_usd)))
 
 
 class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -189,7 +190,7 @@ async def leaderboard(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     models = _wanted(context, parse_query(request, BoardQuery).model)
     gaps = await request.app[OPERATIONS].reports.gaps()
-    return answer(request, {"models": [_board(context, model, gaps) for model in models]})
+    return answer(request, answers.PageBoards([_board(context, model, gaps) for model in models]))
 
 
 async def explain(request: web.Request) -> web.Response:
@@ -197,22 +198,19 @@ async def explain(request: web.Request) -> web.Response:
     client = admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, request.query.get("model"))
-    return answer(request, {"models": [explained(context, model, request.query, client) for model in models]})
+    return answer(request, Plans([explained(context, model, request.query, client) for model in models]))
 
 
-def _board(context: Context, model: Model, gaps: Gaps) -> dict[str, Any]:
+def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:
     board = context.steering.leaderboard(model.name)
     rows = []
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)
         p50_ms, p95_ms = gaps.get((model.name, row.deployment), (None, None))
-        more = {
-            "price": None if deployment is None else priced(deployment.price),
-            "itl_p50_ms": p50_ms,
-            "itl_p95_ms": p95_ms,
-        }
-        rows.append(msgspec.structs.asdict(row) | more)
-    return msgspec.structs.asdict(board) | {"deployments": rows}
+        price = None if deployment is None else priced(deployment.price)
+        known = msgspec.structs.asdict(row)
+        rows.append(answers.PageRow(**known, price=price, itl_p50_ms=p50_ms, itl_p95_ms=p95_ms))
+    return answers.PageBoard(**msgspec.structs.asdict(board) | {"deployments": tuple(rows)})
 
 
 def _wanted(context: Context, name: str | None) -> list[Model]:
@@ -298,11 +296,6 @@ def _hang_up(request: web.Request, *, only_if_blocked: bool = False) -> None:
 
 # GET /api/usage: the usage of each client, and the rest of its limits.
 
-_NO_CALLS: Mapping[str, Any] = {
-    "calls": 0, "failed": 0, "prompt_tokens": None, "completion_tokens": None, "cost_usd": None,
-}  # fmt: skip
-_NOTHING: Mapping[str, Any] = {**_NO_CALLS, "duplicate_cost_usd": None}
-
 
 class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of when."""
@@ -320,12 +313,13 @@ async def usage(request: web.Request) -> web.Response:
     clients = _clients(context)
     spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
     rows = {row["client"]: row for row in table.rows}
-    rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
-    data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]
-    teams = [{"team": name, "limits": limits} for name, limits in (await _teams(context, reports)).items()]
+    rows |= {name: {"client": name} for name in clients if name not in rows}
+    data = [answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items()]
+    teams = [answers.TeamLimits(name, limits) for name, limits in (await _teams(context, reports)).items()]
     trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
     return answer(
-        request, {"data": data, "teams": teams, "sums_trail_s": trails_s, "replica_lag_s": lag_s, "sql": table.sql}
+        request,
+        answers.Usage(data=data, teams=teams, sums_trail_s=trails_s, replica_lag_s=lag_s, sql=table.sql),
     )
 
 
@@ -379,17 +373,19 @@ async def teams(request: web.Request) -> web.Response:
     payers, configured = context.payers, await _teams(context, reports)
     table = await reports.payers(query.window) if payers.is_used else Table([], "")
     rows = {row["team"]: _without(row, "end_user", "client") for row in table.rows if row["end_user"] is None}
-    rows |= {name: {"team": name, "end_users": 0, **_NO_CALLS} for name in configured if name not in rows}
-    end_users: dict[str | None, list[dict[str, Any]]] = {name: [] for name in rows}
+    rows |= {name: {"team": name} for name in configured if name not in rows}
+    end_users: dict[str | None, list[answers.EndUserUsed]] = {name: [] for name in rows}
     for row in table.rows:
         if row["end_user"] is not None and row["team"] in end_users:
             name = payers.name_of(row["end_user"], row["team"], row["client"])
-            end_users[row["team"]].append({**_without(row, "team", "end_users"), "name": name})
+            end_users[row["team"]].append(answers.EndUserUsed(**_without(row, "team", "end_users"), name=name))
     data = [
-        {**row, "configured": name in configured, "limits": configured.get(name, []), "dearest": end_users[name]}
+        answers.TeamUsed(
+            **row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name]
+        )
         for name, row in rows.items()
     ]
-    return answer(request, {"data": data, "sql": table.sql or None})
+    return answer(request, answers.Teams(data, table.sql or None))
 
 
 def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -417,7 +413,7 @@ async def list_keys(request: web.Request) -> web.Response:
     query = parse_query(request, KeysQuery)
     keys = request.app[CONTEXT].admission.keys
     if not keys.are_stored:
-        return answer(request, {"object": "list", "data": keys.configured()})
+        return answer(request, Clients(keys.configured()))
     return answer(request, await listed(request, revoked=query.all))
 
 

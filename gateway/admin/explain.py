@@ -1,11 +1,12 @@
 """GET /leaderboard?explain=1: which deployments would run for a model's next call, with which delays, and why."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from aiohttp import web
 
+from gateway.admin.answers import Alive, Readiness
 from gateway.admin.operations import OPERATIONS
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, Phase
@@ -21,7 +22,7 @@ from gateway.core.prompt_classes import Effort, answer_class
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
-from gateway.steering import Explanation, Terms
+from gateway.steering import Explanation, Leaderboard, Terms
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -55,6 +56,18 @@ class Explained(msgspec.Struct, frozen=True):
     model: str
     profile: Profile | None  # the profile in effect
     explanation: Explanation
+
+
+class Plans(msgspec.Struct, frozen=True):
+    """The explanations for some models."""
+
+    models: list[Explained]
+
+
+class Leaderboards(msgspec.Struct, frozen=True):
+    """The standings of some models."""
+
+    models: list[Leaderboard]
 
 
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
@@ -175,7 +188,7 @@ _ADDRESS = frozenset({"explain", "model"})
 
 async def live(_request: web.Request) -> web.Response:
     """Answer 200 as long as the process responds."""
-    return web.json_response({"status": "ok"})
+    return web.json_response(body=msgspec.json.encode(Alive()))
 
 
 async def ready(request: web.Request) -> web.Response:
@@ -187,15 +200,15 @@ async def ready(request: web.Request) -> web.Response:
     """
     context = request.app[CONTEXT]
     readiness = request.app[OPERATIONS].readiness()
-    workers, is_unrecorded = readiness["workers"], context.is_unrecorded()
-    is_degraded = is_unrecorded or (workers is not None and bool(workers["stopped"]))
-    status = "degraded" if is_degraded else "ok"
+    workers, is_unrecorded = readiness.workers, context.is_unrecorded()
+    is_degraded = is_unrecorded or (workers is not None and bool(workers.stopped))
+    status: Literal["ok", "degraded", "keys_not_loaded", "stopping"] = "degraded" if is_degraded else "ok"
     accepts = not (is_unrecorded and context.settings.ledger.required)
     if not context.admission.keys.table.is_loaded:
         status, accepts = "keys_not_loaded", False
     if context.phase is not Phase.SERVING:
         status, accepts = "stopping", False
-    body = msgspec.json.encode({"status": status, **readiness})
+    body = msgspec.json.encode(Readiness(status=status, **msgspec.structs.asdict(readiness)))
     return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
 
 
@@ -225,9 +238,9 @@ async def leaderboard(request: web.Request) -> web.Response:
     names = [wanted] if wanted is not None else list(models)
     if request.query.get("explain", "0") not in _NO:
         plans = [explained(context, models[name], request.query, client) for name in names]
-        return web.Response(body=msgspec.json.encode({"models": plans}), content_type="application/json")
+        return web.Response(body=msgspec.json.encode(Plans(plans)), content_type="application/json")
     standings = [context.steering.leaderboard(name) for name in names]
-    return web.Response(body=msgspec.json.encode({"models": standings}), content_type="application/json")
+    return web.Response(body=msgspec.json.encode(Leaderboards(standings)), content_type="application/json")
 
 
 _NO = frozenset({"0", "false", ""})

@@ -1,11 +1,11 @@
 """The services that only operators' handlers use, beside the ``Context`` of calls: reports, live view, process."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from gateway.admin.answers import Stores
 from gateway.admin.sign_in import SignIn
 from gateway.alerts.alerts import Alerts
 from gateway.core.reports import Reports
@@ -22,7 +22,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     reports: Reports
     live: Live
     alerts: Alerts
-    readiness: Callable[[], dict[str, Any]]
+    readiness: Callable[[], Stores]
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     signing_key: str
     sign_in: SignIn

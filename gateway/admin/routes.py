@@ -39,13 +39,16 @@ TYPES: Mapping[str, str] = {
     ".ico": "image/x-icon",
     ".txt": "text/plain; charset=utf-8",
 }
-_WELCOME = {
-    "name": "Holeshot",
-    "chat": "v1/chat/completions",
-    "models": "v1/models",
-    "api": "openapi.json",
-    "page": "open this address in a browser",
-}
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Where a program finds what is here."""
+
+    name: str = "Holeshot"
+    chat: str = "v1/chat/completions"
+    models: str = "v1/models"
+    api: str = "openapi.json"
+    page: str = "open this address in a browser"
 
 
 class Asset(msgspec.Struct, frozen=True):
@@ -75,7 +78,7 @@ async def home(request: web.Request) -> web.StreamResponse:
     """Answer a browser with the page, and a program with the addresses of the APIs."""
     if "text/html" in request.headers.get("accept", ""):
         return served(request, assets()["index.html"])
-    body = msgspec.json.encode(_WELCOME)
+    body = msgspec.json.encode(Welcome())
     return web.Response(body=body, content_type="application/json", headers={"vary": "accept"})
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pydantic import SecretStr
 
+from gateway.admin.answers import Stores
 from gateway.admin.operations import Operations
 from gateway.admin.sign_in import SignIn
 from gateway.alerts.stated_models import StatedModels
@@ -354,7 +355,7 @@ class Gateway:
         answered_s_ago = self.ledger.answered_s_ago
         return inf if answered_s_ago is None and self.ledger.last_error is not None else answered_s_ago
 
-    def _readiness(self) -> dict[str, Any]:
+    def _readiness(self) -> Stores:
         context = self.context
         peers, models = self._runtime.peers, len(context.fleet.models)
         return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)

@@ -1,12 +1,12 @@
 """One operation of the HTTP API as /openapi.json describes it: its input, access and answers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from gateway.admin.openapi.schemas import Made, schema
+from gateway.admin.openapi.schemas import Made, Schemas, of_type
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -63,6 +63,37 @@ CALLING_VISITOR = Access(
 )
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """A successful answer: its content by media type, and the names of its described headers.
+
+    A content is the type that the handler returns, a schema, or several types, one of which it is.
+    """
+
+    about: str
+    content: Mapping[str, Any] = {}
+    headers: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> Iterator[Any]:
+        """The types in it."""
+        for of in self.content.values():
+            yield from of if isinstance(of, tuple) else (of,)
+
+    def described(self, schemas: Schemas) -> dict[str, Any]:
+        """Return it as the document has it."""
+        found: dict[str, Any] = {"description": self.about}
+        if self.headers:
+            found["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in self.headers}
+        if self.content:
+            found["content"] = {
+                media: {
+                    "schema": {"anyOf": [schemas.of(each) for each in of]} if isinstance(of, tuple) else schemas.of(of)
+                }
+                for media, of in self.content.items()
+            }
+        return found
+
+
 class Operation(msgspec.Struct, frozen=True):
     """One method of one path. ``errors`` are those beyond the access's; any handler may crash."""
 
@@ -71,7 +102,7 @@ class Operation(msgspec.Struct, frozen=True):
     summary: str
     tag: Tag
     access: Access
-    answers: Mapping[int, Made]
+    answers: Mapping[int, Answer]
     parameters: tuple[Made, ...] = ()
     errors: tuple[type[ApiError], ...] = ()
     body: Made | None = None
@@ -95,9 +126,9 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def parameter(name: str, about: str, of: Any = str, place: str = "query") -> Made:
-    """Return a parameter, in the notation of ``schemas.schema``. Those of paths are required, others are not."""
-    is_in_path = place == "path"
-    return Made({"name": name, "in": place, "required": is_in_path, "description": about, "schema": schema(of)})
+    """Return a parameter, of a type or a schema. Those of paths are required, others are not."""
+    schema = of if isinstance(of, Made) else of_type(of)
+    return Made({"name": name, "in": place, "required": place == "path", "description": about, "schema": schema})
 
 
 def in_path(name: str, about: str) -> tuple[Made, ...]:
@@ -105,23 +136,9 @@ def in_path(name: str, about: str) -> tuple[Made, ...]:
     return (parameter(name, about, place="path"),)
 
 
-def answer(about: str, content: Mapping[str, Any] | None = None, headers: Iterable[str] = ()) -> Made:
-    """Return a successful answer: its content by media type, and the names of its described headers."""
-    found = Made(description=about)
-    if named := {name: {"$ref": f"#/components/headers/{name}"} for name in headers}:
-        found["headers"] = named
-    if content:
-        found["content"] = _media(content)
-    return found
-
-
-def body(content: Mapping[str, Any], example: Any = None, *, required: bool = True) -> Made:
-    """Return a request body: its content by media type, with an example of the first one."""
-    media = _media(content)
+def body(content: Mapping[str, Made], example: Any = None, *, required: bool = True) -> Made:
+    """Return a request body: schemas by media type, with an example of the first one."""
+    media: dict[str, dict[str, Any]] = {media: {"schema": of} for media, of in content.items()}
     if example is not None:
         next(iter(media.values()))["example"] = example
     return Made(required=required, content=media)
-
-
-def _media(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {media: {"schema": schema(of)} for media, of in content.items()}

@@ -1,67 +1,62 @@
-"""The notation in which answers are described."""
+"""Schemas are made from the structs that handlers return."""
 
 import subprocess
 import sys
-from datetime import datetime
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated
 
-import pytest
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from gateway.admin.openapi.schemas import OBJECT, Made, either, nullable, ref, schema
-
-
-class Colour(StrEnum):
-    RED = "red"
-    BLUE = "blue"
+from gateway.admin.openapi.schemas import TEXT, Made, Schemas, of_type, ref
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        (str, {"type": "string"}),
-        (int, {"type": "integer"}),
-        (datetime, {"type": "string", "format": "date-time"}),
-        (float | None, {"type": ["number", "null"]}),
-        (Colour, {"type": "string", "enum": ["red", "blue"]}),
-        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
-        (Literal["a"] | None, {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
-        (dict[str, str], {"type": "object", "additionalProperties": {"type": "string"}}),
-        (dict[str, Any], {"type": "object", "additionalProperties": True}),
-        ("Model", {"$ref": "#/components/schemas/Model"}),
-        ([bool], {"type": "array", "items": {"type": "boolean"}}),
-        ((int, "Seconds."), {"type": "integer", "description": "Seconds."}),
-        ((int | None, "Seconds."), {"type": ["integer", "null"], "description": "Seconds."}),
-        (
-            (Literal["a"] | None, "Why."),
-            {"anyOf": [{"type": "string", "enum": ["a"], "description": "Why."}, {"type": "null"}]},
-        ),
-        (Made(minimum=1), {"minimum": 1}),
-    ],
-)
-def test_what_is_written_as_it_looks_becomes_a_schema(written: Any, expected: dict[str, Any]) -> None:
-    assert schema(written) == expected
+class Inner(msgspec.Struct):
+    """One ``thing``."""
+
+    figure: int
 
 
-def test_several_fields_may_have_one_type_and_some_may_be_missing() -> None:
-    assert schema({"a b": int, "c?": [{"d": OBJECT}]}) == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "integer"},
-            "b": {"type": "integer"},
-            "c": {
-                "type": "array",
-                "items": {"type": "object", "properties": {"d": {"type": "object"}}, "required": ["d"]},
-            },
-        },
-        "required": ["a", "b"],
+class Told(msgspec.Struct, kw_only=True):
+    """What is told,
+    over two lines.
+    """
+
+    title: str
+    inner: Annotated[Inner | None, Meta(description="Null: there is none.")]
+    usual: int = 3
+    perhaps: str | UnsetType = UNSET
+
+
+def test_a_record_is_referred_to_by_its_name() -> None:
+    schemas = Schemas([Told, list[Inner]])
+    assert schemas.of(Told) == ref("Told")
+    assert schemas.of(list[Inner]) == {"type": "array", "items": ref("Inner")}
+
+
+def test_what_has_a_default_is_sent_all_the_same_and_only_what_may_be_missing_is_not_required() -> None:
+    told = Schemas([Told]).components["Told"]
+    assert told["required"] == ["title", "inner", "usual"]
+    assert "default" not in told["properties"]["usual"]
+
+
+def test_descriptions_are_markdown_on_one_line_and_a_field_may_be_called_title() -> None:
+    components = Schemas([Told]).components
+    assert components["Told"]["description"] == "What is told, over two lines."
+    assert components["Inner"]["description"] == "One `thing`."
+    assert components["Told"]["properties"]["title"] == TEXT
+    assert components["Told"]["properties"]["inner"] == {
+        "anyOf": [ref("Inner"), {"type": "null"}],
+        "description": "Null: there is none.",
     }
 
 
-def test_what_may_be_null_or_one_of_several_says_so() -> None:
-    assert nullable({"a": int}) == {**schema({"a": int}), "type": ["object", "null"]}
-    assert nullable("Model") == {"anyOf": [ref("Model"), {"type": "null"}]}
-    assert either("Model", str) == {"anyOf": [ref("Model"), {"type": "string"}]}
+def test_what_is_a_schema_already_stays_as_it_is() -> None:
+    assert Schemas([]).of(ref("Client")) == ref("Client")
+
+
+def test_a_parameter_has_its_records_inside() -> None:
+    assert of_type(Inner | None, "What.")["anyOf"][0]["properties"] == {"figure": {"type": "integer"}}
+    assert of_type(str, "What.") == Made(TEXT, description="What.")
 
 
 def test_a_gateway_that_nobody_asks_for_the_description_does_not_load_it() -> None:
