@@ -29,7 +29,17 @@ MayLast = Annotated[bool, Meta(description="No end is known, and it began less t
 Until = Annotated[Instant | None, Meta(description="Null while it lasts, and if its end was not seen.")]
 
 
-# Health, for balancers and monitoring.
+# What a program is told at the root, and health, for balancers and monitoring.
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Where a program finds what is here."""
+
+    name: str = "Holeshot"
+    chat: str = "v1/chat/completions"
+    models: str = "v1/models"
+    api: str = "openapi.json"
+    page: str = "open this address in a browser"
 
 
 class Alive(msgspec.Struct, frozen=True):

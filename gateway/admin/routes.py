@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin import boards, reports, sign_in, visitors
+from gateway.admin.answers import Welcome
 from gateway.admin.visitors import admit_caller
 from gateway.api.bodies import withhold_continue
 from gateway.api.endpoints import CHAT_ENDPOINT
@@ -39,16 +40,6 @@ TYPES: Mapping[str, str] = {
     ".ico": "image/x-icon",
     ".txt": "text/plain; charset=utf-8",
 }
-
-
-class Welcome(msgspec.Struct, frozen=True):
-    """Where a program finds what is here."""
-
-    name: str = "Holeshot"
-    chat: str = "v1/chat/completions"
-    models: str = "v1/models"
-    api: str = "openapi.json"
-    page: str = "open this address in a browser"
 
 
 class Asset(msgspec.Struct, frozen=True):

@@ -40,7 +40,6 @@ from gateway.admin.reports import (
     SlowdownsQuery,
     WorthQuery,
 )
-from gateway.admin.routes import Welcome
 from gateway.admin.visitors import SignInBody
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.overrides import RaceOverride
@@ -355,7 +354,7 @@ OPERATIONS = (
         "",
         "getPage",
         "The page, for a browser; for a program where to go",
-        {**_HTML, JSON: Welcome},
+        {**_HTML, JSON: answers.Welcome},
     ),
     _file("docs", "getDocs", "This description as a page", _HTML),
     _file("openapi.json", "getDescription", "This description, OpenAPI 3.1", {JSON: Object}),
