@@ -150,6 +150,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     stores: SessionStores
     trusted_header: Annotated[bool, Meta(description="Whether a proxy in front has said who it is.")]
     sign_in: Annotated[bool, Meta(description="Whether people can sign in at a provider.")]
+    modes: Annotated[dict[str, str], Meta(description="The modes of racing, each with its title.")]
     demo: Annotated[bool, Meta(description="Whether the providers are the simulated ones, as no key was found.")]
     models: list[str]
     clients: list[str]

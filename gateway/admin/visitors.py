@@ -49,6 +49,7 @@ from gateway.core.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
+from gateway.core.modes import SAID
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
 from gateway.keys.keys import RETRY_S
 from gateway.settings import Role, SignInSettings
@@ -275,6 +276,7 @@ async def get_session(request: web.Request) -> web.Response:
                 replica=await _replica(request.app[OPERATIONS].reports),
                 redis=state.redis is not None and state.redis.connected,
             ),
+            modes={str(mode): said.title for mode, said in SAID.items()},
             demo=are_demo(context.settings.providers),
             models=list(context.fleet.models),
             clients=sorted(table.names),

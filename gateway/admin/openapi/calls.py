@@ -34,6 +34,7 @@ from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, Goo
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
+from gateway.core.modes import Mode
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
 from providers.dialects import TokenCounting
 
@@ -66,7 +67,7 @@ _OF_CALLS: Mapping[str, Any] = {
     "request-id": (str, "Your request id, or the call's, where Anthropic's SDKs look for it."),
     "x-holeshot-provider": (str, "The provider that answered."),
     "x-holeshot-deployment": (str, "The deployment that answered."),
-    "x-holeshot-mode": (str, "How the call was raced: `race`, `hedge` or `single`."),
+    "x-holeshot-mode": (str, f"How the call was raced: {', '.join(f'`{mode}`' for mode in Mode if mode is not Mode.AUTO)}."),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (str, "Parameters that the deployment was not sent, as `drop_params` allows."),
