@@ -107,3 +107,4 @@ from .words import addresses as addresses
 from .words import keep as keep
 from .words import without_addresses as without_addresses
 from .work_thread import aside as aside
+from .work_thread import check_room as check_room

@@ -26,12 +26,15 @@ from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import redact
 from providers.sse import masked_body
+from providers.work_thread import check_room
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+
+_LARGE_BYTES = 1024 * 1024  # of a prompt: for more, the room is checked before it is copied
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -46,8 +49,11 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         else:
             fields.pop("stream_options", None)
-    body = request.dialect.requests.body
-    return msgspec.json.encode(fields if body is None else body(fields))
+    requests = request.dialect.requests
+    prompt = fields.get(requests.prompt, b"")
+    if len(prompt) > _LARGE_BYTES:
+        check_room(3 * len(prompt))
+    return msgspec.json.encode(fields if requests.body is None else requests.body(fields))
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:

@@ -29,7 +29,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
-from gateway.overload.bodies import SEATED_BYTES
+from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import (
     Block,
     ClientGone,
@@ -56,6 +56,19 @@ class _Events(web.StreamResponse):
     """A response whose headers are sent with its first events, in one write."""
 
     _send_headers_immediately = False
+
+
+async def _large(sink: GatheringSink) -> bytes:
+    """Return the body of a long answer, made in the thread for long work.
+
+    Raises:
+        Overloaded: there is no memory for it.
+
+    """
+    try:
+        return await aside(sink.body)
+    except MemoryError as error:
+        raise process_full() from error
 
 
 class _Plain(web.StreamResponse):
@@ -452,7 +465,7 @@ class Answer:
         fields.update(self._journey.response_headers)
         if record.cost_usd is not None:
             fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
-        body = await aside(sink.body) if sink.is_long else sink.body()
+        body = await _large(sink) if sink.is_long else sink.body()
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))

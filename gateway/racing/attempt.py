@@ -215,10 +215,10 @@ class Attempt:
                     raise
                 self._drop()
                 await self._failed(expiry)
-            except MemoryError:  # the answer is too large for what is left: not a defect, and not the provider's fault
+            except MemoryError:  # the body is too large for what is left: not a defect, and not the provider's fault
                 clocks.stop()
                 await self._failed(
-                    UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this answer")
+                    UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this request or its answer")
                 )
         except ClientGone:
             race.client_gone(self)
