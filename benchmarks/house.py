@@ -21,8 +21,8 @@ PACKAGES = ("gateway", "providers")
 AT_LEAST = {"median lines": 170}
 LIMITS = {
     # A WebSocket is a protocol, a connection with its turns, and a dialect's items over turns; what providers store has
-    # handlers of its own, and so has the comparison of vectors.
-    "files": 367,
+    # handlers of its own, and so has the comparison of vectors. The modes are words the command line imports alone.
+    "files": 368,
     "files with one importer": 72,  # what only one kind of provider needs is loaded by ``providers.opening`` alone
     "files in import circles": 0,
     "files over 600 lines": 0,

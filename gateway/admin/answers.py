@@ -60,9 +60,7 @@ class StoreState(msgspec.Struct, frozen=True):
 class ClockState(msgspec.Struct, frozen=True):
     """This process's clock beside the database's."""
 
-    ahead_s: Annotated[
-        float | None, Meta(description="Of the database's; negative: behind. Null: unknown, or SQLite.")
-    ]
+    ahead_s: Annotated[float | None, Meta(description="Of the database's; negative: behind. Null: unknown, or SQLite.")]
     is_off: Annotated[bool, Meta(description="By more than two seconds.")]
 
 
@@ -94,9 +92,7 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
     spool: SpoolState
     redis: RedisState | None
     workers: WorkersState | None
-    keys: Annotated[
-        dict[str, Any] | None, Meta(description="Of the database; null without `keys: database`.")
-    ]
+    keys: Annotated[dict[str, Any] | None, Meta(description="Of the database; null without `keys: database`.")]
     models: int
 
 
@@ -223,16 +219,12 @@ class ListedCall(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float | None
     total_ms: float | None
     launched: Annotated[int | None, Meta(description="Attempts.")]
-    extras: Annotated[
-        int | None, Meta(description="Of these, those that started while another one of the call ran.")
-    ]
+    extras: Annotated[int | None, Meta(description="Of these, those that started while another one of the call ran.")]
     width_asked: Annotated[
         int | None,
         Meta(description="Attempts that its mode, width and budget would start with; null: it is not raced."),
     ]
-    narrowed: Annotated[
-        str | None, Meta(description="Why there were fewer of them, or a later extra one was refused.")
-    ]
+    narrowed: Annotated[str | None, Meta(description="Why there were fewer of them, or a later extra one was refused.")]
     deployment: Annotated[str | None, Meta(description="The winner's.")]
     prompt_tokens: int | None
     completion_tokens: int | None
@@ -285,9 +277,7 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True):
     building: Annotated[list[Building], Meta(description="What opens an alert if it goes on.")]
     data: list[AnyRow] | None
     sql: SQL | None
-    outages: Annotated[
-        list[DayOutage] | None, Meta(description="Of the last day, however short; the newest first.")
-    ]
+    outages: Annotated[list[DayOutage] | None, Meta(description="Of the last day, however short; the newest first.")]
     outages_sql: SQL | None
 
 
@@ -356,9 +346,7 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     began_at: Instant
     noticed_at: Instant
     ended_at: Annotated[Instant | None, Meta(description="Null while it lasts.")]
-    ending: Annotated[
-        Literal["as_usual", "new_usual", "no_calls"] | None, Meta(description="Why it is over.")
-    ]
+    ending: Annotated[Literal["as_usual", "new_usual", "no_calls"] | None, Meta(description="Why it is over.")]
     ratio: Annotated[float, Meta(description="How many times as slow, or as many errors, as expected.")]
     low: Annotated[float, Meta(description="The lower end of its interval of 95 %.")]
     high: Annotated[float, Meta(description="The upper end.")]
@@ -472,9 +460,7 @@ class EndUserUsed(msgspec.Struct, frozen=True, kw_only=True):
     """What an end user has used."""
 
     end_user: Annotated[str, Meta(description="The keyed hash, as in the tag `end_user`.")]
-    name: Annotated[
-        str | None, Meta(description="Of one in `named`; of others only the hash is known.")
-    ]
+    name: Annotated[str | None, Meta(description="Of one in `named`; of others only the hash is known.")]
     client: Annotated[str | None, Meta(description="Whose key it used; null in a team.")]
     calls: int
     failed: int
@@ -486,9 +472,7 @@ class EndUserUsed(msgspec.Struct, frozen=True, kw_only=True):
 class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
     """What a team and its end users have used."""
 
-    team: Annotated[
-        str | None, Meta(description="Null: keys without a team, in calls that named an end user.")
-    ]
+    team: Annotated[str | None, Meta(description="Null: keys without a team, in calls that named an end user.")]
     configured: Annotated[bool, Meta(description="False: it is in the ledger only.")]
     calls: int = 0
     failed: int = 0

@@ -380,9 +380,7 @@ async def teams(request: web.Request) -> web.Response:
             name = payers.name_of(row["end_user"], row["team"], row["client"])
             end_users[row["team"]].append(answers.EndUserUsed(**_without(row, "team", "end_users"), name=name))
     data = [
-        answers.TeamUsed(
-            **row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name]
-        )
+        answers.TeamUsed(**row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name])
         for name, row in rows.items()
     ]
     return answer(request, answers.Teams(data, table.sql or None))

@@ -116,9 +116,7 @@ class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
     owned_by: Literal["holeshot"] = "holeshot"
     deployments: list[str]
     name: str
-    context_length: Annotated[
-        int | UnsetType, Meta(description="The smallest of all deployments, in tokens.")
-    ] = UNSET
+    context_length: Annotated[int | UnsetType, Meta(description="The smallest of all deployments, in tokens.")] = UNSET
     top_provider: TopProvider | UnsetType = UNSET
     pricing: Annotated[
         dict[str, str] | UnsetType, Meta(description="US dollars per token, the highest of all deployments.")

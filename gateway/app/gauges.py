@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gateway.admin.answers import ClockState, RedisState, SpoolState, StoreState, Stores, WorkersState
+from gateway.admin.answers import ClockState, RedisState, SpoolState, Stores, StoreState, WorkersState
 from gateway.api.auth import WrongKeys
 from gateway.app.engine import Peers
 from gateway.core.tasks import LongestTurns

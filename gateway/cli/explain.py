@@ -65,9 +65,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         Literal["chat", "voice", "agent", "batch"] | None,
         typer.Option(help="Assume a call under this profile. [default: the model's]"),
     ] = None,
-    mode: Annotated[
-        Mode | None, typer.Option(help="Assume this mode. [default: the model's]")
-    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Assume this mode. [default: the model's]")] = None,
     hold: Annotated[
         bool | None,
         typer.Option(

@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
 from gateway.core.ids import TraceContext
-from gateway.core.modes import Mode as Mode
+from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect

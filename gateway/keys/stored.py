@@ -199,9 +199,9 @@ class ClientKey(msgspec.Struct, frozen=True, kw_only=True):
     hint: Annotated[str | UnsetType, Meta(description="Its last characters.")] = UNSET
     created_at: Text | UnsetType = UNSET
     created_by: str | UnsetType = UNSET
-    last_used_at: Text | None | UnsetType = UNSET
-    retires_at: Annotated[Text | None | UnsetType, Meta(description="When a rotated key ends.")] = UNSET
-    revoked_at: Text | None | UnsetType = UNSET
+    last_used_at: Text | UnsetType | None = UNSET
+    retires_at: Annotated[Text | UnsetType | None, Meta(description="When a rotated key ends.")] = UNSET
+    revoked_at: Text | UnsetType | None = UNSET
     state: State
 
 

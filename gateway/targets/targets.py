@@ -269,9 +269,7 @@ def shown(standing: Standing) -> Shown:
         good_share=standing.good_share,
         budget_left=standing.budget_left,
         burns=[
-            ShownBurn(
-                window_s=each.window_s, calls=each.calls, bad=each.bad, burn_rate=each.burn_rate, sql=each.sql
-            )
+            ShownBurn(window_s=each.window_s, calls=each.calls, bad=each.bad, burn_rate=each.burn_rate, sql=each.sql)
             for each in standing.burns
         ],
         verdict=verdict(standing),

@@ -38,6 +38,9 @@ def test_every_room_has_its_line_and_no_other() -> None:
 
 
 def test_every_invariant_names_what_fails_when_it_no_longer_holds() -> None:
-    held = [any(path.startswith("tests/") or path == "pyproject.toml" for path in _PATH.findall(each)) for each in invariants()]
+    held = [
+        any(path.startswith("tests/") or path == "pyproject.toml" for path in _PATH.findall(each))
+        for each in invariants()
+    ]
     assert len(held) > 10
     assert all(held)

@@ -21,7 +21,5 @@ def test_every_file_has_what_the_page_says_is_in_it() -> None:
     said = [(path, name) for path, names in _HAS.findall(PAGE) for name in re.findall(r"\w+", names)]
     assert len(said) > 10
     assert [
-        (path, name)
-        for path, name in said
-        if not re.search(rf"\b{name}\b", (ROOT / path).read_text(encoding="utf-8"))
+        (path, name) for path, name in said if not re.search(rf"\b{name}\b", (ROOT / path).read_text(encoding="utf-8"))
     ] == []

@@ -2,26 +2,31 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain
 from typing import Any
 
 import msgspec
 
+from gateway.admin.openapi.formats import FORMATS, Embeddings, Object
 from gateway.admin.openapi.operation import (
     CALLER,
     CLIENT,
     EVENTS,
     JSON,
+    OBJECT,
+    TEXT,
     Access,
     Answer,
+    Made,
     Operation,
     Tag,
     body,
     in_path,
+    of,
+    of_type,
     parameter,
 )
-from gateway.admin.openapi.formats import FORMATS, Embeddings, Object
-from gateway.admin.openapi.schemas import OBJECT, TEXT, Made, of, of_type
 from gateway.api import overrides, responses_socket, turns
 from gateway.api import passthrough_requests as relayed
 from gateway.api.call_runner import FALLBACK
@@ -67,7 +72,10 @@ _OF_CALLS: Mapping[str, Any] = {
     "request-id": (str, "Your request id, or the call's, where Anthropic's SDKs look for it."),
     "x-holeshot-provider": (str, "The provider that answered."),
     "x-holeshot-deployment": (str, "The deployment that answered."),
-    "x-holeshot-mode": (str, f"How the call was raced: {', '.join(f'`{mode}`' for mode in Mode if mode is not Mode.AUTO)}."),
+    "x-holeshot-mode": (
+        str,
+        f"How the call was raced: {', '.join(f'`{mode}`' for mode in Mode if mode is not Mode.AUTO)}.",
+    ),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (str, "Parameters that the deployment was not sent, as `drop_params` allows."),
@@ -264,6 +272,12 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
 _FIRST_COUNTED = "/v1/messages/count_tokens"
 
 
+@cache
+def _count(field: str) -> type[msgspec.Struct]:
+    """Return the type of an answer with the number of tokens in ``field``."""
+    return msgspec.defstruct(f"{field[0].upper()}{field[1:]}", [(field, int)])
+
+
 def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
     counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
     is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
@@ -278,7 +292,13 @@ def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operati
         "How many tokens a prompt has",
         Tag.RELAYED,
         CALLER,
-        {200: Answer("The number of tokens.", {JSON: msgspec.defstruct("TokenCount", [(counting.field, int)])}, (*_OF_CALLS, ESTIMATED))},
+        {
+            200: Answer(
+                "The number of tokens.",
+                {JSON: _count(counting.field)},
+                (*_OF_CALLS, ESTIMATED),
+            )
+        },
         (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         OF_CALLS,
         body(

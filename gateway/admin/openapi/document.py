@@ -6,8 +6,18 @@ from typing import Any
 from gateway import __version__
 from gateway.admin.openapi import calls, page_api
 from gateway.admin.openapi.formats import FORMATS
-from gateway.admin.openapi.operation import API_KEY, GOOGLE_KEY, JSON, KEY, SESSION, Answer, Operation, Tag
-from gateway.admin.openapi.schemas import Schemas, of_type
+from gateway.admin.openapi.operation import (
+    API_KEY,
+    GOOGLE_KEY,
+    JSON,
+    KEY,
+    SESSION,
+    Answer,
+    Operation,
+    Schemas,
+    Tag,
+    of_type,
+)
 from gateway.core.errors import (
     ApiError,
     ExpectationFailed,
@@ -17,8 +27,8 @@ from gateway.core.errors import (
     NoDeploymentFits,
     NoWebSocket,
 )
-from gateway.core.reports import HistorySeries
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
+from gateway.core.reports import HistorySeries
 
 OPERATIONS: tuple[Operation, ...] = (*calls.OPERATIONS, *page_api.OPERATIONS)
 
@@ -115,7 +125,9 @@ def document() -> dict[str, Any]:
             "headers": {
                 name: {"description": about, "schema": of_type(of)} for name, (of, about) in calls.HEADERS.items()
             },
-            "responses": {name: _any_request(name, schemas) for name in sorted({each.error_schema for each in OPERATIONS})},
+            "responses": {
+                name: _any_request(name, schemas) for name in sorted({each.error_schema for each in OPERATIONS})
+            },
             "securitySchemes": _SECURITY,
         },
     }

@@ -23,7 +23,7 @@ class ChatMessage(msgspec.Struct):
     """The answer of a chat."""
 
     role: Literal["assistant"]
-    content: str | None | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
     tool_calls: list[Object] | UnsetType = UNSET
 
 
@@ -82,7 +82,7 @@ class Message(msgspec.Struct):
     content: list[Object]
     stop_reason: str | None
     usage: TokenUsage
-    stop_sequence: str | None | UnsetType = UNSET
+    stop_sequence: str | UnsetType | None = UNSET
 
 
 class Candidate(msgspec.Struct, rename="camel"):
@@ -112,7 +112,7 @@ class Response(msgspec.Struct):
     model: str
     output: list[Object]
     created_at: Annotated[float | UnsetType, Meta(description="Unix seconds.")] = UNSET
-    usage: TokenUsage | None | UnsetType = UNSET
+    usage: TokenUsage | UnsetType | None = UNSET
 
 
 class Embedding(msgspec.Struct):
@@ -165,7 +165,7 @@ class MessagesError(msgspec.Struct):
 
     type: Literal["error"]
     error: AnthropicError
-    request_id: str | None | UnsetType = UNSET
+    request_id: str | UnsetType | None = UNSET
 
 
 class GoogleError(msgspec.Struct):

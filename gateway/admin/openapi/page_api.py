@@ -21,16 +21,19 @@ from gateway.admin.openapi.operation import (
     CALLING_VISITOR,
     EVENTS,
     JSON,
+    OBJECT,
     VIEWER,
     VISITOR,
     Answer,
+    Made,
     Operation,
     Tag,
     body,
     in_path,
+    of_type,
     parameter,
+    ref,
 )
-from gateway.admin.openapi.schemas import OBJECT, Made, of_type, ref
 from gateway.admin.reports import (
     CallsQuery,
     HeatQuery,
@@ -258,11 +261,15 @@ OPERATIONS = (
         CallNotFound,
         takes=in_path("id", "As in `x-holeshot-call-id`."),
     ),
-    _report("history", "getHistory", "How fast and reliable deployments were, over time", answers.History, HistoryQuery),
+    _report(
+        "history", "getHistory", "How fast and reliable deployments were, over time", answers.History, HistoryQuery
+    ),
     _report("heat", "getHeat", "One figure by weekday and hour", answers.Heat, HeatQuery),
     _report("slowdowns", "getSlowdowns", "When deployments were slower than usual", answers.Slowdowns, SlowdownsQuery),
     _report("race-value", "getRaceValue", "What racing saved, and what it cost", answers.RaceValue, WorthQuery),
-    _report("replay", "getReplay", "What other settings would have done with a model's calls", answers.Replays, ReplayQuery),
+    _report(
+        "replay", "getReplay", "What other settings would have done with a model's calls", answers.Replays, ReplayQuery
+    ),
     _figures(
         "slo",
         "getTargets",
@@ -275,7 +282,11 @@ OPERATIONS = (
     _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, UsageQuery),
     _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, UsageQuery),
     _figures(
-        "configuration", "getConfiguration", "What is configured, without secrets", answers.Configuration, InvalidRequest
+        "configuration",
+        "getConfiguration",
+        "What is configured, without secrets",
+        answers.Configuration,
+        InvalidRequest,
     ),
     Operation(
         "GET /api/live",

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.admin.openapi.schemas import TEXT, Made, Schemas, of_type, ref
+from gateway.admin.openapi.operation import TEXT, Made, Schemas, of_type, ref
 
 
 class Inner(msgspec.Struct):
