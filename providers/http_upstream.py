@@ -22,11 +22,11 @@ from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, 
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
+from providers.large_bodies import check_room
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import redact
 from providers.sse import masked_body
-from providers.work_thread import check_room
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 

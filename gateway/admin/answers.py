@@ -149,6 +149,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     modes: Annotated[dict[str, str], Meta(description="The modes of racing, each with its title.")]
     demo: Annotated[bool, Meta(description="Whether the providers are the simulated ones, as no key was found.")]
     models: list[str]
+    deployments: list[str]
     clients: list[str]
     payers: Annotated[bool, Meta(description="Whether there are `teams`, or limits of `end_users`.")]
     calls_ever: Annotated[
@@ -228,6 +229,7 @@ class ListedCall(msgspec.Struct, frozen=True, kw_only=True):
     deployment: Annotated[str | None, Meta(description="The winner's.")]
     prompt_tokens: int | None
     completion_tokens: int | None
+    tokens_source: Annotated[str | None, Meta(description="Who counted them: `reported`, `estimated` …")]
     decode_tps: Annotated[float | None, Meta(description="Tokens per second after the first.")]
     cost_usd: float | None
     duplicate_cost_usd: Annotated[float | None, Meta(description="Of its losers.")]
@@ -301,7 +303,7 @@ _Series = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/s
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """How fast and reliable deployments were, over time."""
 
-    window: Window
+    window: Window | None
     since: Instant = msgspec.field(name="from")
     until: Instant = msgspec.field(name="to")
     step_s: int

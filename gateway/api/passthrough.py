@@ -11,7 +11,7 @@ from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, Received, read_contents
-from gateway.api.call_context import ClientContext, new_call
+from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
@@ -41,8 +41,8 @@ from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
-from gateway.core.attempts import Role
-from gateway.core.calls import Call, CallRecord, Mode
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Call, CallRecord, Mode, Objective
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
@@ -145,21 +145,35 @@ def _call_of(
     deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
     if instead_of is not None and instead_of.deadline_ms is not None:
         deadline_ms = instead_of.deadline_ms
-    return new_call(
-        context,
-        origin,
-        model,
-        instead_of,
-        asked_model=asked.model,
+    stamp = origin.stamp(context, fields, instead_of)
+    return Call(
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
         endpoint=api.endpoint,
         streamed=asked.stream,
+        mode=model.race.mode,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         size_tokens=asked.size // CHARS_PER_TOKEN,
+        wants_usage=False,
         fields=fields,
+        headers=origin.headers,
+        tags=stamp.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
         deadline_ms=deadline_ms,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
+        levels=stamp.levels,
+        trace=stamp.trace,
     )
 
 
@@ -305,23 +319,7 @@ def _usd_per_character(deployment: Deployment) -> float | None:
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
 
-_PASSED = ("content-type", "content-disposition", "content-language")
 _IDENTITY = ("", "identity")
-
-
-def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
-    answer = relayed.answer
-    fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
-    if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
-    fields.update(response_headers)
-    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
-    if "content-type" not in fields:
-        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
-        fields["content-type"] = JSON if is_json else "application/octet-stream"
-    return fields
 
 
 class ResponseOutlet:
@@ -336,7 +334,7 @@ class ResponseOutlet:
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = relayed_headers(relayed, self._response_headers)
+        fields = headers.of_relayed(relayed, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
@@ -529,7 +527,7 @@ def _answer_of(relays: Sequence[Relay]) -> Relayed:
 async def _whole(
     request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
 ) -> web.StreamResponse:
-    fields = relayed_headers(answer, response_headers)
+    fields = headers.of_relayed(answer, response_headers)
     if record.cost_usd is not None:
         fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
     if len(answer.answer.body) > LARGE_BYTES:

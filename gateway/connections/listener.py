@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from gateway.api.aiohttp_adapter import serving_task
 from gateway.api.context import Phase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
@@ -54,7 +55,7 @@ async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
 async def cut(server: web.Server) -> None:
     """Cancel running requests and await their end; drop data that clients do not read at once."""
     connections = server.connections
-    tasks = [task for connection in connections if (task := connection._task_handler) is not None]  # noqa: SLF001 - aiohttp has no public way
+    tasks = [task for connection in connections if (task := serving_task(connection)) is not None]
     for task in tasks:
         task.cancel()
     if tasks:

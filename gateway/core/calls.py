@@ -4,7 +4,8 @@ Everything here is frozen and has no behaviour but a call's ``repr``. Times with
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
 ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
-Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
+spool's JSON they are without what is unknown or usual: half of an attempt's fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Inval
 from gateway.core.ids import TraceContext
 from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.rules import has_failed
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect
 
@@ -125,7 +127,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "headers", sorted(self.headers)
 
 
-class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
 
     id: str
@@ -147,7 +149,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
     id: str
@@ -161,23 +163,24 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_class: int  # by ``encoded_class``
     replica: str
     region: str | None
-    win_on: WinOn = WinOn.ANY
-    request_id: str | None = None  # the client's id of the request
-    answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
-    extras: int | None = None  # of them, those that started while another one could still answer
-    # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
-    width_asked: int | None = None
-    narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not
-    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
-    takeovers: int | None = None  # how often another deployment continued the answer
-    first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
     winner_attempt_id: str | None
     status_code: int  # sent to the client; 499 if it disconnected
     error_kind: str | None
     ttft_ms: float | None
     total_ms: float
     overhead_ms: float | None  # the gateway's share of the time to the first byte
+    tags: Mapping[str, str]
+    win_on: WinOn = WinOn.ANY
+    request_id: str | None = None  # the client's id of the request
+    answered_model: str | None = None  # the fallback that answered; None: the requested model
+    extras: int | None = None  # of the launched, those that started while another one could still answer
+    # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
+    width_asked: int | None = None
+    narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not
+    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
+    takeovers: int | None = None  # how often another deployment continued the answer
+    first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
     held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
     held_for: str | None = None  # the deployment that it waited for
     held_gain_ms: float | None = None  # predicted: how much less time that deployment takes after its first token
@@ -215,10 +218,14 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
     profile: str | None = None
     dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
-    tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error that was not its client's own fault."""
+        return has_failed(self.status_code, self.error_kind)
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):

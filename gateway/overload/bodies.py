@@ -239,6 +239,7 @@ SHARE_FOR_CALLS = 0.5  # of the rest
 # sent upstream, so a quarter is the budget of bodies.
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
+SHARE_FOR_ANSWERS = 0.8  # of all: a process that has more takes on no large answers
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
 # The last quarter is for idle connections: a client with a key may open any number of them.
 BYTES_PER_CONNECTION = 32 * 1024

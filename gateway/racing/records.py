@@ -145,77 +145,93 @@ def attempt_record(
     elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
     return AttemptRecord(
-        id=start.id,
-        call_id=call.id,
-        number=start.number,
-        started_at=start.started_at,
-        role=start.role,
-        provider=start.provider,
-        deployment=start.deployment,
-        launch_offset_ms=start.launch_offset_ms,
-        outcome=ending.outcome,
-        audited=start.audited,
-        continues=start.continues,
-        is_extra=start.is_extra,
-        connect_ms=measurement.connect_ms,
-        headers_ms=headers_ms,
-        first_event_ms=first_event_ms,
-        ttft_ms=ttft_ms,
-        ttft_answer_ms=answer_ms,
-        sentence_ms=None if measurement.spoken_at is None else since_start_ms(measurement.spoken_at),
-        valid_ms=None if measurement.valid_at is None else since_start_ms(measurement.valid_at),
-        last_token_ms=last_ms,
-        censored_at_ms=None if censored_at is None else since_start_ms(censored_at),
-        is_overtaken=overtaken is not None,
-        is_kept=kept,
-        would_take_over=dribble.found,
-        would_take_over_ms=None if dribble.at is None else since_start_ms(dribble.at),
-        overtaken_at_ms=None if overtaken is None else since_start_ms(overtaken.at),
-        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
-        status_code=exchange.status if exchange is not None else (error.status if error else None),
-        error_kind=error.kind if error else None,
-        error_message=error.kept if error else None,
-        retry_after_s=error.retry_after_s if error else None,
-        headroom=headroom(exchange.headers) if exchange is not None else None,
-        asked_tokens=start.asked_tokens,
-        prompt_tokens=tokens.prompt if tokens else None,
-        completion_tokens=tokens.completion if tokens else None,
-        reasoning_tokens=tokens.reasoning if tokens else None,
-        cached_tokens=tokens.cached if tokens else None,
-        cache_write_tokens=tokens.cache_write if tokens else None,
-        tokens_source=tokens.source if tokens else None,
-        reported_tokens=tokens.reported if tokens else None,
-        tier=(tokens.tier and short(tokens.tier, secrets)) if tokens else None,
-        other_units=tokens.units if tokens else None,
-        decode_tps=measurement.decode_tps(tokens) if tokens else None,
-        e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
-        itl_p50_ms=gaps.p50_ms if gaps is not None else None,
-        itl_p95_ms=gaps.p95_ms if gaps is not None else None,
-        itl_max_ms=gaps.max_ms if gaps is not None else None,
-        text_gap_max_ms=text_gap_max_ms,
-        speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
-        itl=gaps.counts if gaps is not None else None,
-        model=start.model,
-        client=call.client,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        win_on=call.win_on,
-        token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
-        in_flight=start.in_flight,
-        finish_reason=finish_reason,
-        tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
-        tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
-        key_name=ending.key_name,
-        model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
-        system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
-        provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
-        sends=ending.sends,
-        chars=measurement.chars if measurement.meaningful else None,
-        chunks=measurement.meaningful or None,
-        first_chars=measurement.first_chars if measurement.meaningful else None,
-        is_restricted=call.is_restricted,
-        judged_as=judgement.judged_as,
-        flaw=judgement.flaw,
+        start.id,  # id
+        call.id,  # call_id
+        start.number,  # number
+        start.started_at,  # started_at
+        start.role,  # role
+        start.provider,  # provider
+        start.deployment,  # deployment
+        start.launch_offset_ms,  # launch_offset_ms
+        ending.outcome,  # outcome
+        start.audited,  # audited
+        start.continues,  # continues
+        start.is_extra,  # is_extra
+        measurement.connect_ms,  # connect_ms
+        headers_ms,  # headers_ms
+        first_event_ms,  # first_event_ms
+        ttft_ms,  # ttft_ms
+        answer_ms,  # ttft_answer_ms
+        None if measurement.spoken_at is None else since_start_ms(measurement.spoken_at),  # sentence_ms
+        None if measurement.valid_at is None else since_start_ms(measurement.valid_at),  # valid_ms
+        last_ms,  # last_token_ms
+        None if censored_at is None else since_start_ms(censored_at),  # censored_at_ms
+        exchange.status if exchange is not None else (error.status if error else None),  # status_code
+        error.kind if error else None,  # error_kind
+        error.kept if error else None,  # error_message
+        tokens.prompt if tokens else None,  # prompt_tokens
+        tokens.completion if tokens else None,  # completion_tokens
+        tokens.reasoning if tokens else None,  # reasoning_tokens
+        tokens.cached if tokens else None,  # cached_tokens
+        tokens.cache_write if tokens else None,  # cache_write_tokens
+        tokens.source if tokens else None,  # tokens_source
+        tokens.reported if tokens else None,  # reported_tokens
+        measurement.decode_tps(tokens) if tokens else None,  # decode_tps
+        measurement.e2e_tps(tokens) if tokens else None,  # e2e_tps
+        gaps.p50_ms if gaps is not None else None,  # itl_p50_ms
+        gaps.p95_ms if gaps is not None else None,  # itl_p95_ms
+        gaps.max_ms if gaps is not None else None,  # itl_max_ms
+        text_gap_max_ms,  # text_gap_max_ms
+        None if measurement.pause_s is None else milliseconds(measurement.pause_s),  # speech_pause_ms
+        None,  # wasted_low_tokens
+        None,  # wasted_high_tokens
+        None,  # cost_usd
+        False,  # noqa: FBT003 # cost_is_lower_bound
+        None,  # cache_saved_usd
+        start.model,  # model
+        call.client,  # client
+        call.endpoint,  # api
+        call.prompt_class.size,  # size_class
+        call.win_on,  # win_on
+        ttft_ms
+        if whole or call.win_on is WinOn.ANY
+        else since_start_ms(measurement.claims_at(call.win_on)),  # token_ms
+        measurement.chars if measurement.meaningful else None,  # chars
+        measurement.meaningful or None,  # chunks
+        measurement.first_chars if measurement.meaningful else None,  # first_chars
+        finish_reason,  # finish_reason
+        None if reported.finish_reason is None else tools.number() if tools is not None else 0,  # tool_calls
+        None if tools is None or reported.finish_reason is None else valid_calls(call, tools),  # tool_calls_valid
+        ending.key_name,  # key_name
+        short(reported.model_version, secrets) if reported.model_version is not None else None,  # model_version
+        short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,  # system_fingerprint
+        None if exchange is None else _request_id(exchange, reported.answer_id),  # provider_request_id
+        start.in_flight,  # in_flight
+        ending.sends,  # sends
+        None,  # cost_low_usd
+        None,  # cost_high_usd
+        overtaken is not None,  # is_overtaken
+        None if overtaken is None else since_start_ms(overtaken.at),  # overtaken_at_ms
+        dribble.found,  # would_take_over
+        None if dribble.at is None else since_start_ms(dribble.at),  # would_take_over_ms
+        kept,  # is_kept
+        None
+        if overtaken is None or overtaken.expected_s is None
+        else milliseconds(overtaken.expected_s),  # predicted_ms
+        judgement.judged_as,  # judged_as
+        judgement.flaw,  # flaw
+        None,  # price
+        None,  # tier_asked
+        None,  # tier_served
+        None,  # units_cost_usd
+        None,  # units
+        gaps.counts if gaps is not None else None,  # itl
+        error.retry_after_s if error else None,  # retry_after_s
+        headroom(exchange.headers) if exchange is not None else None,  # headroom
+        start.asked_tokens,  # asked_tokens
+        call.is_restricted,  # is_restricted
+        (tokens.tier and short(tokens.tier, secrets)) if tokens else None,  # tier
+        tokens.units if tokens else None,  # other_units
     )
 
 
@@ -434,82 +450,84 @@ def call_record(
     """Return the record of ``call``, with its attempts priced.
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``answered_model`` is the fallback
-    that answered, if one did; ``dropped`` are the fields that were left out for the winner.
+    that answered, if one did; ``dropped`` are the fields that were left out for the winner. The values of the record
+    are given by place, as in ``attempt_record``.
     """
     asked = requested(call.fields, call.dialect)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     counted = _counted(bill.attempts, winner)
-    return CallRecord(
-        id=call.id,
-        started_at=call.started_at,
-        client=call.client,
-        model=call.asked_model or call.model,
-        endpoint=call.endpoint,
-        streamed=call.streamed,
-        mode=call.mode,
-        objective=call.objective,
-        prompt_class=encoded_class(call.prompt_class),
-        tags=call.tags,
-        replica=call.replica,
-        region=call.region,
-        win_on=call.win_on,
-        request_id=call.request_id,
-        first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
-        answered_model=answered_model,
-        launched=launched,
-        extras=extras,
-        width_asked=width_asked,
-        narrowed=narrowed,
-        winner_attempt_id=winner.id if winner is not None else None,
-        status_code=status_code,
-        error_kind=error_kind,
-        ttft_ms=ttft_ms,
-        total_ms=total_ms,
-        overhead_ms=overhead_ms,
-        held_ms=None if held is None else held.ms,
-        held_for=None if held is None else held.awaited,
-        held_gain_ms=None if held is None else held.gain_ms,
-        prompt_tokens=counted.prompt_tokens if counted is not None else None,
-        completion_tokens=counted.completion_tokens if counted is not None else None,
-        reasoning_tokens=counted.reasoning_tokens if counted is not None else None,
-        cached_tokens=counted.cached_tokens if counted is not None else None,
-        cache_write_tokens=counted.cache_write_tokens if counted is not None else None,
-        cost_usd=bill.total.usd,
-        cost_low_usd=bill.total.low_usd,
-        cost_high_usd=bill.total.high_usd,
-        duplicate_cost_usd=bill.duplicate.usd,
-        duplicate_cost_low_usd=bill.duplicate.low_usd,
-        duplicate_cost_high_usd=bill.duplicate.high_usd,
-        abandoned_cost_low_usd=bill.abandoned.low_usd,
-        abandoned_cost_high_usd=bill.abandoned.high_usd,
-        cache_saved_usd=bill.cache_saved_usd,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        tokens_source=counted.tokens_source if counted is not None else None,
-        finish_reason=winner.finish_reason if winner is not None else None,
-        tool_calls=winner.tool_calls if winner is not None else None,
-        tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
-        is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
-        is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        tools=asked.tools,
-        alone_ms=alone.seen_ms,
-        alone_predicted_ms=alone.predicted_ms,
-        alone_age_ms=alone.age_ms,
-        deadline_ms=call.deadline_ms,
-        profile=call.profile,
+    deadline_met = None
+    if call.deadline_ms is not None:
         # An answer that came whole has no first token: its client had it when the call ended.
-        deadline_met=(
-            None
-            if call.deadline_ms is None
-            else _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
-        ),
-        dropped=dropped,
-        attempts=bill.attempts,
-        kind=call.kind,
-        trace=call.trace,
+        deadline_met = _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
+    return CallRecord(
+        call.id,  # id
+        call.started_at,  # started_at
+        call.client,  # client
+        call.asked_model or call.model,  # model
+        call.endpoint,  # endpoint
+        call.streamed,  # streamed
+        call.mode,  # mode
+        call.objective,  # objective
+        encoded_class(call.prompt_class),  # prompt_class
+        call.replica,  # replica
+        call.region,  # region
+        launched,  # launched
+        winner.id if winner is not None else None,  # winner_attempt_id
+        status_code,  # status_code
+        error_kind,  # error_kind
+        ttft_ms,  # ttft_ms
+        total_ms,  # total_ms
+        overhead_ms,  # overhead_ms
+        call.tags,  # tags
+        call.win_on,  # win_on
+        call.request_id,  # request_id
+        answered_model,  # answered_model
+        extras,  # extras
+        width_asked,  # width_asked
+        narrowed,  # narrowed
+        None,  # takeover
+        None,  # takeovers
+        first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,  # first_was_invalid
+        None if held is None else held.ms,  # held_ms
+        None if held is None else held.awaited,  # held_for
+        None if held is None else held.gain_ms,  # held_gain_ms
+        counted.prompt_tokens if counted is not None else None,  # prompt_tokens
+        counted.completion_tokens if counted is not None else None,  # completion_tokens
+        counted.reasoning_tokens if counted is not None else None,  # reasoning_tokens
+        counted.cached_tokens if counted is not None else None,  # cached_tokens
+        counted.cache_write_tokens if counted is not None else None,  # cache_write_tokens
+        bill.total.usd,  # cost_usd
+        bill.duplicate.usd,  # duplicate_cost_usd
+        bill.cache_saved_usd,  # cache_saved_usd
+        call.endpoint,  # api
+        call.prompt_class.size,  # size_class
+        counted.tokens_source if counted is not None else None,  # tokens_source
+        winner.finish_reason if winner is not None else None,  # finish_reason
+        asked.max_tokens,  # max_tokens
+        asked.temperature,  # temperature
+        asked.tools,  # tools
+        winner.tool_calls if winner is not None else None,  # tool_calls
+        winner.tool_calls_valid if winner is not None else None,  # tool_calls_valid
+        None if winner is None or overhead_ms is None else winner.chunks is None,  # is_empty
+        None if winner is None or overhead_ms is None else _is_truncated(winner),  # is_truncated
+        bill.total.low_usd,  # cost_low_usd
+        bill.total.high_usd,  # cost_high_usd
+        bill.duplicate.low_usd,  # duplicate_cost_low_usd
+        bill.duplicate.high_usd,  # duplicate_cost_high_usd
+        bill.abandoned.low_usd,  # abandoned_cost_low_usd
+        bill.abandoned.high_usd,  # abandoned_cost_high_usd
+        alone.seen_ms,  # alone_ms
+        alone.predicted_ms,  # alone_predicted_ms
+        alone.age_ms,  # alone_age_ms
+        call.deadline_ms,  # deadline_ms
+        deadline_met,  # deadline_met
+        call.profile,  # profile
+        dropped,  # dropped
+        bill.attempts,  # attempts
+        call.kind,  # kind
+        call.trace,  # trace
     )
 
 

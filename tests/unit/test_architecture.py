@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.house import ROOT
+from tools.house import ROOT
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 MOST_WORDS, WIDEST = 1400, 120

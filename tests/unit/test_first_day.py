@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.house import ROOT
+from tools.house import ROOT
 
 PAGE = (ROOT / "docs" / "contributing" / "first-day.md").read_text(encoding="utf-8")
 _TOP = "gateway|providers|tests|docs|migrations"

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from gateway.admin import answers
-from gateway.admin.boards import UsageQuery
-from gateway.admin.explain import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.keys import Clients, Revoked, Rotation
+from gateway.admin.leaderboard import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.openapi import calls
 from gateway.admin.openapi.formats import Object
 from gateway.admin.openapi.operation import (
@@ -43,6 +42,7 @@ from gateway.admin.reports import (
     SlowdownsQuery,
     WorthQuery,
 )
+from gateway.admin.usage import UsageQuery
 from gateway.admin.visitors import SignInBody
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.overrides import RaceOverride
@@ -55,6 +55,8 @@ from gateway.live.events import Wanted
 
 _ABOUT: Mapping[str, str] = {
     "window": "How far back.",
+    "from": "The beginning of a range of time, instead of `window`.",
+    "to": "The end of that range; by default it ends now.",
     "model": "Only this model.",
     "client": "Only this client; empty: calls without one.",
     "tag": "`name:value`: only calls with this tag.",

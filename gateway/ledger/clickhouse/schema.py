@@ -12,7 +12,8 @@ from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS
 from gateway.ledger.reports.reader import conditions
 from gateway.ledger.tables import attempts, calls
 
-VERSION = 6  # raised with every change of a view; a test has the statements of each version
+VERSION = 7  # raised with every change of a table or a view; a test has the statements of each version
+_MADE = {"calls": "failed", "attempts": "broken"}  # by table the rule of its column ``failed``
 TABLES = {"calls": (calls, CALL_COLUMNS), "attempts": (attempts, ATTEMPT_COLUMNS)}
 VIEWS = Path(__file__).parent / "views"
 # Of rows, over all time and lately; the others have one window of their own.
@@ -49,7 +50,7 @@ _VERSIONS = (
 async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int:
     """Make or update the tables and views, and set for how long rows are kept; return the schema's version.
 
-    Does nothing if they are current. Columns are only added, so those of a later version stay, and so do its views.
+    Does nothing if they are current. A schema of a later version stays as it is: columns are only added.
 
     Raises:
         DatabaseUnreachableError: the server is unreachable, or this user may not make tables.
@@ -59,9 +60,10 @@ async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int
     found = int(await server.run("select max(version) from holeshot_schema") or 0)
     for name in TABLES:
         await server.run(table_sql(name, keep_days))
-        await _add_columns(server, name)
         await _keep(server, name, keep_days)
     if found < VERSION:
+        for name in TABLES:
+            await server.run(_columns_sql(name))
         for statement in views_sql():
             await server.run(statement)
         await server.run(f"insert into holeshot_schema (version) values ({VERSION})")  # noqa: S608 - our number
@@ -97,22 +99,18 @@ def table_sql(name: str, keep_days: float | None = None) -> str:
     return _TABLE.format(name=name, columns=", ".join(columns), ttl=f"\nttl {ttl}" if ttl else "").strip()
 
 
-async def _add_columns(server: ClickHouse, name: str) -> None:
-    """Add the columns that an older version's table lacks."""
-    there = await server.run(
-        f"select name from system.columns where database = currentDatabase() and table = '{name}'"  # noqa: S608
-    )
-    known = set(there.split())
-    added = [f"add column if not exists {column} {kind}" for column, kind in columns_of(name) if column not in known]
-    if added:
-        await server.run(f"alter table {name} {', '.join(added)}")
+def _columns_sql(name: str) -> str:
+    """Return the statement that adds the columns missing in an older version's table."""
+    added = (f"add column if not exists {column} {kind}" for column, kind in columns_of(name))
+    return f"alter table {name} {', '.join(added)}"
 
 
 def columns_of(name: str) -> Iterator[tuple[str, str]]:
     """Yield the columns of a table with their types in ClickHouse."""
     table, names = TABLES[name]
     for column in names:
-        yield column, _kind(table.c[column])
+        made = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # of rows that came without it
+        yield column, _kind(table.c[column]) + made
 
 
 def _kind(column: "Column[object]") -> str:
