@@ -63,11 +63,15 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     is_of_body: bool = False
 
 
+TENANT = "tenant"  # the name in the ledger of every key that a client brings
+
+
 class Maker(msgspec.Struct, frozen=True):
     """Who made an answer, or reasoning that only its maker can read."""
 
     deployment: str
     key_name: str | None = None  # None: its provider has only one
+    tenant: str | None = None  # the digest of a client's own key; None: the operator's
 
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""

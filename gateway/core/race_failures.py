@@ -58,6 +58,7 @@ class NotAsked(msgspec.Struct, frozen=True):
     for_good: bool  # until the operator changes its configuration
     is_broken: bool = True  # otherwise it only cools down
     cause: str | None = None  # its last error, in words for operators: "the provider refused the key (401)"
+    kind: str | None = None  # of its last error
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"

@@ -12,7 +12,6 @@ from weakref import WeakSet
 
 from providers import MaskedRecord, Upstream
 
-KEY_NAME = "tenant"  # of every such key in the ledger
 KEY = re.compile(r"[\x21-\x7e]{1,8192}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 

@@ -108,7 +108,7 @@ _READ = (RaceOverride, Provider)
 # Names for classes whose own names are unclear, or not unique.
 _NAMES = {"Row": "LeaderboardRow", "Provider": "ProviderPreferences", "Role": "AttemptRole"}
 _NAMES_OF_SETTINGS = {"Role": "ClientRole"}
-_OF_FILE = ("key_sha256", "admin")  # of a client in the configuration only
+_OF_FILE = ("key_sha256", "admin", "provider_keys")  # of a client in the configuration only
 
 
 def of_records() -> dict[str, Any]:
