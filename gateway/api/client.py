@@ -49,9 +49,11 @@ class Client(msgspec.Struct, frozen=True):
 
     def made(self, maker: Maker | None) -> bool:
         """Whether something at a provider is this client's as for the key: made with the one that it would use now."""
-        if maker is None:
-            return False
-        return maker.tenant == (None if self.tenant is None else self.tenant.digest(maker.deployment.partition("/")[0]))
+        if maker is None or self.tenant is None:
+            return maker is not None and maker.tenant is None
+        if maker.tenant is not None:
+            return maker.tenant in self.tenant.digests
+        return maker.deployment.partition("/")[0] not in self.tenant.keys
 
     def deployments(self, model: Model) -> list[Deployment]:
         """Return the deployments of ``model`` that may see this client's prompts.

@@ -42,7 +42,7 @@ from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, pre
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
 from gateway.core.attempts import Role
-from gateway.core.calls import Call, CallRecord, Mode
+from gateway.core.calls import Call, CallRecord, Mode, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
@@ -81,6 +81,8 @@ def plan_relay(
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     model = with_override(found, asked.race, client, stateful=not is_short)
+    if client.tenant is not None:
+        model = fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if is_short:
         model = hedged(model)
@@ -96,7 +98,7 @@ def plan_relay(
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    unpriced = client.unpriced if limits_dollars(origin.levels, model) else COUNT_KNOWN
+    unpriced = client.unpriced if not model.is_free and limits_dollars(origin.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
@@ -119,7 +121,7 @@ def plan_relay(
         client=origin.client.name,
     )
     plan = _as_asked(plan, model, api, asked, chosen)
-    if index is not None and is_race_set and index.name in model.deployments:
+    if index is not None and is_race_set and index.name in model.deployments and model.tenant is None:
         context.vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
@@ -192,6 +194,7 @@ def _terms_of(
         size_tokens=call.size_tokens,
         hedged_part=HEDGED_PART if is_short else 1.0,
         asked=race_asked,
+        learnt_as=None if model.tenant is None else model.learnt_as,
     )
 
 
@@ -496,8 +499,13 @@ async def answered(
         return record
     answer = _answer_of(relays)
     if api.gives:
-        await _keep_names(context, api.of, origin.client.name, answer, record)
-    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
+        deployment = journey.entry.model.deployments.get(answer.deployment)
+        tenant = None if deployment is None else deployment.tenant
+        await _keep_names(context, api.of, origin.client.name, answer, record, tenant)
+    if answer.answer.rest is not None:
+        return outlet.sent()
+    usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
+    return await _whole(request, answer, usd, response_headers)
 
 
 def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
@@ -514,12 +522,14 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
     )
 
 
-async def _keep_names(context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord) -> None:
-    """Store what the answer names: later requests of this client may name it."""
-    given = Given(api, client)
+async def _keep_names(  # noqa: PLR0917 - what is known of the answer
+    context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord, tenant: str | None
+) -> None:
+    """Store what the answer names: later requests of this client may name it, with the key of ``tenant`` if that is set."""
+    given = Given(api, is_owned=client is not None or tenant is not None)
     given.add(answer.answer.body)
     key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-    await context.responses.keep_all(client, given.names, answer.deployment, key_name)
+    await context.responses.keep_all(client, given.names, answer.deployment, key_name, tenant)
 
 
 def _answer_of(relays: Sequence[Relay]) -> Relayed:
@@ -527,11 +537,11 @@ def _answer_of(relays: Sequence[Relay]) -> Relayed:
 
 
 async def _whole(
-    request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
+    request: web.Request, answer: Relayed, usd: float | None, response_headers: dict[str, str]
 ) -> web.StreamResponse:
     fields = relayed_headers(answer, response_headers)
-    if record.cost_usd is not None:
-        fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+    if usd is not None:
+        fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
     if len(answer.answer.body) > LARGE_BYTES:
         return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

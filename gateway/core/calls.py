@@ -198,7 +198,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
-    cost_usd: float | None = None  # winner and losers, as far as known
+    cost_usd: float | None = None  # winner and losers, as far as known; without those that a client's own key paid for
     duplicate_cost_usd: float | None = None  # the losers' share of it
     cache_saved_usd: float | None = None  # the winner's
     api: str | None = None  # ``endpoint``
@@ -231,6 +231,12 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
+
+
+def whole_cost_usd(record: CallRecord) -> float | None:
+    """Return what a call cost, whoever pays for it; None: nothing of it is known."""
+    known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
+    return sum(known) if known else None
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):

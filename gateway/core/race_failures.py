@@ -94,6 +94,19 @@ class ProviderMisconfigured(RaceFailed):
             self.code = CODES_OF_OPERATORS[next(iter(kinds))]
 
 
+class BroughtKeyRefused(RaceFailed):
+    """Each deployment refuses the key that the client has brought for its provider."""
+
+    # Means: The call has brought its own keys of providers (`x-holeshot-provider-keys`, or `provider_keys` of its
+    # client), and each provider refuses them, or wants to be paid first. The message has the reason of each.
+    # Retry: no.
+    # Caller: Bring valid keys. The gateway's own key is not at fault.
+    # Operator: Nothing, if the keys come with the request; else correct `provider_keys` of the client.
+    status = 401
+    type = "authentication_error"
+    code = "provider_key_refused"
+
+
 class NoValidAnswer(RaceFailed):
     """Those that answered gave nothing that can be used (``win_on: valid``)."""
 
@@ -239,17 +252,23 @@ def race_failed(
     full: Sequence[str] = (),
     out: Sequence[NotAsked] = (),
     adhoc: bool = False,
+    brought: Collection[str] = (),
 ) -> RaceFailed:
     """Return one error for ``failures``, pairs of a deployment's name and its error.
 
     ``full`` are deployments without a free slot under ``max_in_flight``: a retry may succeed. ``out`` are deployments
-    that were not used. ``adhoc``: the request names the deployments itself.
+    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments that are asked with
+    a key of the client's own.
     """
     for _, error in failures:
         if error.kind is ErrorKind.BAD_REQUEST:
             return RejectedByProvider(error)
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
+    refused = [name for name, error in failures if error.kind is ErrorKind.PROVIDER_AUTH]
+    refused += [each.deployment for each in out if each.kind == ErrorKind.PROVIDER_AUTH]
+    if brought and not full and len(refused) == len(failures) + len(out) and set(refused) <= set(brought):
+        return BroughtKeyRefused(f"every key that this call has brought for {model!r} is refused ({causes})")
     if ErrorKind.LOCAL_RESOURCES in kinds:
         return OutOfResources(f"the gateway is short of descriptors, ports or memory; retry soon ({causes})")
     if full:

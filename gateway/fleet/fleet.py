@@ -337,22 +337,23 @@ class Fleet:
             NoDeploymentFits: none of the keys is for one of the model's providers.
 
         """
-        deployments: dict[str, Deployment] = {}
-        without: dict[str, str] = {}
-        for name, each in model.deployments.items():
-            key = tenant.keys.get(each.provider)
-            if key is not None:
-                upstream = self._of_tenants.of(each.provider, key)
-                deployments[name] = each.with_key(upstream, digest_of(each.provider, key))
-            elif self._settings.tenant_keys.mixed:
-                deployments[name] = each
-            else:
-                without[name] = f"needs a key for {each.provider}, and this call has brought its own keys for others"
-        if not deployments and without:
+        found = {name: self.with_key(each, tenant) for name, each in model.deployments.items()}
+        deployments = {name: each for name, each in found.items() if each is not None}
+        if found and not deployments:
+            words = "needs a key for {}, and this call brings its own keys, of other providers"
+            without = {name: words.format(each.provider) for name, each in model.deployments.items()}
             raise NoDeploymentFits(model.name, without)
         if not any(each.tenant for each in deployments.values()):
             return model
-        return model.with_deployments(deployments, tenant.id)
+        return model.with_deployments(deployments, tenant.id, is_free=not self._settings.tenant_keys.mixed)
+
+    def with_key(self, deployment: Deployment, tenant: TenantKeys) -> Deployment | None:
+        """Return ``deployment`` for a call of a client that brings keys; None if that may not use it."""
+        provider = deployment.provider
+        key = tenant.keys.get(provider)
+        if key is None or provider not in self._upstreams:  # a reload may have removed it
+            return deployment if self._settings.tenant_keys.mixed else None
+        return deployment.with_key(self._of_tenants.of(provider, key), digest_of(provider, key))
 
     def payer_of(self, name: str) -> str:
         """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""

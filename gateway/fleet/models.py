@@ -274,6 +274,7 @@ class Model(msgspec.Struct, frozen=True):
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
+    is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property
@@ -283,10 +284,11 @@ class Model(msgspec.Struct, frozen=True):
             return None
         return {name: each.learnt_as for name, each in self.deployments.items() if each.learnt_as is not None}
 
-    def with_deployments(self, deployments: Mapping[str, Deployment], tenant: str) -> "Model":
+    def with_deployments(self, deployments: Mapping[str, Deployment], tenant: str, *, is_free: bool) -> "Model":
         """Return it with these ``deployments`` alone, of which some have a key of ``tenant``, a digest.
 
-        If all have, it spends nothing of the operator's dollars, so no limit in dollars applies.
+        If all have, it spends nothing of the operator's dollars, and its own limits in dollars do not apply.
+        ``is_free``: neither do its fallbacks.
         """
         race, usd_per_day, dearest = self.race, self.usd_per_day, self.dearest
         if all(each.tenant is not None for each in deployments.values()):
@@ -310,6 +312,7 @@ class Model(msgspec.Struct, frozen=True):
             dearest=dearest,
             common=Common.of(deployments.values()),
             tenant=tenant,
+            is_free=is_free,
         )
 
     @property

@@ -6,7 +6,7 @@ shared store; what is learnt with it is kept by its digest, apart from what is l
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from weakref import WeakSet
 
@@ -34,10 +34,10 @@ class TenantKeys(MaskedRecord, frozen=True):
         """Yield the providers for its ``repr``."""
         yield "providers", sorted(self.keys)
 
-    def digest(self, provider: str) -> str | None:
-        """Return the digest of the key for a provider; None if there is none."""
-        key = self.keys.get(provider)
-        return None if key is None else digest_of(provider, key)
+    @property
+    def digests(self) -> Collection[str]:
+        """The digest of each key."""
+        return {digest_of(provider, key) for provider, key in self.keys.items()}
 
     @property
     def id(self) -> str:

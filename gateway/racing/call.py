@@ -170,6 +170,7 @@ class OpenCall:
             asked_tokens=call.size_tokens or call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
             is_extra=is_extra,
+            learnt_as=deployment.learnt_as,
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:

@@ -283,7 +283,7 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The attempts with their costs, and the sums."""
+    """The attempts with their costs, and the sums of those that the operator pays for."""
 
     attempts: tuple[AttemptRecord, ...]
     total: Sum
@@ -318,12 +318,17 @@ def settle(
         _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
+    own = priced
+    for one in priced:
+        if one.learnt_as is not None:
+            own = [each for each in priced if each.learnt_as is None]
+            break
     return Bill(
         tuple(priced),
-        _sum(priced),
-        _sum([one for one in priced if one.id != winner_id and _is_added(one, winner)]),
-        _sum([one for one in priced if one.outcome is Outcome.CLIENT_GONE]),
-        next((one.cache_saved_usd for one in priced if one.id == winner_id), None),
+        _sum(own),
+        _sum([one for one in own if one.id != winner_id and _is_added(one, winner)]),
+        _sum([one for one in own if one.outcome is Outcome.CLIENT_GONE]),
+        next((one.cache_saved_usd for one in own if one.id == winner_id), None),
     )
 
 
@@ -387,7 +392,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards or record.tier or (seen is not None and record.deployment in seen.named):
+        if price.cards or record.tier or (seen is not None and (record.learnt_as or record.deployment) in seen.named):
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
@@ -537,11 +542,11 @@ def _tiers(  # noqa: PLR0917 - likewise
     """
     if record.tier is not None:
         if asked is None and seen is not None:
-            seen.saw(record.deployment, record.tier)
+            seen.saw(record.learnt_as or record.deployment, record.tier)
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    if seen is not None and (named := seen.of(record.deployment)):
+    if seen is not None and (named := seen.of(record.learnt_as or record.deployment)):
         return (STANDARD, *named)
     return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
 

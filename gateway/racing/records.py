@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
-from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.calls import TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
@@ -205,7 +205,8 @@ def attempt_record(
         finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
-        key_name=ending.key_name,
+        key_name=ending.key_name if start.learnt_as is None else TENANT,
+        learnt_as=start.learnt_as,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
         system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
         provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
@@ -286,7 +287,7 @@ def relayed_record(
         win_on=call.win_on,
         token_ms=first_ms,
         outcome=outcome,
-        key_name=attempt.sendings.key_name,
+        key_name=attempt.sendings.key_name if attempt.start.learnt_as is None else TENANT,
         model_version=short(said.model, answer.secrets) if answer else None,
         provider_request_id=request_id(answer.headers) if answer else None,
         sends=attempt.sendings.times,

@@ -194,16 +194,17 @@ class WholeAnswers:
     """The requests that deployments refuse to stream, as their parameters."""
 
     def __init__(self) -> None:
-        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment
+        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment, and by each client's own key there
 
     def expected(self, call: Call, deployment: Deployment, now: float) -> bool:
         """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
-        if call.streamed or not (deployment.whole or deployment.name in self.until):
+        name = deployment.learnt_as or deployment.name
+        if call.streamed or not (deployment.whole or name in self.until):
             return False
         parameters = _parameters(call, deployment)
         rules = deployment.whole
         is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
-        return is_listed or self.until.get(deployment.name, {}).get(parameters, now) > now
+        return is_listed or self.until.get(name, {}).get(parameters, now) > now
 
     def refused(
         self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
@@ -212,11 +213,12 @@ class WholeAnswers:
 
         Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
         """
+        name = deployment.learnt_as or deployment.name
         if whole and error.kind is ErrorKind.BAD_REQUEST:
-            self.until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
+            self.until.get(name, {}).pop(_parameters(call, deployment), None)
         if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
             return False
-        known = self.until.setdefault(deployment.name, {})
+        known = self.until.setdefault(name, {})
         known[_parameters(call, deployment)] = now + WHOLE_S
         if len(known) > MOST_WHOLE:
             del known[next(iter(known))]

@@ -5,7 +5,6 @@ The other rooms use only this object: a race asks it for a plan and for permits,
 seconds.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import inf, log
@@ -24,6 +23,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
+from gateway.steering.clients import MOST_NAMES_A_CLIENT, ClientsNames, TenantLearning
 from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
@@ -34,58 +34,11 @@ from gateway.steering.outages import Outages, Strikes
 from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots, recollect
-from gateway.steering.tenants import TenantLearning
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
 _NONE_FULL: frozenset[str] = frozenset()
 _FULL = "no extra attempt at {}: rate limits leave no room there"
-
-
-MOST_NAMES, MOST_NAMES_A_CLIENT = 1_000, 100  # of models that clients make up
-
-
-class ClientsNames:
-    """The names of models that clients make up, lists of models and of deployments: the last used stay."""
-
-    def __init__(self) -> None:
-        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
-        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
-        self._again: set[str] = set()  # those asked for more than once
-
-    def asked(self, name: str, client: str | None) -> list[str]:
-        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
-        mine = self._of.setdefault(client, OrderedDict())
-        if name in self._names:
-            self._again.add(name)
-        clients = self._names.setdefault(name, set())
-        clients.add(client)
-        mine[name] = None
-        mine.move_to_end(name)
-        self._names.move_to_end(name)
-        gone = []
-        if len(mine) > MOST_NAMES_A_CLIENT:
-            oldest, _ = mine.popitem(last=False)
-            self._names[oldest].discard(client)
-            if not self._names[oldest]:
-                gone.append(oldest)
-        if len(self._names) - len(gone) > MOST_NAMES:
-            gone.append(next(iter(self._names)))
-        for each in gone:
-            self._forget(each)
-        return gone
-
-    def is_known(self, name: str) -> bool:
-        """Whether it was asked for more than once, and is one of those kept."""
-        return name in self._again
-
-    def _forget(self, name: str) -> None:
-        self._again.discard(name)
-        for client in self._names.pop(name):
-            names = self._of[client]
-            names.pop(name, None)
-            if not names:
-                del self._of[client]
 
 
 class Steering:

@@ -1,10 +1,6 @@
-"""What is learnt with clients' own keys, by deployment and key: apart from the operator's, and from each other's.
+"""What clients bring: names of models that they make up, and their own keys, with what is learnt with these."""
 
-How soon and how fast a deployment answers is its provider's doing, and counts for all. Whatever fails is learnt for
-that key alone: its rate limit, its refusal, its strikes. Nothing of it is logged, recorded as an outage, or shared with
-other replicas.
-"""
-
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -19,6 +15,60 @@ from gateway.steering.learning import NOT_COUNTED, OPERATORS, TIMEOUTS, UNAUTHOR
 from gateway.steering.prediction import size_of
 from gateway.steering.snapshots import Snapshots
 from providers import ErrorKind
+
+# The names of models.
+
+MOST_NAMES, MOST_NAMES_A_CLIENT = 1_000, 100  # of models that clients make up
+
+
+class ClientsNames:
+    """The names of models that clients make up, lists of models and of deployments: the last used stay."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
+        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
+        self._again: set[str] = set()  # those asked for more than once
+
+    def asked(self, name: str, client: str | None) -> list[str]:
+        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
+        mine = self._of.setdefault(client, OrderedDict())
+        if name in self._names:
+            self._again.add(name)
+        clients = self._names.setdefault(name, set())
+        clients.add(client)
+        mine[name] = None
+        mine.move_to_end(name)
+        self._names.move_to_end(name)
+        gone = []
+        if len(mine) > MOST_NAMES_A_CLIENT:
+            oldest, _ = mine.popitem(last=False)
+            self._names[oldest].discard(client)
+            if not self._names[oldest]:
+                gone.append(oldest)
+        if len(self._names) - len(gone) > MOST_NAMES:
+            gone.append(next(iter(self._names)))
+        for each in gone:
+            self._forget(each)
+        return gone
+
+    def is_known(self, name: str) -> bool:
+        """Whether it was asked for more than once, and is one of those kept."""
+        return name in self._again
+
+    def _forget(self, name: str) -> None:
+        self._again.discard(name)
+        for client in self._names.pop(name):
+            names = self._of[client]
+            names.pop(name, None)
+            if not names:
+                del self._of[client]
+
+
+# What is learnt with clients' own keys, by deployment and key: apart from the operator's, and from each other's.
+#
+# How soon and how fast a deployment answers is its provider's doing, and counts for all. Whatever fails is learnt for
+# that key alone: its rate limit, its refusal, its strikes. Nothing of it is logged, recorded as an outage, or shared
+# with other replicas.
 
 MOST_KEYS = 10_000  # at deployments; those used last stay
 KEPT_S = 3600.0  # without an attempt
