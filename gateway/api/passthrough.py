@@ -519,6 +519,7 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
         unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
         takes_extra_body=api.takes_extra_body,
         is_sound=api.api == "audio",
+        is_compared=api.is_short(asked.size),
     )
 
 

@@ -247,13 +247,25 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 # Builds the records of attempts that are not raced, and decides whose prices apply.
 
 
-class RelayedAttempt(msgspec.Struct, frozen=True):
-    """A running request at one deployment."""
+class RelayedAttempt(msgspec.Struct, eq=False):
+    """A running request at one deployment, whose answer passes unread."""
 
     start: AttemptStart
     deployment: Deployment
-    began: float
+    measurement: Measurement  # of its launch, and of its answer: the whole of one, or the first bytes of a sound
     sendings: SendCount
+    overtaken: Overtaken | None = None
+    failed_at: float | None = None
+    claimed_at: float | None = None
+
+    @property
+    def began(self) -> float:
+        """When it was launched."""
+        return self.measurement.started
+
+    def token_at(self) -> float | None:
+        """Return the time of its answer; None before it."""
+        return self.measurement.first_at
 
 
 def relayed_record(
@@ -269,7 +281,7 @@ def relayed_record(
 ) -> AttemptRecord:
     """Return the record of an attempt that ended ``now``; ``said`` has the data its answer has reported so far."""
     is_censored = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and ttft_s is None
-    first_ms = None if ttft_s is None else milliseconds(ttft_s)
+    first_ms, overtaken = None if ttft_s is None else milliseconds(ttft_s), attempt.overtaken
     usage, source, beyond = said.usage, None, None
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
@@ -286,6 +298,9 @@ def relayed_record(
         size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=first_ms,
+        is_overtaken=overtaken is not None,
+        overtaken_at_ms=None if overtaken is None else milliseconds(overtaken.at - attempt.began),
+        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         outcome=outcome,
         key_name=attempt.sendings.key_name if attempt.start.learnt_as is None else TENANT,
         model_version=short(said.model, answer.secrets) if answer else None,

@@ -56,6 +56,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
+        self._watching: set[asyncio.Task[None]] = set()  # of losers that are counted by ``entered``
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -77,6 +78,13 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self._tasks[task] = attempt
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
         task.add_done_callback(self._ended)
+        return task
+
+    def watch(self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+        """Run ``work`` of an attempt that has lost and is counted by ``entered`` until its own end."""
+        task = loop.create_task(work)
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
         return task
 
     def entered(self, deployment: str) -> None:
@@ -110,10 +118,11 @@ class AttemptTasks(Generic[AttemptT, CallT]):
 
     async def close(self) -> None:
         """Cancel and await every task."""
-        for task in self._tasks:
+        running = {*self._tasks, *self._watching}
+        for task in running:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
+        if running:
+            await asyncio.wait(running)
 
 
 class Outbox:
