@@ -335,12 +335,12 @@ class Relay:
 
     def _won(self, winner: RelayedAttempt) -> None:
         """Note that the others are overtaken; those that are audited run on to their answer."""
-        now = self._open_call.services.clock()
+        now, primary = self._open_call.services.clock(), self._plan.primary
         self._winner = winner
         winner.claimed_at = winner.measurement.first_at = now
         for task, loser in [*self._running.items()]:
-            is_primary = loser.start.number == 1 and self._plan.primary is not None
-            expected_s = self._plan.primary.expected_s(now - loser.began) if is_primary and self._plan.primary else None
+            is_primary = loser.start.number == 1 and loser.deployment.name == self._plan.launches[0].deployment
+            expected_s = primary.expected_s(now - loser.began) if is_primary and primary is not None else None
             loser.overtaken = Overtaken(now, expected_s)
             if loser.start.audited and not task.done():
                 del self._running[task]
