@@ -258,40 +258,42 @@ def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mappi
         InvalidRequest: it is not turned on, has neither form, or names no such provider; or one has no key.
 
     """
-
-    def invalid(problem: str) -> InvalidRequest:
-        return InvalidRequest(f"{TENANT_KEYS}: {problem}", param=TENANT_KEYS)
-
     if providers is None:
-        raise invalid(
+        raise _invalid(
             "this gateway takes no keys of providers: leave the header out, or have the operator set"
             " 'tenant_keys: { header: true }'"
         )
-    pairs: list[tuple[str, str]] = []
-    for line in said:
-        if line.lstrip().startswith("{"):
-            try:
-                pairs += msgspec.json.decode(line.encode(errors="surrogateescape"), type=dict[str, str]).items()
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                raise invalid("it is not a JSON object of strings") from None
-            continue
-        for part in line.split(","):
-            provider, equals, key = part.partition("=")
-            if not (provider.strip() and equals):
-                raise invalid("it must read 'provider=key, provider=key', or be a JSON object of strings")
-            pairs.append((provider.strip(), key.strip()))
+    pairs = [pair for line in said for pair in _pairs(line)]
     if not 0 < len(pairs) <= _MOST_TENANT_KEYS:
-        raise invalid(f"it must have 1 to {_MOST_TENANT_KEYS} keys")
+        raise _invalid(f"it must have 1 to {_MOST_TENANT_KEYS} keys")
     keys: dict[str, str] = {}
     for provider, key in pairs:
         if provider not in providers:
             known = ", ".join(sorted(providers)) or "none"
-            raise invalid(f"it names a provider that is not configured here; known: {known}")
+            raise _invalid(f"it names a provider that is not configured here; known: {known}")
         if KEY.fullmatch(key) is None:
-            raise invalid(f"the key for {provider!r} is empty, too long, or has a blank or another character of no key")
+            raise _invalid(
+                f"the key for {provider!r} is empty, too long, or has a blank or another character of no key"
+            )
         if keys.setdefault(provider, key) != key:
-            raise invalid(f"it has two keys for {provider!r}")
+            raise _invalid(f"it has two keys for {provider!r}")
     return keys
+
+
+def _pairs(line: str) -> list[tuple[str, str]]:
+    if line.lstrip().startswith("{"):
+        try:
+            return list(msgspec.json.decode(line.encode(errors="surrogateescape"), type=dict[str, str]).items())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise _invalid("it is not a JSON object of strings") from None
+    pairs = [part.partition("=") for part in line.split(",")]
+    if any(not (provider.strip() and equals) for provider, equals, _ in pairs):
+        raise _invalid("it must read 'provider=key, provider=key', or be a JSON object of strings")
+    return [(provider.strip(), key.strip()) for provider, _, key in pairs]
+
+
+def _invalid(problem: str) -> InvalidRequest:
+    return InvalidRequest(f"{TENANT_KEYS}: {problem}", param=TENANT_KEYS)
 
 
 class Admission:

@@ -496,9 +496,7 @@ class CallRunner:
         if not plan.launches:
             return True
         is_needed = not (is_second or model.is_dear(fallback.model))
-        is_permitted = permits(
-            self._context, model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model
-        )
+        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
         if (reason := self._context.steering.refused_by) is not None:
             self._fallbacks.keep(fallback.model.name)
             note_narrowed(reason, self.open_call, self.response_headers)

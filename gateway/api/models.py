@@ -155,9 +155,7 @@ def dialect_of(request: web.Request) -> Dialect:
 def _visible(fleet: Fleet, model: Model, client: Client) -> list[Deployment]:
     """Return the deployments that this client may use; the others must not show in its answers."""
     try:
-        deployments = client.deployments(
-            model if client.tenant is None else fleet.with_keys(model, client.tenant)
-        )
+        deployments = client.deployments(model if client.tenant is None else fleet.with_keys(model, client.tenant))
     except (Forbidden, NoDeploymentFits, NothingEnabled):
         return []
     return [deployment for deployment in deployments if policy_violation(deployment, client.require) is None]

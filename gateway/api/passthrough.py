@@ -526,7 +526,7 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
 async def _keep_names(  # noqa: PLR0917 - what is known of the answer
     context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord, tenant: str | None
 ) -> None:
-    """Store what the answer names: later requests of this client may name it, with the key of ``tenant`` if that is set."""
+    """Store what the answer names: later requests of this client, with this key, may name it."""
     given = Given(api, is_owned=client is not None or tenant is not None)
     given.add(answer.answer.body)
     key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)

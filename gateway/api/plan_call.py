@@ -82,8 +82,8 @@ async def plan_call(
     origin.client.check_model(name)
     found = fleet.find(name, adhoc=origin.client.adhoc)
     permitted = allow(with_override(found, asked.race, origin.client, stateful=asked.stateful))
-    if origin.client.tenant is not None:
-        permitted = fleet.with_keys(permitted, origin.client.tenant)
+    tenant = origin.client.tenant
+    permitted = permitted if tenant is None else fleet.with_keys(permitted, tenant)
     resolved = ResolvedModel(permitted, asked, origin.client)
     if made_by is not None:
         resolved.restrict_to(made_by)
@@ -170,7 +170,8 @@ async def plan_call(
         else [
             each.name
             for each in fitting.deployments
-            if (each.whole or (each.learnt_as or each.name) in known.until) and known.expected(call, each, call.received_at)
+            if (each.whole or (each.learnt_as or each.name) in known.until)
+            and known.expected(call, each, call.received_at)
         ],
         asked=None if race_asked is model.race else race_asked,
         learnt_as=None if model.tenant is None else model.learnt_as,

@@ -72,7 +72,11 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
             begun = await context.responses.end(client.name, response_id)
             if begun is not None:
                 _record_end(context, client, begun, found, request_id, began_s)
-    fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": deployment.name}
+    fields = {
+        "content-type": JSON,
+        "x-holeshot-provider": deployment.provider,
+        "x-holeshot-deployment": deployment.name,
+    }
     fields.update(headers.identifying(request_id or context.services.new_id()))
     if found is not None and found.cost_usd is not None and method == METH_GET:
         fields["x-holeshot-cost-usd"] = f"{found.cost_usd:.8f}"
@@ -402,7 +406,9 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
         made = msgspec.json.decode(answer, type=_Named)
         names += [] if made.id is None else [made.id]
         given.add(b'{"output":%b}' % bytes(msgspec.json.decode(answer, type=_Listed).data))
-    await context.responses.keep_all(client.name, [*names, *given.names], maker.deployment, maker.key_name, maker.tenant)
+    await context.responses.keep_all(
+        client.name, [*names, *given.names], maker.deployment, maker.key_name, maker.tenant
+    )
 
 
 def _gone(deployment: Deployment, name: str | None, error: UpstreamError) -> ApiError:

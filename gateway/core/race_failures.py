@@ -257,18 +257,15 @@ def race_failed(
     """Return one error for ``failures``, pairs of a deployment's name and its error.
 
     ``full`` are deployments without a free slot under ``max_in_flight``: a retry may succeed. ``out`` are deployments
-    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments that are asked with
-    a key of the client's own.
+    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments that are asked
+    with a key of the client's own.
     """
-    for _, error in failures:
-        if error.kind is ErrorKind.BAD_REQUEST:
-            return RejectedByProvider(error)
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
-    refused = [name for name, error in failures if error.kind is ErrorKind.PROVIDER_AUTH]
-    refused += [each.deployment for each in out if each.kind == ErrorKind.PROVIDER_AUTH]
-    if brought and not full and len(refused) == len(failures) + len(out) and set(refused) <= set(brought):
-        return BroughtKeyRefused(f"every key that this call has brought for {model!r} is refused ({causes})")
+    own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
+    if own_fault is not None or (brought and not full and _are_refused(failures, out, brought)):
+        words = f"every key that this call brings for {model!r} is refused ({causes})"
+        return own_fault or BroughtKeyRefused(words)
     if ErrorKind.LOCAL_RESOURCES in kinds:
         return OutOfResources(f"the gateway is short of descriptors, ports or memory; retry soon ({causes})")
     if full:
@@ -293,6 +290,14 @@ def race_failed(
     )
     error_type = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
     return error_type(message)
+
+
+def _are_refused(
+    failures: Sequence[tuple[str, UpstreamError]], out: Sequence[NotAsked], brought: Collection[str]
+) -> bool:
+    """Whether nothing but refused keys of the client's own kept deployments from answering."""
+    kinds = {name: str(error.kind) for name, error in failures} | {each.deployment: each.kind for each in out}
+    return set(kinds) <= set(brought) and set(kinds.values()) == {str(ErrorKind.PROVIDER_AUTH)}
 
 
 _FAULT_OF_OPERATOR = (

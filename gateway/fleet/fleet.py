@@ -13,7 +13,6 @@ from typing import Self
 from urllib.request import getproxies_environment
 
 import msgspec
-
 from pydantic import SecretStr
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits

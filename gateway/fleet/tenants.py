@@ -60,7 +60,9 @@ class TenantUpstreams:
     A forgotten one may still have running requests. When these have ended its connections close by themselves.
     """
 
-    def __init__(self, open_upstream: Callable[[str, str], Upstream], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, open_upstream: Callable[[str, str], Upstream], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """``open_upstream`` opens the one of a provider and a key."""
         self._open = open_upstream
         self._clock = clock

@@ -182,7 +182,7 @@ BEFORE = {
     "0035": {
         "n_raced": "count(*) filter (where f.launched > 1)",
         "extra": "sum(case when f.launched > 1 then f.launched - 1 else 0 end)",
-    }
+    },
 }
 BEFORE_OF_ATTEMPTS = {
     "0043": {

@@ -228,7 +228,8 @@ class Limits:
     ) -> dict[str, str]:
         """Hold a call's probable usage; return the response headers about what is left.
 
-        ``spends``: as for ``check``. ``begun`` has the holds of its request. The end of the call must be recorded, or ``drop`` called.
+        ``spends``: as for ``check``. ``begun`` has the holds of its request. The end of the call must be recorded, or
+        ``drop`` called.
 
         Raises:
             LimitReached: too little is left, for one of the levels or for the model.

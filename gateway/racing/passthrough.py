@@ -7,15 +7,15 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import AttemptSeat, OpenCall, Times, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
-from gateway.racing.race import Phase
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
+from gateway.racing.race import Phase
 from gateway.racing.records import (
     NOT_KNOWN,
     RelayedAttempt,
@@ -125,8 +125,8 @@ class Relay:
     """Runs one call over a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
     One attempt runs at a time, but for those that the plan launches beside it: the first answer wins, and the others
-    are cut before a byte of it is sent, but for those that are audited: they run on. ``answer`` is the answer, once there
-    is one.
+    are cut before a byte of it is sent, but for those that are audited: they run on. ``answer`` is the answer, once
+    there is one.
     """
 
     def __init__(

@@ -391,8 +391,7 @@ class Steering:
         own = names if learnt_as is None else [name for name in names if name not in learnt_as]
         room, demand = self._room(model, own, now_s)
         full = self._full(own, now_s) if self._learning.limited else _NONE_FULL
-        if learnt_as is not None:
-            full |= self._tenants.full(learnt_as, now_s)
+        full = full if learnt_as is None else full | self._tenants.full(learnt_as, now_s)
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS

@@ -46,8 +46,7 @@ _SENT: Mapping[str, tuple[type, str]] = {
     ),
     TENANT_KEYS: (
         str,
-        "`provider=key, provider=key`, or a JSON object: your own keys of providers, if the operator takes such"
-        " (`tenant_keys`). The call uses these providers, and no others. Never forwarded, stored or logged.",
+        "`provider=key, provider=key`, or a JSON object: your own keys, if `tenant_keys` allows it. Never forwarded.",
     ),
     overrides.HEADER: (
         str,
