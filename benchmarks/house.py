@@ -21,13 +21,14 @@ PACKAGES = ("gateway", "providers")
 AT_LEAST = {"median lines": 170}
 LIMITS = {
     # A WebSocket is a protocol, a connection with its turns, and a dialect's items over turns; what providers store has
-    # handlers of its own, and so has the comparison of vectors.
-    "files": 367,
+    # handlers of its own, and so has the comparison of vectors. Keys that clients bring have upstreams and what is
+    # learnt with them.
+    "files": 369,
     "files with one importer": 72,  # what only one kind of provider needs is loaded by ``providers.opening`` alone
     "files in import circles": 0,
     "files over 600 lines": 0,
     "racing": 23,
-    "steering": 24,
+    "steering": 25,
     "api and admin": 50,
     "ledger": 34,  # with what migrations make of texts: views, and sums
     "settings": 26,

@@ -12,7 +12,7 @@ from multidict import CIMultiDictProxy, istr
 
 from gateway.core.calls import Call
 from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
-from gateway.racing import Winner
+from gateway.racing import Relayed, Winner
 from gateway.steering import Explanation
 
 SERVER = "holeshot"  # without versions: they would help an attacker
@@ -112,6 +112,24 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value
     return headers
+
+
+_PASSED = ("content-type", "content-disposition", "content-language")
+
+
+def for_relayed(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
+    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
+    answer = relayed.answer
+    fields = of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
+    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
+    if (deadline_ms := relayed.call.deadline_ms) is not None:
+        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
+    fields.update(response_headers)
+    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
+    if "content-type" not in fields:
+        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
+        fields["content-type"] = "application/json" if is_json else "application/octet-stream"
+    return fields
 
 
 def _listed(fields: Sequence[str]) -> str:

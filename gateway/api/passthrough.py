@@ -81,8 +81,7 @@ def plan_relay(
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     model = with_override(found, asked.race, client, stateful=not is_short)
-    if client.tenant is not None:
-        model = fleet.with_keys(model, client.tenant)
+    model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if is_short:
         model = hedged(model)
@@ -175,7 +174,7 @@ def _terms_of(
     race_asked: RaceSettings | None,
 ) -> Terms:
     seats, is_paid = context.services.seats, is_counted(call, model)
-    has_dollars = model.race.usd_per_day is not None or model.race.extra_usd_per_call is not None
+    has_dollars = (model.race.usd_per_day, model.race.extra_usd_per_call) != (None, None)
     return Terms(
         call.objective,
         call.prompt_tokens,
@@ -308,23 +307,7 @@ def _usd_per_character(deployment: Deployment) -> float | None:
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
 
-_PASSED = ("content-type", "content-disposition", "content-language")
 _IDENTITY = ("", "identity")
-
-
-def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
-    answer = relayed.answer
-    fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
-    if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
-    fields.update(response_headers)
-    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
-    if "content-type" not in fields:
-        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
-        fields["content-type"] = JSON if is_json else "application/octet-stream"
-    return fields
 
 
 class ResponseOutlet:
@@ -339,7 +322,7 @@ class ResponseOutlet:
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = relayed_headers(relayed, self._response_headers)
+        fields = headers.for_relayed(relayed, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
@@ -499,9 +482,8 @@ async def answered(
         return record
     answer = _answer_of(relays)
     if api.gives:
-        deployment = journey.entry.model.deployments.get(answer.deployment)
-        tenant = None if deployment is None else deployment.tenant
-        await _keep_names(context, api.of, origin.client.name, answer, record, tenant)
+        made_at = journey.entry.model.deployments[answer.deployment]
+        await _keep_names(context, api.of, origin.client.name, answer, record, made_at)
     if answer.answer.rest is not None:
         return outlet.sent()
     usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
@@ -524,13 +506,13 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
 
 
 async def _keep_names(  # noqa: PLR0917 - what is known of the answer
-    context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord, tenant: str | None
+    context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord, made_at: Deployment
 ) -> None:
     """Store what the answer names: later requests of this client, with this key, may name it."""
-    given = Given(api, is_owned=client is not None or tenant is not None)
+    given = Given(api, is_owned=client is not None or made_at.tenant is not None)
     given.add(answer.answer.body)
     key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-    await context.responses.keep_all(client, given.names, answer.deployment, key_name, tenant)
+    await context.responses.keep_all(client, given.names, made_at.name, key_name, made_at.tenant)
 
 
 def _answer_of(relays: Sequence[Relay]) -> Relayed:
@@ -540,7 +522,7 @@ def _answer_of(relays: Sequence[Relay]) -> Relayed:
 async def _whole(
     request: web.Request, answer: Relayed, usd: float | None, response_headers: dict[str, str]
 ) -> web.StreamResponse:
-    fields = relayed_headers(answer, response_headers)
+    fields = headers.for_relayed(answer, response_headers)
     if usd is not None:
         fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
     if len(answer.answer.body) > LARGE_BYTES:

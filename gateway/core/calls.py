@@ -234,7 +234,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def whole_cost_usd(record: CallRecord) -> float | None:
-    """Return what a call cost, whoever pays for it; None: nothing of it is known."""
+    """Return what a call cost the operator and its client together; None: nothing of it is known."""
     known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
     return sum(known) if known else None
 

@@ -290,7 +290,7 @@ class OpenCall:
         wait.forget()
         self.waited_s += wait.waited_s
 
-    def held_by(self, task: asyncio.Task[None]) -> None:
+    def held_by(self, task: asyncio.Task[Any]) -> None:
         """Keep the call's upstreams open, and its body counted, until ``task`` ends, even if the call ends before."""
         for each in self._kept:
             each.hold()

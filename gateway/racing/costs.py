@@ -2,16 +2,16 @@
 
 A winner is priced by the usage its provider reports. A loser is cut before it reports usage, but it was sent the same
 prompt, as long as the winner's provider says if that is near our own estimate. Its vendor may or may not stop billing
-at a disconnect. Its ``cost_usd`` is its prompt and the received part
-of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's. ``cost_low_usd``
-and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one without a known
-price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is. Tokens read from
-a prompt cache or written to it, and reasoning tokens, have their own prices if these are known.
+at a disconnect. Its ``cost_usd`` is its prompt and the received part of its answer; or, if the vendor is known to bill
+the whole answer, one as long as the winner's. ``cost_low_usd`` and ``cost_high_usd`` are its bounds. An attempt that
+failed before its first token counts as free, one without a known price as unknown (None). A sum is unknown only if all
+its parts are, its upper bound if that of one is. Tokens of caches and of reasoning have prices of their own if known.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -40,8 +40,7 @@ from providers import (
 # part of its answer that was received. At most it cost its prompt at the highest price, and what may have been
 # generated but not received: one chunk if the vendor is known to stop at a disconnect, else an answer as long as the
 # request or the model allows. An attempt that failed before its first token, or was cut before the provider's
-# headers, may have cost nothing, as the request may not have been accepted. It cost nothing if it was refused or not
-# sent.
+# headers, may have cost nothing, as it may not have been accepted. It cost nothing if it was refused or not sent.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
@@ -93,6 +92,7 @@ class Generated(msgspec.Struct, frozen=True):
 
 _NOTHING = Bounds(0.0, 0.0)
 _NO_TOKENS = Generated(0, 0)
+_LEARNT_AS = attrgetter("learnt_as")
 
 
 def generated(
@@ -318,11 +318,7 @@ def settle(
         _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
-    own = priced
-    for one in priced:
-        if one.learnt_as is not None:
-            own = [each for each in priced if each.learnt_as is None]
-            break
+    own = [one for one in priced if one.learnt_as is None] if any(map(_LEARNT_AS, priced)) else priced
     return Bill(
         tuple(priced),
         _sum(own),

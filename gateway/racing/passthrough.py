@@ -345,43 +345,47 @@ class Relay:
             if loser.start.audited and not task.done():
                 del self._running[task]
                 self._seats[loser.start.id].lose()
-                watching = self._watched(task, loser, AUDIT_S - (now - loser.began))
-                self._open_call.held_by(self._open_call.services.tasks.watch(watching, self.loop))
+                self._watch(task, loser, AUDIT_S - (now - loser.began))
 
-    async def _watched(self, task: asyncio.Task[Answer], loser: RelayedAttempt, limit_s: float) -> None:
-        """Record how long an audited loser takes for its answer, at most ``limit_s`` more."""
-        services, outcome = self._open_call.services, Outcome.LOST
+    def _watch(self, task: asyncio.Task[Answer], loser: RelayedAttempt, limit_s: float) -> None:
+        """Let an audited loser run on to its answer, for at most ``limit_s`` more; then record it."""
+        outcome = Outcome.INTERRUPTED  # if the gateway ends before
+
+        def expire() -> None:
+            nonlocal outcome
+            outcome = Outcome.LOST
+            task.cancel()
+
+        def ended(_: object) -> None:
+            timer.cancel()
+            self._watched(task, loser, outcome)
+
+        timer = self.loop.call_later(max(0.0, limit_s), expire)
+        task.add_done_callback(ended)
+        self._open_call.services.tasks.watch(task)
+        self._open_call.held_by(task)
+
+    def _watched(self, task: asyncio.Task[Answer], loser: RelayedAttempt, if_cut: Outcome) -> None:
+        services, outcome, said = self._open_call.services, if_cut, NOTHING
         answer: Answer | None = None
-        error: UpstreamError | None = None
-        try:
-            await asyncio.wait({task}, timeout=max(0.0, limit_s))
-            if task.done():
-                found = task.exception()
-                if isinstance(found, UpstreamError):
-                    error, outcome = found.without_frames(), outcome_of(found)
-                elif found is None:
-                    answer, outcome = task.result(), Outcome.SUPERSEDED
-                else:
-                    outcome = Outcome.INTERRUPTED
-                    get_logger().error("audit.crashed", call=self.call.id, exc_info=found)
-        except asyncio.CancelledError:  # the gateway ends
-            outcome = Outcome.INTERRUPTED
-            raise
-        finally:
-            if not task.done():
-                task.cancel()
-            now, said, ttft_s = services.clock(), NOTHING, None
-            if answer is not None:
-                ttft_s = now - loser.began
-                services.outbox.add(self._open_call.first_token, self.call, loser.start, loser.began, now)
-                if answer.rest is None:
-                    said = reported(answer.body)
-                else:
-                    answer.rest.abort()
-            self._end(loser, outcome, answer=answer, said=said, error=error, ttft_s=ttft_s)
-            if self._open_call.record is not None:
-                services.outbox.drain()
-            await asyncio.wait({task})
+        found = None if task.cancelled() else task.exception()
+        error = found.without_frames() if isinstance(found, UpstreamError) else None
+        if error is not None:
+            outcome = outcome_of(error)
+        elif found is not None:
+            get_logger().error("audit.crashed", call=self.call.id, exc_info=found)
+        elif not task.cancelled():
+            answer, outcome, now = task.result(), Outcome.SUPERSEDED, services.clock()
+            loser.measurement.first_at = now
+            services.outbox.add(self._open_call.first_token, self.call, loser.start, loser.began, now)
+            if answer.rest is None:
+                said = reported(answer.body)
+            else:
+                answer.rest.abort()
+        ttft_s = None if loser.measurement.first_at is None else loser.measurement.first_at - loser.began
+        self._end(loser, outcome, answer=answer, said=said, error=error, ttft_s=ttft_s)
+        if self._open_call.record is not None:
+            services.outbox.drain()
 
     def _cut(self, outcome: Outcome) -> None:
         """Cut and record at once what still runs; ``run`` awaits it. What has failed by itself keeps its error."""

@@ -56,7 +56,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
-        self._watching: set[asyncio.Task[None]] = set()  # of losers that are counted by ``entered``
+        self._watching: set[asyncio.Task[Any]] = set()  # of losers that are counted by ``entered``
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -80,12 +80,10 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         task.add_done_callback(self._ended)
         return task
 
-    def watch(self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
-        """Run ``work`` of an attempt that has lost and is counted by ``entered`` until its own end."""
-        task = loop.create_task(work)
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Own the task of an attempt that has lost, runs on, and is counted by ``entered`` until its end."""
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
-        return task
 
     def entered(self, deployment: str) -> None:
         """Count an attempt at ``deployment`` that has no task of its own, until ``left``."""

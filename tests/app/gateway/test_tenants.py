@@ -189,6 +189,20 @@ async def test_a_call_with_its_own_key_costs_the_operator_nothing(serve: Serve) 
         assert all(row["cost_usd"] > 0.0 for row in paid)
 
 
+async def test_a_restart_does_not_count_what_clients_keys_have_cost(serve: Serve) -> None:
+    models = {MODEL: {"deployments": [{"deployment": "alpha/m", **PRICES}], "usd_per_day": 0.05}}
+    clients = {"app": {**APP["app"], "usd_per_day": 0.05}}
+    config = {**ON, "models": models, "clients": clients}
+    async with serve(alpha=None, config=config) as running:
+        for _ in range(3):
+            assert (await asked(running, {**bearer("hs-app"), **brings()}))[0] == 200
+        [row] = await running.rows("select sum(cost_usd) as usd, sum(race_cost_usd) as race from rollup_calls")
+        assert row == {"usd": 0.0, "race": None}
+        config |= {"database_url": running.config["database_url"], "spool_dir": str(running.folder / "again")}
+    async with serve(alpha=None, config=config) as running:
+        assert (await asked(running, bearer("hs-app")))[0] == 200
+
+
 async def test_other_limits_count_a_call_with_its_own_key(serve: Serve) -> None:
     config = {**ON, "clients": {"app": {**APP["app"], "rpm": 2}}}
     async with serve(alpha=None, config=config, in_one_minute=True) as running:
