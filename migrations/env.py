@@ -10,9 +10,10 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import metadata, sqlstate_of
+from gateway.ledger.turns import FOLD
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
-COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m documentation
+COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m tools.documentation
 _THERE = """
 select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said
 from pg_class
@@ -89,7 +90,7 @@ def lock_all(connection: Connection) -> None:
     while True:
         try:
             with connection.begin_nested():
-                connection.exec_driver_sql("select pg_advisory_xact_lock(hashtext('holeshot.fold'))")
+                connection.exec_driver_sql(FOLD.sql)
                 connection.exec_driver_sql(f"set local statement_timeout = '{wait_s}s'")
                 connection.exec_driver_sql(f"lock table {wanted} in access exclusive mode")
                 connection.exec_driver_sql(f"set local statement_timeout = '{limit}'")

@@ -29,6 +29,7 @@ from .datasheets import Datasheet as Datasheet
 from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
 from .datasheets import price_of as price_of
+from .datasheets import uplifted as uplifted
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
@@ -49,6 +50,10 @@ from .http_upstream import HttpUpstream as HttpUpstream
 from .key_rotation import Keys as Keys
 from .key_rotation import Rotation as Rotation
 from .key_rotation import succeeded as succeeded
+from .large_bodies import aside as aside
+from .large_bodies import bound_memory as bound_memory
+from .large_bodies import check_room as check_room
+from .large_bodies import check_room_for_answer as check_room_for_answer
 from .listings import Listed as Listed
 from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error
@@ -84,6 +89,7 @@ from .sse import separators as separators
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING
+from .usage import OFF_PEAK as OFF_PEAK
 from .usage import STANDARD as STANDARD
 from .usage import Cost as Cost
 from .usage import Price as Price
@@ -96,6 +102,7 @@ from .usage import cost_usd as cost_usd
 from .usage import dearest_unasked as dearest_unasked
 from .usage import is_bought as is_bought
 from .usage import is_of_tokens as is_of_tokens
+from .usage import is_off_peak as is_off_peak
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible
 from .usage import reported as reported
@@ -106,4 +113,3 @@ from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep
 from .words import without_addresses as without_addresses
-from .work_thread import aside as aside

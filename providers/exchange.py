@@ -11,13 +11,13 @@ import msgspec
 
 from providers.dialects import PIVOT, Dialect, Loss, bound_reasoning
 from providers.errors import UpstreamError
+from providers.large_bodies import aside
 from providers.listings import Listing
 from providers.multipart import Form
 from providers.redaction import MaskedRecord
 from providers.sendings import SendCount
 from providers.sse import LARGE_BYTES
 from providers.usage import Usage
-from providers.work_thread import aside
 
 
 class Request(MaskedRecord, frozen=True):

@@ -14,6 +14,7 @@ from providers.error_bodies import error_in, named_error, read_answer, says_erro
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
+from providers.large_bodies import aside, check_room, check_room_for_answer
 from providers.redaction import holds, redact
 from providers.sse import (
     LARGE_BYTES,
@@ -35,7 +36,6 @@ from providers.sse import (
 )
 from providers.surrogates import HalfCharacters, without_halves
 from providers.usage import Usage, outline, reported
-from providers.work_thread import aside, check_room
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures
@@ -258,14 +258,18 @@ async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> byte
     """Read a whole body, without a BOM and halves of characters; ``head`` is what has been read of it before.
 
     Raises:
-        UpstreamError: it is larger than the limit (invalid_response).
+        UpstreamError: it is larger than the limit (invalid_response), or than the room there is (local_resources).
 
     """
     response.expect_all()
     body = BytesIO()  # which gives its bytes away without a copy
     body.write(head)
+    checked_bytes = _MIB
     while data := await response.read():
         body.write(data)
+        if body.tell() > checked_bytes:
+            check_room_for_answer(_MIB)
+            checked_bytes = body.tell() + _MIB
         if body.tell() > limit_bytes:
             limit_mib = limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with more than {limit_mib:g} MiB")

@@ -22,6 +22,7 @@ from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, 
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
+from providers.large_bodies import check_room
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import redact
@@ -32,6 +33,8 @@ from providers.sse import masked_body
 _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+
+_LARGE_BYTES = 1024 * 1024  # of a prompt: for more, the room is checked before it is copied
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -46,8 +49,11 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         else:
             fields.pop("stream_options", None)
-    body = request.dialect.requests.body
-    return msgspec.json.encode(fields if body is None else body(fields))
+    requests = request.dialect.requests
+    prompt = fields.get(requests.prompt, b"")
+    if len(prompt) > _LARGE_BYTES:
+        check_room(3 * len(prompt))
+    return msgspec.json.encode(fields if requests.body is None else requests.body(fields))
 
 
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.large_bodies import check_room_for_answer
 from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
 
 _MIB = 1024 * 1024
@@ -59,13 +60,15 @@ class EventSplitter:
     def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
         self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
+        self._large_bytes = min(tail_limit_bytes, _MIB)
         self._line_ends = 0  # in the reads from which the tail comes, since the last complete event
 
     def feed(self, data: bytes) -> bytes:
         """Return everything up to the end of the last complete event, ``b""`` if there is none yet.
 
         Raises:
-            UpstreamError: one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response).
+            UpstreamError: one event is larger than the limit, or has more than ``MOST_LINES`` (invalid_response); or
+                there is no room for it (local_resources).
 
         """
         tail = self._tail
@@ -88,10 +91,15 @@ class EventSplitter:
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
             if self._line_ends > MOST_LINES:
                 raise too_many_lines()
-        if len(tail) > self._tail_limit_bytes:
+        if len(tail) > self._large_bytes:
+            self._check_size()
+        return block
+
+    def _check_size(self) -> None:
+        if len(self._tail) > self._tail_limit_bytes:
             limit_mib = self._tail_limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream is larger than {limit_mib:g} MiB")
-        return block
+        check_room_for_answer(_MIB)
 
     @property
     def held_bytes(self) -> int:

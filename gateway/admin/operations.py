@@ -1,4 +1,4 @@
-"""The services that only operators' handlers use, beside the ``Context`` of calls: reports, live view, process."""
+"""What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from gateway.admin.sign_in import SignIn
 from gateway.alerts.alerts import Alerts
+from gateway.api.context import CONTEXT, Phase
 from gateway.core.reports import Reports
 from gateway.live.live import Live
 
@@ -29,3 +30,40 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPERATIONS = web.AppKey("holeshot.operations", Operations)
+
+
+# Health and metrics.
+
+
+async def live(_request: web.Request) -> web.Response:
+    """Answer 200 as long as the process responds."""
+    return web.json_response({"status": "ok"})
+
+
+async def ready(request: web.Request) -> web.Response:
+    """Answer 200 while new calls are accepted; 503 while stopping, or before the keys of the database are known.
+
+    The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
+    replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
+    part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
+    """
+    context = request.app[CONTEXT]
+    readiness = request.app[OPERATIONS].readiness()
+    workers, is_unrecorded = readiness["workers"], context.is_unrecorded()
+    is_degraded = is_unrecorded or (workers is not None and bool(workers["stopped"]))
+    status = "degraded" if is_degraded else "ok"
+    accepts = not (is_unrecorded and context.settings.ledger.required)
+    if not context.admission.keys.table.is_loaded:
+        status, accepts = "keys_not_loaded", False
+    if context.phase is not Phase.SERVING:
+        status, accepts = "stopping", False
+    body = msgspec.json.encode({"status": status, **readiness})
+    return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
+    context = request.app[CONTEXT]
+    context.admission.admit_viewer(request)
+    body, content_type = await request.app[OPERATIONS].render_metrics()
+    return web.Response(body=body, headers={"content-type": content_type})

@@ -1,4 +1,7 @@
-"""GET /api/calls: calls, the newest first, and one call with its attempts."""
+"""The reports of /api: calls, alerts, history, refusals, replays, targets, slowdowns, and what races bring.
+
+The parameters of each are the fields of its query.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,6 +34,8 @@ from gateway.core.reports import (
     Window,
 )
 from gateway.targets.targets import as_object
+
+# GET /api/calls: calls, the newest first, and one call with its attempts.
 
 
 class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,13 +158,16 @@ _SHOWN = (
 
 # GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week.
 
+LONGEST_RANGE = timedelta(days=3 * 366)
 MAY_LAST = timedelta(days=1)  # an outage open for longer has an end that was not recorded
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose history."""
+    """Whose history, and of which time: a window that ends now, or a range, which without ``to`` ends now."""
 
     window: Window = Window.DAY
+    since: datetime | None = msgspec.field(default=None, name="from")
+    until: datetime | None = msgspec.field(default=None, name="to")
     model: str | None = None
     deployment: str | None = None
     client: str | None = None
@@ -175,23 +183,41 @@ class HeatQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def history(request: web.Request) -> web.Response:
-    """Return the series of deployments."""
+    """Return the series of deployments.
+
+    Raises:
+        InvalidRequest: a range has no beginning or no time zone, ends before it begins, or is longer than three years.
+
+    """
     admit_visitor(request)
     query = parse_query(request, HistoryQuery)
+    now = request.app[CONTEXT].services.utc_now()
+    _check_range(query.since, query.until, now)
     found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
     return answer(
         request,
         {
-            "window": query.window,
+            "window": query.window if query.since is None else None,
             "from": found.since,
             "to": found.until,
             "step_s": found.step_s,
             "series": found.series,
-            "outages": [_outage(row, found.until) for row in found.outages],
+            "outages": [_outage(row, now) for row in found.outages],
             "sql": found.sql,
             "outages_sql": found.outages_sql,
         },
     )
+
+
+def _check_range(since: datetime | None, until: datetime | None, now: datetime) -> None:
+    for name, at in (("from", since), ("to", until)):
+        if at is not None and at.tzinfo is None:
+            raise InvalidRequest(f"{name} must have its zone, as in 2026-01-31T14:00:00Z", param=name)
+    if since is None:
+        if until is not None:
+            raise InvalidRequest("to is the end of a range: give its beginning, from, too", param="to")
+    elif not timedelta(0) < (until or now) - since <= LONGEST_RANGE:
+        raise InvalidRequest("from must be before to, by three years at most; without to, before now", param="from")
 
 
 async def heat(request: web.Request) -> web.Response:

@@ -274,6 +274,7 @@ async def get_session(request: web.Request) -> web.Response:
             },
             "demo": are_demo(context.settings.providers),
             "models": list(context.fleet.models),
+            "deployments": sorted({name for each in context.fleet.models.values() for name in each.deployments}),
             "clients": sorted(table.names),
             "payers": context.payers.is_used,
             "calls_ever": await request.app[OPERATIONS].reports.has_calls(),

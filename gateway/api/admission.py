@@ -1,4 +1,4 @@
-"""Builds the ``Call`` of a request, first for its model, then for fallbacks: one place for every API."""
+"""The frame of every call: its client is admitted, its body is read, and it has a seat until its end."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -54,8 +54,6 @@ def client_context(
         received_at=context.services.clock() - waited_s,
     )
 
-
-# The frame of every call: its client is admitted, its body is read, and it has a seat until its end.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.

@@ -25,13 +25,13 @@ from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
-from gateway.overload.bodies import Bodies, Body
+from gateway.overload.bodies import Bodies, Body, process_full
 from gateway.overload.intake import Intake
 from gateway.racing import Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
-from providers import UNREADABLE, Steps
+from providers import UNREADABLE, Steps, check_room
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -362,7 +362,13 @@ class Context(CallContext):
             TooManyBodies, Overloaded: there is no room for them.
 
         """
-        return self.bodies.whole(client, size)
+        lent = self.bodies.whole(client, size)
+        try:
+            check_room(size)
+        except MemoryError as error:
+            lent.release()
+            raise process_full() from error
+        return lent
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""

@@ -7,11 +7,11 @@ from functools import partial
 
 import msgspec
 from aiohttp import HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
 from multidict import istr
 
 from gateway.api import headers
 from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context
+from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
 from gateway.api.call_context import ClientContext
@@ -29,7 +29,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
-from gateway.overload.bodies import SEATED_BYTES
+from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import (
     Block,
     ClientGone,
@@ -49,55 +49,19 @@ Keep = Callable[[bytes, Maker], Awaitable[None]]
 Forget = Callable[[Call], None]
 
 _CONTENT_TYPE, _CACHE_CONTROL, _BUFFERING = istr("content-type"), istr("cache-control"), istr("x-accel-buffering")
-_DATE, _LENGTH, _ENCODING = istr("date"), istr("content-length"), istr("transfer-encoding")
 
 
-class _Events(web.StreamResponse):
-    """A response whose headers are sent with its first events, in one write."""
+async def _large(sink: GatheringSink) -> bytes:
+    """Return the body of a long answer, made in the thread for long work.
 
-    _send_headers_immediately = False
+    Raises:
+        Overloaded: there is no memory for it.
 
-
-class _Plain(web.StreamResponse):
-    """The response to a ``_is_plain`` request: its head is written from a dict, at a fifth of the cost of aiohttp's.
-
-    ``body``: the complete body; None for a stream. It has no state for later changes, as aiohttp's responses have.
     """
-
-    _keep_alive = True
-
-    def __init__(self, fields: dict[str, str], body: bytes | None) -> None:
-        self._fields, self._whole = fields, body
-
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Render the head; it is sent with the first bytes of the body."""
-        if self._payload_writer is not None:
-            return self._payload_writer
-        writer, fields = request.writer, self._fields
-        self._payload_writer = writer
-        fields[headers.SERVER_FIELD] = headers.SERVER
-        fields[_DATE] = headers.date()
-        if self._whole is None:
-            writer.enable_chunking()
-            fields[_ENCODING] = "chunked"
-        else:
-            fields[_LENGTH] = str(len(self._whole))
-        await writer.write_headers("HTTP/1.1 200 OK", fields)  # type: ignore[arg-type] # any mapping will do
-        self._fields = {}
-        return writer
-
-    async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send a part of a stream."""
-        assert self._payload_writer is not None
-        await self._payload_writer.write(data)
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Send the body, or the last part of a stream."""
-        if self._eof_sent:
-            return
-        assert self._payload_writer is not None
-        await self._payload_writer.write_eof(data if self._whole is None else self._whole)
-        self._eof_sent = True
+    try:
+        return await aside(sink.body)
+    except MemoryError as error:
+        raise process_full() from error
 
 
 def _is_plain(request: web.Request, context: Context) -> bool:
@@ -233,7 +197,7 @@ class StreamingSink(ClientSink):
         fields[_BUFFERING] = "no"  # otherwise nginx buffers the stream
         request = self._request
         is_plain = _is_plain(request, request.app[CONTEXT])
-        response = self.response = _Plain(fields, None) if is_plain else _Events(headers=fields)
+        response = self.response = PlainResponse(fields, None) if is_plain else EventsResponse(headers=fields)
         try:
             await response.prepare(request)
         except ConnectionError as error:
@@ -457,7 +421,7 @@ class Answer:
         usd = record.cost_usd if self._origin.client.tenant is None else whole_cost_usd(record)
         if usd is not None:
             fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
-        body = await aside(sink.body) if sink.is_long else sink.body()
+        body = await _large(sink) if sink.is_long else sink.body()
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
@@ -466,7 +430,7 @@ class Answer:
         if not _is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[_CONTENT_TYPE] = JSON
-        return _Plain(fields, body)
+        return PlainResponse(fields, body)
 
     async def _run(self, run: Run) -> CallRecord:
         journey = self._journey

@@ -40,6 +40,7 @@ _TRACE = istr("traceresponse")  # W3C, Trace Context HTTP Response Headers
 
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
+_RELAYED = ("content-type", "content-disposition", "content-language")  # of answers that are not raced
 NARROWED = "x-holeshot-narrowed"  # why a call had fewer attempts than asked for: budget, rate_limits, …
 
 
@@ -114,18 +115,15 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
     return headers
 
 
-_PASSED = ("content-type", "content-disposition", "content-language")
-
-
-def for_relayed(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
+def of_relayed(relayed: Relayed, response_headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the response headers of a relayed answer; ``response_headers`` report what the gateway changed."""
     answer = relayed.answer
     fields = of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
+    fields[_TTFT_MS] = f"{relayed.ttft_ms:.1f}"
     if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
+        fields[_DEADLINE_MET] = "true" if relayed.ttft_ms <= deadline_ms else "false"
     fields.update(response_headers)
-    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
+    fields.update({name: value for name in _RELAYED if (value := answer.headers.get(name))})
     if "content-type" not in fields:
         is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
         fields["content-type"] = "application/json" if is_json else "application/octet-stream"

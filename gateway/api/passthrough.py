@@ -11,7 +11,7 @@ from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, Received, read_contents
-from gateway.api.call_context import ClientContext, new_call
+from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
@@ -41,8 +41,8 @@ from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
-from gateway.core.attempts import Role
-from gateway.core.calls import Call, CallRecord, Mode, whole_cost_usd
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
@@ -146,21 +146,35 @@ def _call_of(
     deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
     if instead_of is not None and instead_of.deadline_ms is not None:
         deadline_ms = instead_of.deadline_ms
-    return new_call(
-        context,
-        origin,
-        model,
-        instead_of,
-        asked_model=asked.model,
+    stamp = origin.stamp(context, fields, instead_of)
+    return Call(
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
         endpoint=api.endpoint,
         streamed=asked.stream,
+        mode=model.race.mode,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         size_tokens=asked.size // CHARS_PER_TOKEN,
+        wants_usage=False,
         fields=fields,
+        headers=origin.headers,
+        tags=stamp.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
         deadline_ms=deadline_ms,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
+        levels=stamp.levels,
+        trace=stamp.trace,
     )
 
 
@@ -322,7 +336,7 @@ class ResponseOutlet:
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = headers.for_relayed(relayed, self._response_headers)
+        fields = headers.of_relayed(relayed, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
@@ -483,11 +497,12 @@ async def answered(
     answer = _answer_of(relays)
     if api.gives:
         made_at = journey.entry.model.deployments[answer.deployment]
-        await _keep_names(context, api.of, origin.client.name, answer, record, made_at)
-    if answer.answer.rest is not None:
-        return outlet.sent()
+        key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+        maker = Maker(made_at.name, key_name, made_at.tenant)
+        await _keep_names(context, api.of, origin.client.name, answer.answer.body, maker)
     usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
-    return await _whole(request, answer, usd, response_headers)
+    response_headers |= {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
+    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, response_headers)
 
 
 def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
@@ -505,26 +520,19 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
     )
 
 
-async def _keep_names(  # noqa: PLR0917 - what is known of the answer
-    context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord, made_at: Deployment
-) -> None:
+async def _keep_names(context: Context, api: str, client: str | None, answer: bytes, maker: Maker) -> None:
     """Store what the answer names: later requests of this client, with this key, may name it."""
-    given = Given(api, is_owned=client is not None or made_at.tenant is not None)
-    given.add(answer.answer.body)
-    key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-    await context.responses.keep_all(client, given.names, made_at.name, key_name, made_at.tenant)
+    given = Given(api, is_owned=client is not None or maker.tenant is not None)
+    given.add(answer)
+    await context.responses.keep_all(client, given.names, maker.deployment, maker.key_name, maker.tenant)
 
 
 def _answer_of(relays: Sequence[Relay]) -> Relayed:
     return next(each.answer for each in reversed(relays) if each.answer is not None)
 
 
-async def _whole(
-    request: web.Request, answer: Relayed, usd: float | None, response_headers: dict[str, str]
-) -> web.StreamResponse:
-    fields = headers.for_relayed(answer, response_headers)
-    if usd is not None:
-        fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
+async def _whole(request: web.Request, answer: Relayed, response_headers: dict[str, str]) -> web.StreamResponse:
+    fields = headers.of_relayed(answer, response_headers)
     if len(answer.answer.body) > LARGE_BYTES:
         return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

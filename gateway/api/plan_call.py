@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.api.call_context import CallContext, ClientContext, new_call
+from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
 from gateway.api.fitting import REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
 from gateway.api.headers import NARROWED
@@ -95,7 +95,8 @@ async def plan_call(
         fitting = resolved.fitted(origin.client, most)
     else:
         fitting = await _fitted_aside(context, resolved, origin)
-    model, race_asked = resolved.model, resolved.asked
+    # ``sent`` is the request as this model is asked, ``asked`` as its client sent it.
+    model, sent, race_asked = resolved.model, resolved.parsed, resolved.race_asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
@@ -104,54 +105,65 @@ async def plan_call(
     kind = Kind(
         endpoint=asked.dialect.endpoint,
         structured=asked.for_program,
-        max_tokens=resolved.needs.max_tokens,
+        max_tokens=sent.needs.max_tokens,
         client=origin.client.name,
         tags=origin.tags,
-        prompt_tokens=resolved.needs.prompt_tokens,
+        prompt_tokens=sent.needs.prompt_tokens,
     )
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
     deadline_ms = model.race.ttft_ms if asked_ms is None else asked_ms
-    asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
+    asked_kind, win_on = answer_kind(sent.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
-        several = answers_asked(resolved.fields, asked.dialect) > 1
+        several = answers_asked(sent.fields, asked.dialect) > 1
         win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
-    call = new_call(
-        context,
-        origin,
-        model,
-        instead_of,
-        asked_model=asked.model,
+    stamp = origin.stamp(context, sent.fields, instead_of)
+    call = Call(
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
         endpoint=kind.endpoint,
         dialect=asked.dialect,
         streamed=asked.stream,
+        mode=model.race.mode,
         objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
         win_on=win_on,
         sentence_words=model.race.sentence_words,
         invalid=model.race.invalid,
         prompt_class=asked.prompt_class,
         prompt_tokens=asked.needs.prompt_tokens,
-        inline_bytes=asked.inline_bytes(resolved.fields),
+        inline_bytes=asked.inline_bytes(sent.fields),
         wants_usage=asked.wants_usage,
-        fields=resolved.fields,
+        fields=sent.fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
+        headers=origin.headers,
+        tags=stamp.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
         stateful=asked.stateful,
         kind=kind,
         answer_kind=asked_kind,
         deadline_ms=deadline_ms,
-        is_restricted=resolved.is_restricted,
-        key_name=resolved.key_name,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         runs_on=asked.runs_on,
+        key_name=resolved.key_name,
+        is_restricted=resolved.is_restricted,
+        levels=stamp.levels,
+        trace=stamp.trace,
     )
     if model.common.binds:
         call = await _with_maker(context, call, asked.dialect.requests, origin.client)
-    prefix = _prefix(resolved.fields, asked, model.tenant) if model.race.cache_affinity else None
+    prefix = _prefix(sent.fields, asked, model.tenant) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
         call.objective,
         call.prompt_tokens,
-        resolved.needs.max_tokens,
+        sent.needs.max_tokens,
         model.prices,
         seats.now(model.limits) if seats.leased else model.limits,
         model.weights or None,

@@ -26,9 +26,9 @@ from gateway.api.turns import (
     ConnectionTooOld,
     Conversations,
     ResponseCancelled,
+    SocketTurn,
     TooManyStreams,
     TooManyTurns,
-    Turn,
     answer_to,
     cancelled_id,
     kind_of,
@@ -113,7 +113,7 @@ class _Stream:
     """One stream: its turns run one after the other."""
 
     def __init__(self) -> None:
-        self.running: Turn | None = None
+        self.running: SocketTurn | None = None
         self.task: asyncio.Task[None] | None = None  # of the turn that runs
         self.is_cancelled = False  # by the client
         self.has_begun = False  # whether the task runs: one that is cancelled before it does says nothing
@@ -132,7 +132,7 @@ class _Session:
         self._born_s = self._idle_since = self._pinged_s = self._loop.time()
         self._conversations = Conversations(context, owner)
         self._streams: dict[str | None, _Stream] = {}
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[SocketTurn] = deque()
         self._running = 0
         self._closes_with: int | None = None  # when the running turns have ended; no more are taken
         self._is_over = False
@@ -177,7 +177,7 @@ class _Session:
             contents = await read_contents(message.take(), self._context.body_work)
             stream, kind = stream_of(contents), kind_of(contents)
             if kind == "response.create":
-                self._enqueue(Turn(contents, message, self._socket, self._conversations))
+                self._enqueue(SocketTurn(contents, message, self._socket, self._conversations))
                 taken = True
             elif kind == "response.cancel":
                 self._cancel(stream, cancelled_id(contents))
@@ -195,7 +195,7 @@ class _Session:
                 message.release()
         self._begin_turns()
 
-    def _enqueue(self, turn: Turn) -> None:
+    def _enqueue(self, turn: SocketTurn) -> None:
         if self._closes_with is not None:
             raise self._refusal()
         names = self._streams.keys() - {None}
@@ -235,7 +235,7 @@ class _Session:
                 stream.task.add_done_callback(partial(self._ended, stream, turn))
         self._socket.is_idle = not self._running
 
-    def _ended(self, stream: _Stream, turn: Turn, _: object) -> None:
+    def _ended(self, stream: _Stream, turn: SocketTurn, _: object) -> None:
         """Go on after the end of a turn's task, also if it was cancelled before it began."""
         turn.release()
         if stream.is_cancelled and not stream.has_begun:
@@ -246,7 +246,7 @@ class _Session:
         self._begin_turns()
         self._close_if_done()
 
-    async def _run(self, stream: _Stream, turn: Turn) -> None:
+    async def _run(self, stream: _Stream, turn: SocketTurn) -> None:
         """Answer a turn; its client is told of every error."""
         stream.has_begun = True
         try:
@@ -266,7 +266,7 @@ class _Session:
             self._context.refusals.add(crash.status, crash.kind, self._facts(), defect=defect)
             self._tell(crash, turn.stream)
 
-    async def _answer(self, turn: Turn) -> None:
+    async def _answer(self, turn: SocketTurn) -> None:
         """Answer a turn as ``admitted_call`` does a request."""
         context = self._context
         context.check_begins()
@@ -294,7 +294,7 @@ class _Session:
         is_short = len(body) <= SEATED_BYTES
         return Received(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
 
-    async def _ask(self, turn: Turn, client: Client, received: Received, begun: Begun | None) -> None:
+    async def _ask(self, turn: SocketTurn, client: Client, received: Received, begun: Begun | None) -> None:
         bodies, intake, owner = self._context.bodies, self._context.intake, self._owner
         waited_s = 0.0
         try:

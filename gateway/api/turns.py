@@ -189,7 +189,7 @@ def cancelled_id(contents: Contents) -> str | None:
     return None if raw is None else decoded("response_id", raw, _optional_text)
 
 
-class Turn:
+class SocketTurn:
     """One ``response.create``, from its receipt to its end. ``stream`` is the name of its stream."""
 
     def __init__(self, contents: Contents, message: Message, socket: WebSocket, conversations: Conversations) -> None:
@@ -330,7 +330,7 @@ _THIS_WAY = "responses_websockets"  # in that header: a way to ask in which prov
 class _Sink(StreamingSink):
     """Sends the events of an answer as messages of a WebSocket."""
 
-    def __init__(self, turn: Turn, *of_stream: Any) -> None:
+    def __init__(self, turn: SocketTurn, *of_stream: Any) -> None:
         super().__init__(*of_stream)
         self._turn = turn
 
@@ -364,7 +364,7 @@ class _Sink(StreamingSink):
         await self._send(last)
 
 
-def answer_to(turn: Turn, begun: Begun | None) -> MakeAnswer:
+def answer_to(turn: SocketTurn, begun: Begun | None) -> MakeAnswer:
     """Return what makes the answer to a turn, whose request limits have counted as ``begun``."""
 
     def make(

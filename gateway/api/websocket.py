@@ -16,6 +16,7 @@ from io import BytesIO
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
+from gateway.api.aiohttp_adapter import DirectResponse, reading_is_paused
 from gateway.api.headers import SERVER
 from gateway.core.errors import ApiError, NoWebSocket
 from gateway.overload.bodies import Bodies, Body
@@ -72,20 +73,20 @@ def accepted_key(request: web.Request) -> str:
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()
 
 
-class Switched(web.StreamResponse):
+class Switched(DirectResponse):
     """The response to a handshake. After it the connection is a WebSocket's, and is closed when its handler returns."""
 
-    _keep_alive = False
+    keep_alive = False
+    _writer: AbstractStreamWriter | None = None
 
     def __init__(self, accepted: str) -> None:
-        super().__init__(status=101)
         self._accepted = accepted
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Send the head."""
         writer = request.writer
-        if self._payload_writer is None:
-            self._payload_writer = writer
+        if self._writer is None:
+            self._writer = writer
             head = (
                 "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
                 f"sec-websocket-accept: {self._accepted}\r\nserver: {SERVER}\r\n\r\n"
@@ -99,7 +100,6 @@ class Switched(web.StreamResponse):
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: frames end a WebSocket."""
         del data
-        self._eof_sent = True
 
 
 class Message:
@@ -251,7 +251,7 @@ class WebSocket:
             finally:
                 self._waiter = None
         message = self._messages.popleft()
-        if len(self._messages) < READ_AHEAD and self._connection._reading_paused:  # noqa: SLF001 - aiohttp has no other
+        if len(self._messages) < READ_AHEAD and reading_is_paused(self._connection):
             self._connection.resume_reading()
         return message
 
@@ -294,7 +294,7 @@ class WebSocket:
 
     def is_late(self, now: float, timeout_s: float, bytes_per_s: float) -> bool:
         """Whether a message has taken longer than this, and a second more for every ``bytes_per_s`` of it."""
-        if self._begun_at is None or self._message is None or self._connection._reading_paused:  # noqa: SLF001 - likewise
+        if self._begun_at is None or self._message is None or reading_is_paused(self._connection):
             return False
         return now - self._begun_at > timeout_s + self._message.received / bytes_per_s
 
@@ -314,7 +314,7 @@ class WebSocket:
     async def finish(self) -> None:
         """Wait for the client's answer to the end. What it sends before is dropped."""
         self.drop_messages()
-        if self._connection._reading_paused:  # noqa: SLF001 - likewise
+        if reading_is_paused(self._connection):
             self._connection.resume_reading()
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
 
@@ -418,7 +418,7 @@ class WebSocket:
                 message.finish()
                 self._messages.append(message)
                 self._wake()
-                if len(self._messages) >= READ_AHEAD and not self._connection._reading_paused:  # noqa: SLF001
+                if len(self._messages) >= READ_AHEAD and not reading_is_paused(self._connection):
                     self._connection.pause_reading()
 
     def _unmasked(self, piece: bytes) -> bytes:

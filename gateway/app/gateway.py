@@ -17,12 +17,12 @@ from gateway.api.auth import Admission
 from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
-from gateway.api.routes import application
 from gateway.api.vectors import VectorComparisons
-from gateway.app.background import SLOWER, alerts, prober, slowdown_watch, target_watch
+from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, Watch
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
+from gateway.app.routes import application
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.ledger import (
     Database,
@@ -248,8 +248,7 @@ class Gateway:
         )
         self._tasks.later(targets.run)
         if settings.ledger.slowdowns and runtime.store is None:
-            slowdowns = slowdown_watch(database, self.ledger.clock, holder=worker)
-            self.metrics.read_series(SLOWER, slowdowns.ratios)
+            slowdowns = slowdown_watch(database, self.ledger.clock, self.metrics, holder=worker)
             self._tasks.later(slowdowns.run)
         self.probes = prober(self.context, shared, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)

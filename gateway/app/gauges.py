@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from gateway.api.auth import WrongKeys
@@ -17,10 +19,11 @@ from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing import Seats
 from gateway.steering import Condition, Spending, State, Steering
+from gateway.targets.targets import Standing, duration
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, Readings
-from gateway.watching.series import Family
+from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family
 
 if TYPE_CHECKING:
     from gateway.live.sharing import Sharing
@@ -428,3 +431,49 @@ def readiness(
 
 def _tenths(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
+
+
+# Where targets stand.
+
+Reading = tuple[tuple[str, ...], float | None]  # the values of labels, and a figure if it is known
+
+
+class TargetFigures:
+    """How much of each target's budget is left, and how fast it is spent, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._standings: Sequence[Standing] = ()
+        for family, read in _SHOWN:
+            metrics.read_series(family, partial(self._readings, read))
+
+    def show(self, standings: Sequence[Standing]) -> None:
+        """Replace the published standings."""
+        self._standings = standings
+
+    def _readings(self, read: Callable[[Standing], Iterator[Reading]]) -> Readings:
+        return {values: nan if number is None else number for each in self._standings for values, number in read(each)}
+
+
+def _calls(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), float(each.counts.calls)
+
+
+def _bad(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), float(each.counts.bad)
+
+
+def _budget(each: Standing) -> Iterator[Reading]:
+    yield (each.target.name,), each.budget_left
+
+
+def _burns(each: Standing) -> Iterator[Reading]:
+    for burn in each.burns:
+        yield (each.target.name, duration(burn.window_s)), burn.burn_rate
+
+
+_SHOWN: Sequence[tuple[Family, Callable[[Standing], Iterator[Reading]]]] = (
+    (TARGET_CALLS, _calls),
+    (TARGET_BAD, _bad),
+    (TARGET_BUDGET, _budget),
+    (TARGET_BURN, _burns),
+)

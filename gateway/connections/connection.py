@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import gc
 import socket
 import ssl
 import struct
@@ -16,6 +15,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 
+from gateway.api.aiohttp_adapter import ServerConnection, forget_itself, has_answer, message_of
 from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused
@@ -38,7 +38,7 @@ MALFORMED_BODY = "malformed_body"
 _CLIENTS_FAULTS = (HttpProcessingError, web.RequestPayloadError, web.PayloadAccessError, ConnectionError)
 
 
-class AnsweringHandler(web.RequestHandler):
+class AnsweringHandler(ServerConnection):
     """aiohttp's connection; it answers such requests in our format and counts them as refusals."""
 
     __slots__ = ("_refusals",)
@@ -190,18 +190,18 @@ class Connection(AnsweringHandler):
     @property
     def is_idle(self) -> bool:
         """Whether no request is running, no answer is being sent, and no body is being read."""
-        return self._opening is not None or (self._waiter is not None and not self._waiter.done())
+        return self._opening is not None or (self.waiter is not None and not self.waiter.done())
 
     @property
     def is_spare(self) -> bool:
         """Whether it can be closed without loss: it is idle, and its client has received all of its answer."""
-        socket = self._payload_parser
+        socket = self.socket_reader
         return (self.is_idle if socket is None else socket.is_idle) and self.read_progress is None
 
     @property
     def quiet_since(self) -> float:
         """The time of its opening or its last answer, in seconds of the loop's clock."""
-        return self._next_keepalive_close_time - self.keepalive_timeout
+        return self.idle_until - self.keepalive_timeout
 
     def is_unused(self, since_s: float) -> bool:
         """Whether it is open and idle since then, and no byte of another request has arrived, read or not."""
@@ -216,7 +216,7 @@ class Connection(AnsweringHandler):
     @property
     def heads(self) -> Iterator[RawRequestMessage]:
         """The requests that were received and not handled yet, without invalid ones."""
-        return (message for message, _ in self._messages if isinstance(message, RawRequestMessage))
+        return (message for message, _ in self.messages if isinstance(message, RawRequestMessage))
 
     @property
     def read_progress(self) -> int | None:
@@ -224,14 +224,14 @@ class Connection(AnsweringHandler):
         if self._wire is None or not (size := self._wire.get_write_buffer_size()):
             return None
         size += _in_the_kernel(self._wire)  # megabytes, for which a slow client may take a minute
-        request = self._current_request  # None: its answer is complete, and nothing more is written
+        request = self.current_request  # None: its answer is complete, and nothing more is written
         return -size if request is None else request.writer.output_size - size
 
     @property
     def has_left(self) -> bool:
         """Whether its client has disconnected unnoticed: after pipelining much, its data are not being read."""
-        paused = self._reading_paused or self._buffer_paused
-        if not paused or self._current_request is None or self._wire is None or _TCP_INFO is None:
+        paused = self.reading_paused or self.buffer_paused
+        if not paused or self.current_request is None or self._wire is None or _TCP_INFO is None:
             return False
         with suppress(OSError):
             info: bytes = self._wire.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)
@@ -240,7 +240,7 @@ class Connection(AnsweringHandler):
 
     def open(self, sock: socket.socket, ssl_context: ssl.SSLContext | None, handshake_s: float) -> asyncio.Task[None]:
         """Start to serve ``sock``; the returned task ends when the connection is open or has failed."""
-        self._opening = self._loop.create_task(self._open(sock, ssl_context, handshake_s))
+        self._opening = self.loop.create_task(self._open(sock, ssl_context, handshake_s))
         self._opening.add_done_callback(lambda _: self._opened(sock))  # also if it is cancelled before it begins
         return self._opening
 
@@ -260,7 +260,7 @@ class Connection(AnsweringHandler):
     @property
     def digest(self) -> bytes | None:
         """The digest of the key with which the running request was admitted; None if none runs, or without a key."""
-        request = self._current_request
+        request = self.current_request
         return None if request is None else request.get(DIGEST)
 
     def reset(self, reason: type[ClientDisconnected]) -> None:
@@ -301,8 +301,8 @@ class Connection(AnsweringHandler):
         self._hear_no_more()
         self._framing = self._dropped = None
         super().connection_lost(exc)
-        with suppress(AttributeError):  # asyncio's transport has a method of itself, and would stay until a collection
-            del self._wire._read_ready_cb  # type: ignore[union-attr] # noqa: SLF001
+        if self._wire is not None:
+            forget_itself(self._wire)
         self._wire = None
         self._end()
 
@@ -317,7 +317,7 @@ class Connection(AnsweringHandler):
             with suppress(OSError, RuntimeError):
                 if self.transport.can_write_eof():
                     self.transport.write_eof()
-        super()._resume_transport_reading()
+        super().resume_wire()
 
     def data_received(self, data: bytes) -> None:
         """Read data; called by the event loop, and with nothing by aiohttp, to parse on."""
@@ -326,7 +326,7 @@ class Connection(AnsweringHandler):
                 self._dropped(len(data))
         elif not data or (self._framing is None and len(data) <= 2 * SLICE_BYTES and not self._unread):
             self._read(data)
-        elif self._payload_parser is not None and not self._unread:  # a WebSocket has bounds of its own
+        elif self.socket_reader is not None and not self._unread:  # a WebSocket has bounds of its own
             _receive(self, data)
         else:
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
@@ -336,7 +336,7 @@ class Connection(AnsweringHandler):
         """Parse what is unread, in slices, until a pause is due."""
         self._cancel_next_slice()
         delay_s = 0.0
-        while self._unread and not (self._reading_paused or self._buffer_paused or self.transport is None):
+        while self._unread and not (self.reading_paused or self.buffer_paused or self.transport is None):
             framing = self._framing
             if framing is not None and (delay_s := self._watch.pace.delay_s()):
                 break
@@ -347,11 +347,11 @@ class Connection(AnsweringHandler):
                 self._count_framing(framing, len(piece))
         self._cancel_next_slice()
         if self._unread:
-            self._pause_transport_reading()
+            self.pause_wire()
             if delay_s:
-                self._next_slice = self._loop.call_later(delay_s, self._read_slices)
-        elif not (self._reading_paused or self._buffer_paused):
-            super()._resume_transport_reading()
+                self._next_slice = self.loop.call_later(delay_s, self._read_slices)
+        elif not (self.reading_paused or self.buffer_paused):
+            super().resume_wire()
 
     def _count_framing(self, framing: Framing, number: int) -> None:
         """Count the framing in bytes of a chunked body that were passed to the parser; refuse the request if too many.
@@ -359,7 +359,7 @@ class Connection(AnsweringHandler):
         Its handler gets the error instead of the body, or else has refused the request already.
         """
         framing.unseen += number
-        if self._reading_paused:  # the parser may have kept a part of them
+        if self.reading_paused:  # the parser may have kept a part of them
             return
         try:
             self._watch.pace.add(framing.count())
@@ -369,9 +369,9 @@ class Connection(AnsweringHandler):
 
     def _slice_bytes(self) -> int:
         """Return how many of the unread bytes may be parsed in one go: none of a chunked body."""
-        message, payload = self._messages[-1] if self._messages else (None, None)
-        if message is None and (running := self._current_request) is not None:
-            message, payload = running._message, running.content  # noqa: SLF001 - aiohttp has no public way
+        message, payload = self.messages[-1] if self.messages else (None, None)
+        if message is None and (running := self.current_request) is not None:
+            message, payload = message_of(running), running.content
         if isinstance(message, RawRequestMessage) and payload is not None and not payload.is_eof():
             length = message.headers.get("content-length", "")
             return int(length) - payload.total_bytes if length.isdecimal() else LARGEST_SLICE_BYTES
@@ -380,12 +380,12 @@ class Connection(AnsweringHandler):
         end = -1 if chunked < 0 else unread.find(b"\r\n\r\n", chunked)
         return len(unread) if end < 0 else end + 4
 
-    def _resume_transport_reading(self) -> None:
+    def resume_wire(self) -> None:
         """Receive more, once all was parsed; called by aiohttp, also while it parses."""
         if not self._unread:
-            super()._resume_transport_reading()
+            super().resume_wire()
         elif self._next_slice is None:
-            self._next_slice = self._loop.call_soon(self._read_slices)
+            self._next_slice = self.loop.call_soon(self._read_slices)
 
     def _hear_no_more(self) -> None:
         """Drop what is unread, and all that comes from now on."""
@@ -400,28 +400,28 @@ class Connection(AnsweringHandler):
 
     def _read(self, data: bytes) -> None:
         """Parse data, and report heads; refuse a call for which there is no room."""
-        waiter, intake = self._waiter, self._intake
+        waiter, intake = self.waiter, self._intake
         if (intake.in_flight >= intake.limit.open or self._is_held) and waiter is not None and not waiter.done():
             self._read_without_room(data, waiter)
             return
-        running = self._current_request
-        is_ahead = running is not None and running.content.is_eof() and not _has_answer(running)
+        running = self.current_request
+        is_ahead = running is not None and running.content.is_eof() and not has_answer(running)
         _receive(self, data)
-        if self._messages:
+        if self.messages:
             self._note_message()
-        if is_ahead or len(self._messages) > 1:
+        if is_ahead or len(self.messages) > 1:
             self._count_ahead(len(data))
-        waiter = self._waiter
+        waiter = self.waiter
         if waiter is not None and not waiter.done():  # no request was running, so not all bytes are part of a head
             self._watch.head_grows(self, len(data))
-        elif self.watched and self._messages:
+        elif self.watched and self.messages:
             self._watch.head_came(self)
 
     def _count_ahead(self, number: int) -> None:
         """Count bytes behind a request with a complete body, or that arrived with it in one read."""
-        if self._payload_parser is not None:
+        if self.socket_reader is not None:
             return  # they are a WebSocket's
-        running = id(self._current_request)
+        running = id(self.current_request)
         self._ahead_bytes = number + (self._ahead_bytes if running == self._ahead_of else 0)
         self._ahead_of = running
         if self._ahead_bytes > AHEAD_BYTES:
@@ -429,14 +429,12 @@ class Connection(AnsweringHandler):
 
     def _read_without_room(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Read data while there is no room for calls; ``waiter`` wakes aiohttp's task, which waits for a request."""
-        self._waiter = None  # so that aiohttp does not wake it up
-        _receive(self, data)
-        if self._messages:
+        self.parse_unseen(data, waiter)
+        if self.messages:
             self._note_message()
-        if len(self._messages) > 1:
+        if len(self.messages) > 1:
             self._count_ahead(len(data))
-        self._waiter = waiter
-        message, payload = self._messages[0] if self._messages else (None, None)
+        message, payload = self.messages[0] if self.messages else (None, None)
         self._is_held = (
             isinstance(message, RawRequestMessage)
             and payload is not None
@@ -454,43 +452,26 @@ class Connection(AnsweringHandler):
 
     def _note_message(self) -> None:
         """Count the framing of the newest request from now on, if its body is chunked; or stop at an error."""
-        message, payload = self._messages[-1]
+        message, payload = self.messages[-1]
         if not isinstance(message, RawRequestMessage):
             self._hear_no_more()
             message.exc.__traceback__ = None  # its frames have the error, and what was received
             if self._framing is not None and not self._framing.payload.is_eof():
-                self._messages.pop()
+                self.messages.pop()
                 self._framing.payload.set_exception(_malformed(message.exc, is_body=True))
             else:
-                self._restore_requests()
+                self.restore_requests()
         elif message.chunked and not payload.is_eof():
             self._framing = Framing(payload)
         else:
             self._framing = None
 
-    def _restore_requests(self) -> None:
-        """Queue complete requests that arrived in one read with malformed data before its error.
-
-        aiohttp's parser keeps them when it raises, and has no public access to them.
-        """
-        error = self._messages.pop()
-        for held in gc.get_referents(self._parser):
-            if (
-                isinstance(held, list)
-                and held
-                and isinstance(held[0], tuple)
-                and isinstance(held[0][0], RawRequestMessage)
-            ):
-                self._messages.extend(each for each in held if each[1].is_eof())
-                held.clear()
-        self._messages.append(error)
-
     def _is_refused(self) -> bool:
         """Refuse the request if there is no room for it, unless it is a special case; return whether it was refused."""
-        message, payload = self._messages[0]
+        message, payload = self.messages[0]
         if (
             not isinstance(message, RawRequestMessage)
-            or len(self._messages) > 1
+            or len(self.messages) > 1
             or not payload.is_eof()
             or self.transport is None
             or self.writing_paused
@@ -498,11 +479,8 @@ class Connection(AnsweringHandler):
         ):
             return False
         self.admitted()
-        self._messages.clear()
-        if self._parser is not None:
-            self._parser.message_consumed()
+        self.take_first()
         payload.read_nowait()  # so that reading goes on, if it was paused
-        self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
         self.transport.write(self._fast_refusal.refusal(message, client, self._peer))
         return True
 
@@ -511,7 +489,7 @@ class Connection(AnsweringHandler):
         if ssl_context is not None:
             tls = {"ssl": ssl_context, "ssl_handshake_timeout": handshake_s, "ssl_shutdown_timeout": TLS_CLOSE_S}
         with suppress(OSError):  # it has gone already, or does not speak TLS
-            await self._loop.connect_accepted_socket(lambda: self, sock, **tls)
+            await self.loop.connect_accepted_socket(lambda: self, sock, **tls)
 
     def _opened(self, sock: socket.socket) -> None:
         if self.transport is None:
@@ -523,11 +501,6 @@ class Connection(AnsweringHandler):
         if not self._ended:
             self._ended = True
             self._watch.ended(self)
-
-
-def _has_answer(request: web.BaseRequest) -> bool:
-    """Whether the end of the answer was written: its client may send the next request before the call has ended."""
-    return bool(request.writer._eof)  # type: ignore[attr-defined] # noqa: SLF001 - aiohttp's own writer has no other way
 
 
 def _in_the_kernel(wire: asyncio.Transport, which: int = termios.TIOCOUTQ) -> int:

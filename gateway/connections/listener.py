@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from gateway.api.aiohttp_adapter import serving_task
 from gateway.api.context import Phase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
@@ -54,7 +55,7 @@ async def drain(server: web.Server, *, grace_s: float, quiet_s: float) -> None:
 async def cut(server: web.Server) -> None:
     """Cancel running requests and await their end; drop data that clients do not read at once."""
     connections = server.connections
-    tasks = [task for connection in connections if (task := connection._task_handler) is not None]  # noqa: SLF001 - aiohttp has no public way
+    tasks = [task for connection in connections if (task := serving_task(connection)) is not None]
     for task in tasks:
         task.cancel()
     if tasks:
@@ -251,7 +252,7 @@ def _explained(error: OSError, host: str, port: int) -> str | None:
 # uvloop's own servers, accepts one connection per turn: under load a turn takes long, and a new connection waits for
 # as many turns as there are connections before it.
 
-BATCH = 64  # connections accepted in one turn; opening them blocks the event loop for about 5 ms
+BATCH = 8  # connections accepted in one turn; opening 64 and refusing their requests blocks the event loop for 100 ms
 PAUSE_S = 0.1  # pause after the process or the machine ran out of file descriptors or memory
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

@@ -268,6 +268,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     learnt_as: str | None = None  # as of its start; with it, its cost is not the operator's; not a column
 
     @property
+    def failed(self) -> bool:
+        """Whether its provider failed."""
+        return self.outcome in BROKEN
+
+    @property
     def is_begun(self) -> bool:
         """Whether the answer runs on in the background: until its end only the bounds of its cost are known."""
         is_reported = self.tokens_source is TokensSource.REPORTED

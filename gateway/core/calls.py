@@ -17,6 +17,7 @@ import msgspec
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
 from gateway.core.ids import TraceContext
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.rules import has_failed
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect
 
@@ -231,6 +232,11 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error that was not its client's own fault."""
+        return has_failed(self.status_code, self.error_kind)
 
 
 def whole_cost_usd(record: CallRecord) -> float | None:

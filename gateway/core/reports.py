@@ -105,9 +105,15 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums."""
+    """The attempts that a history covers. With a ``client`` ("": without one) it is made from rows, not from sums.
 
-    window: Window
+    ``since`` and ``until`` are a range of time in place of the window: without ``until`` it ends now. Of few attempts
+    in at most two hours it has steps of a minute.
+    """
+
+    window: Window = Window.DAY
+    since: datetime | None = None
+    until: datetime | None = None
     model: str | None = None
     deployment: str | None = None
     client: str | None = None

@@ -53,6 +53,9 @@ class Window(msgspec.Struct, frozen=True):
     tally: Tally = Tally()
 
 
+Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model and deployment
+
+
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment is worse than usual by one metric.
 
@@ -94,3 +97,10 @@ class Change(msgspec.Struct, frozen=True):
     slowdown: Slowdown
     ended_s: int | None = None
     ending: Ending | None = None
+
+
+class Past(msgspec.Struct, frozen=True):
+    """A slowdown that was stored; ``ended_s`` is None while it lasts."""
+
+    slowdown: Slowdown
+    ended_s: int | None

@@ -6,7 +6,6 @@ from .board import raced_calls as raced_calls
 from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
-from .books import Windows as Windows
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
@@ -50,9 +49,9 @@ from .reports.reports import Replays as Replays
 from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune
-from .shipper import SharedClock as SharedClock
 from .store import Store as Store
 from .tables import metadata as metadata
 from .targets.counting import TargetCounting as TargetCounting
 from .targets.counting import standings as standings
+from .turns import SharedClock as SharedClock
 from .writer import Ledger as Ledger

@@ -1,17 +1,18 @@
-"""The book of alerts in Postgres or SQLite, which all replicas share."""
+"""What replicas share in Postgres or SQLite beside calls: the books of alerts and of probes, and slowdowns."""
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Delivery, Event, Kind, Message, Scope, Severity
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.reports import ReportsUnreachable
 from gateway.detecting.slowdowns import (
     DAY_S,
     HOUR_S,
@@ -21,9 +22,11 @@ from gateway.detecting.slowdowns import (
     Happened,
     Histogram,
     Metric,
+    Past,
     Slowdown,
     Tally,
     Window,
+    Windows,
 )
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
@@ -31,8 +34,11 @@ from gateway.ledger.entries import storable
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
+from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, written
 
-TIMEOUT_S = 5.0  # of each query; they take some milliseconds
+# The book of alerts: which process opens one, and which messages are due.
+
+TIMEOUT_S = 5.0  # of each query of the books; they take some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")
@@ -101,12 +107,13 @@ class SqlAlertBook:
         async with self._database.open(self._timeout_s) as connection:
             if (await connection.execute(due.limit(1))).first() is None:
                 return []
-        if not self._database.is_sqlite:
-            due = due.with_for_update(skip_locked=True, of=alert_messages)
-        async with self._database.open(self._timeout_s, writes=True) as connection:
-            ids = [row.id for row in await connection.execute(due)]
-            leased = update(alert_messages).where(alert_messages.c.id.in_(ids))
-            await connection.execute(leased.values(due_at=self._instant(now + lease)))
+        is_due = alert_messages.c.due_at <= self._instant(now)
+        async with self._database.open(self._timeout_s, writes=True, turn=MESSAGES) as connection:
+            some = (await connection.scalars(due)).all()
+            # Asked again: a replica of a version that locks rows instead may have leased some meanwhile.
+            leased = update(alert_messages).where(alert_messages.c.id.in_(some), is_due)
+            leased = leased.values(due_at=self._instant(now + lease)).returning(alert_messages.c.id)
+            ids = (await connection.scalars(leased)).all()
             found = await connection.execute(
                 select(alert_messages.c.id.label("message_id"), *_OF_MESSAGES, *alerts.c)
                 .join(alerts, alerts.c.id == alert_messages.c.alert_id)
@@ -244,8 +251,6 @@ def _utc(instant: datetime) -> datetime:
 
 LAST = 16  # probes of a deployment that are looked at for failures in a row
 OUTAGE = timedelta(days=1)  # an older one without an end is of a process that was killed
-# One process at a time decides, so that each sees what all others have reserved.
-_LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.probes'))")
 
 
 class SqlProbeBook:
@@ -263,7 +268,7 @@ class SqlProbeBook:
 
     async def reserve(self, probe: Probe, decide: Decide, *, since: datetime) -> NotProbed | None:
         """Store ``probe`` unless ``decide`` returns a reason not to. Other processes decide only afterwards."""
-        async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
+        async with self._database.open(TIMEOUT_S, writes=True, turn=PROBES) as connection:
             reason = decide(await self._facts(connection, probe, since))
             if reason is None:
                 row = insert(probes).values(
@@ -352,18 +357,9 @@ _MINUTES = {WINDOW_S: 5, HOUR_S: 60, DAY_S: 1440}
 _EVIDENCE_AFTER = timedelta(hours=24)
 _EVIDENCE_BEFORE = timedelta(days=8)
 
-Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model and deployment
-
-
-class Past(msgspec.Struct, frozen=True):
-    """A slowdown in the ledger; ``ended_s`` is None while it lasts."""
-
-    slowdown: Slowdown
-    ended_s: int | None
-
 
 class Slowdowns:
-    """The detector's part of the ledger. If it is unreachable, methods raise ``LedgerError`` or an error of reports."""
+    """The detector's book, and its part of the ledger. While it is away, methods raise an error of reports."""
 
     def __init__(self, database: Database, reader: Reader, holder: str) -> None:
         """``holder`` is this process's name in the election.
@@ -380,20 +376,16 @@ class Slowdowns:
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
         """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""
-        statement = text(
-            "update detector set holder = :holder, until_at = :until "
-            "where id = 1 and (holder is null or holder = :holder or until_at < :now)"
-        )
-        values = {"holder": self._holder, "until": self._instant(now + lasts), "now": self._instant(now)}
         self._may_hold = True  # set before the write: its confirmation may get lost
-        return await self._write(statement, values) == 1
+        async with self._writing() as connection:
+            return await SLOWDOWNS.is_ours(connection, self._holder, now, lasts)
 
     async def resign(self) -> None:
         """Let another process look at once. Does not query the database if this process has never looked."""
         if not self._may_hold:
             return
-        statement = text("update detector set holder = null where id = 1 and holder = :holder")
-        await self._write(statement, {"holder": self._holder})
+        async with self._writing() as connection:
+            await SLOWDOWNS.give_up(connection, self._holder)
 
     async def store(self, change: Change) -> bool:
         """Store a begin or an end; return False if it was there already."""
@@ -404,8 +396,8 @@ class Slowdowns:
                 "deployment": slowdown.deployment,
                 "model": slowdown.model,
                 "metric": str(slowdown.metric),
-                "began_at": self._instant(_at(slowdown.began_s)),
-                "noticed_at": self._instant(_at(slowdown.noticed_s)),
+                "began_at": _at(slowdown.began_s),
+                "noticed_at": _at(slowdown.noticed_s),
                 "ratio": slowdown.ratio,
                 "low": slowdown.low,
                 "high": slowdown.high,
@@ -420,14 +412,16 @@ class Slowdowns:
                 "model": slowdown.model,
                 "deployment": slowdown.deployment,
                 "metric": str(slowdown.metric),
-                "ended_at": self._instant(_at(change.ended_s or slowdown.noticed_s)),
+                "ended_at": _at(change.ended_s or slowdown.noticed_s),
                 "ending": None if change.ending is None else str(change.ending),
             }
             statement = text(
                 "update slowdowns set ended_at = :ended_at, ending = :ending "
                 "where model = :model and deployment = :deployment and metric = :metric and ended_at is null"
             )
-        return await self._write(statement, values) == 1
+        async with self._writing() as connection:
+            values |= {name: written(connection, at) for name, at in values.items() if isinstance(at, datetime)}
+            return (await connection.execute(statement, values)).rowcount == 1
 
     async def past(self, since: datetime) -> list[Past]:
         """Return slowdowns that went on since then, the oldest first."""
@@ -465,15 +459,13 @@ class Slowdowns:
         await self._reader.aclose()
         await release(self._database, self._engine)
 
-    async def _write(self, statement: Any, values: Mapping[str, Any]) -> int:
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[AsyncConnection]:
         try:
             async with self._engine.begin() as connection:
-                return int((await connection.execute(statement, dict(values))).rowcount)
+                yield connection
         except DATABASE_ERRORS as error:
-            raise unreachable(self._engine.url, error) from error
-
-    def _instant(self, at: datetime) -> datetime | str:
-        return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if is_sqlite(self._engine.url) else at
+            raise ReportsUnreachable(str(unreachable(self._engine.url, error))) from error
 
 
 def evidence_sql(words: Words, slowdown: Slowdown) -> str:

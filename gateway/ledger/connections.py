@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import TextClause, event
+from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import greenlet_spawn
@@ -26,6 +26,7 @@ from gateway.ledger.database import (
     unreachable,
 )
 from gateway.ledger.errors import is_sqlite
+from gateway.ledger.turns import Turn
 
 GIVEN_BACK_S = 10.0  # a connection that was not needed for so long is closed
 LOOK_INTERVAL_S = 2.0
@@ -254,11 +255,11 @@ class OwnConnection:
 
     @asynccontextmanager
     async def open(
-        self, within_s: float, *, writes: bool = False, lock: TextClause | None = None
+        self, within_s: float, *, writes: bool = False, turn: Turn | None = None
     ) -> AsyncIterator[AsyncConnection]:
         """Yield the connection; uncommitted changes are rolled back.
 
-        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none that takes ``lock``.
+        ``writes``: in SQLite no other connection writes meanwhile, in Postgres none in the same ``turn``.
 
         Raises:
             Exception: what ``away`` makes: the database does not answer in time, or has no such table.
@@ -269,7 +270,7 @@ class OwnConnection:
                 if self.is_sqlite:
                     await _check_file(connection)
                 if writes:
-                    await self._begin(connection, within_s, lock)
+                    await self._begin(connection, within_s, turn)
                 yield connection
         except TimeoutError as error:
             raise self._away(f"the database did not answer within {within_s:g} s") from error
@@ -284,7 +285,7 @@ class OwnConnection:
         """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""
         return instant.astimezone(UTC).replace(tzinfo=None) if self.is_sqlite else instant
 
-    async def _begin(self, connection: AsyncConnection, within_s: float, lock: TextClause | None) -> None:
+    async def _begin(self, connection: AsyncConnection, within_s: float, turn: Turn | None) -> None:
         if self.is_sqlite:
             await connection.exec_driver_sql("begin immediate")
             return
@@ -292,8 +293,8 @@ class OwnConnection:
         limit_ms = int(within_s * 1000)
         await connection.exec_driver_sql(f"set local statement_timeout = {limit_ms}")
         await connection.exec_driver_sql(f"set local idle_in_transaction_session_timeout = {limit_ms}")
-        if lock is not None:
-            await connection.execute(lock)
+        if turn is not None:
+            await turn.wait(connection)
 
 
 async def _check_file(connection: AsyncConnection) -> None:

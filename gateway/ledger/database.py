@@ -30,6 +30,7 @@ from gateway.ledger.errors import (
     tls_parameters,
 )
 from gateway.ledger.folders import make_private
+from gateway.ledger.turns import MIGRATE
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -426,11 +427,10 @@ async def _lock_schema(connection: AsyncConnection) -> None:
     """Lock the schema: one process at a time changes it, completely or not at all."""
     if connection.dialect.name == "postgresql":
         await without_limits(connection)
-        await connection.execute(text("select pg_advisory_xact_lock(hashtext('holeshot.migrate'))"))
     else:
         # Each ALTER TABLE would plan every view again: half a minute in all for a downgrade to the first schema.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
-        await connection.exec_driver_sql("begin immediate")  # the driver does not begin one before DDL
+    await MIGRATE.wait(connection)
 
 
 async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":

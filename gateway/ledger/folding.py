@@ -11,15 +11,15 @@ from typing import Any
 
 import asyncpg
 import msgspec
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, unreachable, without_limits
 from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite
+from gateway.ledger.turns import FOLD, Turn
 
 FULL = 2000  # notes taken at a time, in some tenths of a second
 FOLD_TIMEOUT_S = 15.0
-LOCK = "select pg_advisory_xact_lock(hashtext('holeshot.fold'))"  # ``roll_up_fresh`` itself only tries it
 # A place that this cluster has not reached is of another one, as of a server that was moved behind a pooler.
 _FOLD = """
 select taken, until
@@ -77,18 +77,18 @@ async def fold_all(engine: AsyncEngine) -> None:
         raise unreachable(engine.url, error) from error
 
 
-async def fold_on(connection: AsyncConnection, before: TextClause | None = None) -> None:
-    """Fold all new rows, in transactions of 2,000 rows, while ``before`` returns true in each.
+async def fold_on(connection: AsyncConnection, before: Turn | None = None) -> None:
+    """Fold all new rows, in transactions of 2,000 rows, while ``before`` is this process's turn in each.
 
     So only one of many processes waits for its turn to fold. The transaction open on ``connection`` is committed.
     """
     taken = FULL
     while taken == FULL:
         await connection.commit()
-        if before is not None and not await connection.scalar(before):
+        if before is not None and not await before.is_ours(connection):
             return
         await without_limits(connection)
-        await connection.execute(text(LOCK))
+        await FOLD.wait(connection)
         taken = await connection.scalar(_TAKEN, {"most": FULL}) or 0
     await connection.commit()
 

@@ -5,18 +5,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, Select, func, insert, null, or_, select, text, update
+from sqlalchemy import Row, Select, func, insert, null, or_, select, update
 
 from gateway.core.errors import KeysUnreachable
 from gateway.keys.stored import Change, Decide, StoredKey
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
+from gateway.ledger.turns import KEYS
 
 TIMEOUT_S = 3.0  # of each query; they take some milliseconds
 READ_AT_ONCE = 500  # rows: some milliseconds of the event loop
 WRITTEN_AT_ONCE = 1000  # ids; SQLite takes 32,766 values in a statement
-# One process at a time changes keys, so that changes are visible in the order of their ids.
-_LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.keys'))")
 _COLUMNS = tuple(column for column in client_keys.columns if column.name != "last_used_at")
 
 
@@ -51,8 +50,8 @@ class SqlKeyStore:
         return await self._read(query if revoked else query.where(client_keys.c.revoked_at.is_(None)))
 
     async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
-        """Carry out a change under the lock of changes."""
-        async with self._database.open(TIMEOUT_S, writes=True, lock=_LOCK) as connection:
+        """Carry out a change in the turn of changes."""
+        async with self._database.open(TIMEOUT_S, writes=True, turn=KEYS) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))
             found = await connection.execute(query.order_by(client_keys.c.created_at, client_keys.c.id))
             before = [_stored(row) for row in found]

@@ -18,7 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.database import DATABASE_ERRORS, WITHOUT_LIMITS, sqlstate_of, unreachable, without_limits
 from gateway.ledger.errors import is_sqlite
-from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, LOCK, connected, fold_on
+from gateway.ledger.folding import ADD_UP_SQLITE, FOLD_HERE, connected, fold_on
+from gateway.ledger.turns import FOLD, PARTITIONS, PRUNE, database_now, read_instant, written
 from gateway.settings import LedgerSettings
 
 # Partitions on Postgres: made a month ahead, and dropped when all their rows are too old. ``calls`` and ``attempts``
@@ -31,14 +32,11 @@ DAY = timedelta(days=1)
 LONG_KEPT_DAYS = 92.0  # a table that is kept longer has weekly partitions: thousands of them make planning slow
 # A wait for the lock blocks all later ones, so it is limited, and tried again later.
 LOCK_TIMEOUT = "set local lock_timeout = '3s'"
-# A transaction's lock, taken again for each step: a session's would survive a failure, or stay in a pooler.
-ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.prune'))")
 STEP_TIMEOUT_S = 3600.0  # to make or drop one partition: all rows of the default one may have to move
 COUNTED_ROWS = 10_000
 _ABOUT = text(
     "select greatest(reltuples, pg_stat_get_live_tuples(oid))::bigint from pg_class where oid = to_regclass(:part)"
 )
-_IN_TURN = "select pg_advisory_xact_lock(hashtext('holeshot.partitions'))"
 
 # Bounds are words in the session's notation: they are written and read again in one, and leave as instants.
 _NOTATION = text("select set_config('datestyle', 'ISO, YMD', true), set_config('timezone', 'UTC', true)")
@@ -101,7 +99,7 @@ async def drop(connection: AsyncConnection, table: str, part: Part) -> int:
     rows = await connection.scalar(text(few)) or 0
     if rows > COUNTED_ROWS:
         rows = max(rows, await connection.scalar(_ABOUT, {"part": part.name}) or 0)
-    await _at_once(connection, LOCK, closed, FOLD_HERE, f"drop table if exists {part.name}")
+    await _at_once(connection, FOLD.sql, closed, FOLD_HERE, f"drop table if exists {part.name}")
     return int(rows)
 
 
@@ -110,7 +108,7 @@ async def _at_once(connection: AsyncConnection, *statements: str) -> None:
     await connection.commit()
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
-    await driver.execute(";".join((WITHOUT_LIMITS, LOCK_TIMEOUT, _IN_TURN, *statements)), timeout=STEP_TIMEOUT_S)
+    await driver.execute(";".join((WITHOUT_LIMITS, LOCK_TIMEOUT, PARTITIONS.sql, *statements)), timeout=STEP_TIMEOUT_S)
 
 
 def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Part:
@@ -153,7 +151,6 @@ MONTH_DAYS = 31.0
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
 # Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
 _LOST = text("delete from rollup_waiting where started_at < :before")
-_LOCK = text("select pg_advisory_xact_lock(hashtext('holeshot.prune'))")
 Deleted = Callable[[str, int], None]
 
 
@@ -210,13 +207,6 @@ class Retention(msgspec.Struct, frozen=True):
 KEEP_ALL = Retention()
 
 
-async def database_now(connection: AsyncConnection) -> datetime:
-    """Return the instant by the database's clock: SQLite's is this machine's."""
-    if connection.dialect.name == "postgresql":
-        return _read_instant(await connection.scalar(text("select now()")))
-    return _read_instant(await connection.scalar(text("select strftime('%Y-%m-%d %H:%M:%f', 'now')")))
-
-
 async def expired(engine: AsyncEngine, retention: Retention, now: datetime | None = None) -> dict[str, int]:
     """Return how many rows of each table ``prune`` would delete, by the database's clock if ``now`` is None.
 
@@ -236,7 +226,7 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime | Non
                     for place in await _deleted_from(connection, table)
                     if place not in {part.name for part in gone}
                 ]
-                values = {"before": _instant(engine, before)}
+                values = {"before": written(connection, before)}
                 counts[table] = sum([int(await connection.scalar(text(one), values) or 0) for one in asked])
             return counts
     except DATABASE_ERRORS as error:
@@ -289,9 +279,9 @@ class _Brake:
         if not await self._has_rows(table, _EVER, before):
             await connection.commit()
             return True
-        until = self._now + WAITS if found is None else min(_read_instant(found[0]), self._now + WAITS)
+        until = self._now + WAITS if found is None else min(read_instant(found[0]), self._now + WAITS)
         if found is None:
-            values |= {"holder": f"deletion of {table}", "until": _written(self._is_sqlite, until)}
+            values |= {"holder": f"deletion of {table}", "until": written(self._connection, until)}
             waiting = "insert into detector (id, holder, until_at) values (:id, :holder, :until) on conflict do nothing"
             await connection.execute(text(waiting), values)
         await connection.commit()
@@ -311,7 +301,7 @@ class _Brake:
         place = "rollup_calls" if table == "rollups" else table
         column = "window_start" if table == "rollups" else _begin(table)
         found = f"select 1 from {place} where {column} >= :since and {column} <= :until limit 1"  # noqa: S608 - our names
-        values = {"since": _written(self._is_sqlite, since), "until": _written(self._is_sqlite, until)}
+        values = {"since": written(self._connection, since), "until": written(self._connection, until)}
         return (await self._connection.execute(text(found), values)).first() is not None
 
 
@@ -364,8 +354,8 @@ async def prune(
         async with connected(engine) as connection:
             if not is_sqlite(engine.url):
                 if not retention.keeps_all:
-                    await fold_on(connection, before=ELECTED)
-                if not await connection.scalar(ELECTED):
+                    await fold_on(connection, before=PRUNE)
+                if not await PRUNE.is_ours(connection):
                     return None
             elif not retention.keeps_all:
                 await connection.execute(text(ADD_UP_SQLITE))
@@ -384,8 +374,7 @@ async def prune(
 async def _steps(
     connection: AsyncConnection, steps: _Steps, brake: _Brake, retention: Retention, now: datetime, *, deleted: Deleted
 ) -> dict[str, int]:
-    engine = connection.engine
-    if not is_sqlite(engine.url):
+    if not (on_sqlite := is_sqlite(connection.engine.url)):
         for table, keep_days in retention.days.items():
             async with steps.step(table):
                 await make_ahead(connection, table, keep_days, now)
@@ -394,7 +383,7 @@ async def _steps(
     for table, before in cutoffs.items():
         async with steps.step(table):
             if await brake.lets(table, before):
-                totals[table] = await _prune(engine, connection, table, before, deleted)
+                totals[table] = await _prune(connection, table, before, deleted)
     windows = 0
     async with steps.step("rollups"):
         periods = [
@@ -403,23 +392,21 @@ async def _steps(
         shortest = min((days for _, days in periods if days is not None), default=WEEK_DAYS)
         shortest = min(shortest, WEEK_DAYS, *(days for days in (retention.rollups_days,) if days is not None))
         if await brake.lets("rollups", now - timedelta(days=shortest)):
-            if not is_sqlite(engine.url):
+            if not on_sqlite:
                 await connection.execute(_LOST, {"before": now - timedelta(days=WEEK_DAYS)})
                 await connection.commit()
-            windows = await _prune_rollups(engine, connection, retention, now, deleted)
+            windows = await _prune_rollups(connection, retention, now, deleted)
     return totals if retention.rollups_days is None else totals | {"rollups": windows}
 
 
-async def _prune(
-    engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime, deleted: Deleted
-) -> int:
+async def _prune(connection: AsyncConnection, table: str, before: datetime, deleted: Deleted) -> int:
     total = 0
     for part in expired_partitions(await partitions(connection, table), before):
         rows = await drop(connection, table, part)
         total += rows
         deleted(table, rows)
     for place in await _deleted_from(connection, table):
-        async for rows in _delete(engine, connection, place, before):
+        async for rows in _delete(connection, place, before):
             total += rows
             deleted(table, rows)
     return total
@@ -433,9 +420,7 @@ async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
     return [f"{table}_default", *(part.name for part in parts if part.is_long)] if parts else [table]
 
 
-async def _prune_rollups(
-    engine: AsyncEngine, connection: AsyncConnection, retention: Retention, now: datetime, deleted: Deleted
-) -> int:
+async def _prune_rollups(connection: AsyncConnection, retention: Retention, now: datetime, deleted: Deleted) -> int:
     """Delete the windows that no view reads any more, and those that are too old."""
     total = 0
     for minutes, useful_days in list(await connection.execute(text("select minutes, keep_days from rollup_periods"))):
@@ -443,10 +428,10 @@ async def _prune_rollups(
             kept = [days for days in (useful_days, retention.days_of_sums(table)) if days is not None]
             if not kept:
                 continue
-            values = {"minutes": minutes, "before": _instant(engine, now - timedelta(days=min(kept)))}
+            values = {"minutes": minutes, "before": written(connection, now - timedelta(days=min(kept)))}
             old = f"delete from {table} where minutes = :minutes and window_start < :before"  # noqa: S608 - our names
             total += await _forget(connection, old, values, deleted)
-    values = {"minutes": 60, "before": _instant(engine, now - timedelta(days=WEEK_DAYS))}
+    values = {"minutes": 60, "before": written(connection, now - timedelta(days=WEEK_DAYS))}
     for metric in OF_A_WEEK:  # one after the other, in the index's order
         old = (
             f"delete from rollup_histograms where minutes = :minutes and metric = '{metric}' and window_start < :before"  # noqa: S608 - our names
@@ -465,9 +450,9 @@ async def _forget(connection: AsyncConnection, old: str, values: dict[str, Any],
     return rows
 
 
-async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
+async def _delete(connection: AsyncConnection, table: str, before: datetime) -> AsyncIterator[int]:
     """Delete the rows that started before ``before``, in batches of one transaction; yield the size of each."""
-    place = "rowid" if is_sqlite(engine.url) else "ctid"
+    place = "rowid" if connection.dialect.name == "sqlite" else "ctid"
     condition = f"{_begin(table)} < :before"
     if place == "ctid" and table.startswith(SUMMED):  # new rows are added up before they are deleted
         condition += f" and not exists (select from rollup_fresh where rollup_fresh.id = {table}.id)"
@@ -477,8 +462,8 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
     while True:
         if place == "ctid":
             await without_limits(connection)
-            await connection.execute(_LOCK)
-        result = await connection.execute(statement, {"before": _instant(engine, before)})
+            await PRUNE.wait(connection)
+        result = await connection.execute(statement, {"before": written(connection, before)})
         await connection.commit()
         if result.rowcount:
             yield result.rowcount
@@ -490,19 +475,3 @@ async def _delete(engine: AsyncEngine, connection: AsyncConnection, table: str, 
 def _begin(table: str) -> str:
     """Return the column with the start of a row's subject."""
     return "began_at" if table in {"outages", "slowdowns"} else "started_at"
-
-
-def _instant(engine: AsyncEngine, instant: datetime) -> datetime | str:
-    """Return an instant in the form that the database compares."""
-    return _written(is_sqlite(engine.url), instant)
-
-
-def _written(for_sqlite: bool, instant: datetime) -> datetime | str:
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if for_sqlite else instant
-
-
-def _read_instant(value: datetime | str | None) -> datetime:
-    """Return an instant as the database gave it: SQLite has text, in UTC."""
-    instant = datetime.fromisoformat(value) if isinstance(value, str) else value
-    assert instant is not None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant

@@ -43,6 +43,8 @@ FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = '
 SAVED = "(f.alone_ms - f.ttft_ms)"
 # What the operator's keys did, not those that clients bring: these pay themselves, and what fails with them is theirs.
 OWN = f"coalesce(f.key_name, '') <> '{TENANT}'"
+# Rows of older versions have a cost alone, which was the most it could be.
+UNPRICED = "f.cost_high_usd is null and (f.cost_usd is null or f.cost_low_usd is not null)"
 
 
 def _count(condition: str) -> str:
@@ -83,6 +85,7 @@ ATTEMPTS = {
     "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST} and {OWN})",
     "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
     "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
+    "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
 }
 # By column of rollup_calls: those of calls, and below those of their attempts.
 CALLS = {
@@ -147,6 +150,7 @@ RACES = {
     "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
     "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
+    "n_unpriced": _count(f"{UNPRICED} and {OWN}"),
 }
 # By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
 TAGS = {
@@ -168,7 +172,12 @@ TAGS = {
     },
 }
 # What a revision of the schema added, and what was added up before one.
-SINCE = {"saved_seen_squared": "0034", "explored_seen_squared": "0034"}
+SINCE = {
+    "saved_seen_squared": "0034",
+    "explored_seen_squared": "0034",
+    "n_unpriced": "0041",
+    "n_wasted_unpriced": "0041",
+}
 BEFORE = {
     "0043": {
         "race_cost_usd": "sum(f.cost_usd)",
@@ -178,6 +187,7 @@ BEFORE = {
         "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED})",
         "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED})",
         "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
+        "n_unpriced": _count(UNPRICED),
     },
     "0035": {
         "n_raced": "count(*) filter (where f.launched > 1)",
@@ -196,6 +206,7 @@ BEFORE_OF_ATTEMPTS = {
         "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST})",
         "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST})",
         "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST})",
+        "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED}"),
     }
 }
 
@@ -256,16 +267,10 @@ class Summing:
     def of_attempts(self, fresh: str, called: str = "") -> list[str]:
         """Return what adds up attempts; ``called`` yields them as ``f`` beside their calls, ``c``."""
         called = called or self.called(fresh)
-        window, sums, races = self._five_minutes, self._of_revision(ATTEMPTS), self._of_revision(RACES)
+        sums, races = self._of_revision(ATTEMPTS), self._of_revision(RACES)
         return [
             _series([(OF_ATTEMPT, fresh, "true"), (OF_CLIENT, fresh, "f.itl is not null")]),
-            self._add_up(
-                "rollup_attempts",
-                ("series_id",),
-                sums,
-                f"select {window} as w, s.id as series_id, {listing(sums)} "
-                f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2",
-            ),
+            self._add_up("rollup_attempts", ("series_id",), sums, self._by_series(fresh, sums)),
             self._errors(fresh),
             self._histograms(self._points(fresh, called)),
             self._add_up("rollup_calls", ("client", "model"), races, self._by_race(called, races)),
@@ -276,13 +281,20 @@ class Summing:
         return _series([([expression.format("c") for expression in OF_CALL], called, f"({DRAWN}) or ({EXPLORED})")])
 
     def added_later(self, names: Collection[str]) -> list[str]:
-        """Return what adds these sums of calls and races, which are new, of the rows that are there already."""
-        calls, races = ({name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES))
+        """Return what adds these sums, which are new, of the rows that are there already."""
+        calls, races, attempts = (
+            {name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES, ATTEMPTS)
+        )
         grouped = (
             (calls, self._by_client("calls as f", calls)),
             (races, self._by_race(self.called("attempts as f"), races)),
         )
-        return [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
+        added = [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
+        if attempts:
+            added.append(
+                self._add_up("rollup_attempts", ("series_id",), attempts, self._by_series("attempts as f", attempts))
+            )
+        return added
 
     def called(self, fresh: str) -> str:
         """Return what yields attempts beside their calls."""
@@ -300,6 +312,12 @@ class Summing:
     def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
         who = "coalesce(f.client, '') as client, f.model as model"
         return f"select {self._five_minutes} as w, {who}, {listing(sums)} from {fresh} group by 1, 2, 3"
+
+    def _by_series(self, fresh: str, sums: Mapping[str, str]) -> str:
+        return (
+            f"select {self._five_minutes} as w, s.id as series_id, {listing(sums)} "
+            f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2"
+        )
 
     def _by_race(self, called: str, sums: Mapping[str, str]) -> str:
         won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (

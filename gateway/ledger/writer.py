@@ -21,9 +21,10 @@ from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import LOCK_NAME, folder_name, segment_path
 from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
-from gateway.ledger.shipper import MEASURE_INTERVAL_S, PING_TIMEOUT_S, Backlog, Pruning, SharedClock, Shipper, adopt
+from gateway.ledger.shipper import PING_TIMEOUT_S, Backlog, Pruning, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.store import SqlStore, Store
+from gateway.ledger.turns import MEASURE_INTERVAL_S, SharedClock
 
 if TYPE_CHECKING:
     from gateway.ledger.clickhouse.sink import ClickHouseSink

@@ -451,16 +451,15 @@ class Limits:
             now_s = self._clock()
 
     def _account(self, level: Level, unix_s: float) -> Account:
-        """Return a level's account, up to date. ``use`` and ``quotas`` are inlined, as this runs for each call."""
+        """Return a level's account, up to date."""
         accounts = self._end_users if level.is_of_body else self._accounts
         account = accounts.get(level.owner)
         if account is None:
             account = self._end_user_account(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
-        if level.limits is not account.limits:
+        if level.limits is not account.limits or not account.since_s <= unix_s < account.until_s:  # else two calls more
             account.use(level.limits)
-        if not account.since_s <= unix_s < account.until_s:
-            account.begin_windows(unix_s)
+            account.quotas(unix_s)
         return account
 
     def _end_user_account(self, owner: str) -> Account:
@@ -492,13 +491,13 @@ class Limits:
 def _held(
     wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float, beyond_usd: float | None = None
 ) -> bool:
-    """Hold all or nothing; return whether it succeeded. ``Quota.has`` is inlined, as this runs for each call.
+    """Hold all or nothing; return whether it succeeded.
 
     ``beyond_usd``: how far shares of dollars may be exceeded; leases have it in them.
     """
     for _, quotas, _ in wanted:
         for quota in quotas:
-            if quota.used + quota.held + amounts[quota.name] > quota.top + ROUNDING or now_s >= quota.valid_until_s:
+            if not quota.has(amounts[quota.name], now_s):
                 if beyond_usd is None or quota.name not in DOLLARS or not quota.lease.is_share:
                     return False
                 if not quota.has(amounts[quota.name] - beyond_usd, now_s):

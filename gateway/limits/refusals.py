@@ -19,14 +19,14 @@ def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
     """Return the headers for quotas of requests and of tokens: for each kind, the quota with the least left."""
     least: dict[str, tuple[float, Quota]] = {}
     for quota in quotas:
-        left = quota.limit - quota.elsewhere.used - quota.used - quota.held  # ``Quota.left`` inlined: hot path
+        left = quota.left
         best = least.get(quota.name)
         if best is None or left < best[0]:
             least[quota.name] = left, quota
     headers: dict[str, str] = {}
     for name, (left, quota) in least.items():
         headers[_LIMIT[name]] = f"{quota.limit:.0f}"
-        headers[_REMAINING[name]] = f"{int(max(0.0, left))}"
+        headers[_REMAINING[name]] = f"{int(left)}"
         headers[_RESET[name]] = f"{max(1, ceil(quota.window.ends_s - unix_s))}s"
     return headers
 

@@ -203,9 +203,9 @@ class Bodies:
             most = max(cuttable, key=lambda share: share.size, default=None)
             oldest = None if most is None else next(each for each in most.unfinished if each.size)
             if oldest is None or oldest is body:
-                raise _process_full()
+                raise process_full()
             self.cut += 1
-            oldest.end(_process_full())
+            oldest.end(process_full())
 
     def _forget(self, client: Hashable, share: _Share) -> None:
         if not share.size and not share.unfinished:
@@ -220,7 +220,8 @@ def _client_full(most: int) -> TooManyBodies:
     )
 
 
-def _process_full() -> Overloaded:
+def process_full() -> Overloaded:
+    """Return the error for a request for which, or for whose answer, the process has no memory."""
     return Overloaded(
         f"the gateway has no memory for more bodies of requests; retry in {RETRY_AFTER_S} s",
         headers={"retry-after": str(RETRY_AFTER_S)},
@@ -238,6 +239,7 @@ SHARE_FOR_CALLS = 0.5  # of the rest
 # sent upstream, so a quarter is the budget of bodies.
 SHARE_FOR_BODIES = 0.25
 FEWEST_CALLS = 64
+SHARE_FOR_ANSWERS = 0.8  # of all: a process that has more takes on no large answers
 FEWEST_BODY_BYTES = 16 * 1024 * 1024
 # The last quarter is for idle connections: a client with a key may open any number of them.
 BYTES_PER_CONNECTION = 32 * 1024

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -469,3 +469,31 @@ def _end(record: CallRecord, services: Services) -> ProbeEnd:
         ttft_ms=attempt.ttft_ms,
         cost_usd=attempt.cost_high_usd if attempt.cost_high_usd is not None else attempt.cost_usd,
     )
+
+
+class SpentToday:
+    """The probes' cost in this process since the last midnight (UTC), in US dollars."""
+
+    def __init__(self, utc_now: Callable[[], datetime]) -> None:
+        self._now = utc_now
+        self._day = self._today()
+        self._usd = 0.0
+
+    @property
+    def usd(self) -> float:
+        """What they have cost at most so far."""
+        self._turn()
+        return self._usd
+
+    def add(self, usd: float) -> None:
+        """Count the cost of a probe that has ended."""
+        self._turn()
+        self._usd += usd
+
+    def _turn(self) -> None:
+        today = self._today()
+        if today != self._day:
+            self._day, self._usd = today, 0.0
+
+    def _today(self) -> date:
+        return self._now().date()

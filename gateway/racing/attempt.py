@@ -5,8 +5,9 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
+import sys
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 # An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become WATCHED.
 
 
-class State(Enum):
+class State(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """The state of an attempt."""
 
     ASKED = "asked"  # launched; no delta yet that can win the race
@@ -59,8 +60,6 @@ class State(Enum):
     DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
     WATCHED = "watched"  # has lost, and is audited: read until its first token, or a few more
     OVER = "over"  # its record is fixed and its exchange dropped
-
-    __hash__ = object.__hash__  # Enum's own is a Python call at each set lookup
 
 
 ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # the attempts that may answer, or do
@@ -80,6 +79,8 @@ FOLLOWING: Mapping[State, frozenset[State]] = {
 
 
 LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
+# A stream of which a large read took longer to parse, as pings by the thousand do, is read in parts that take as long.
+SLOW_READ_S, LEAST_PART_BYTES = 0.002, 4 * 1024
 
 
 # The interface of a race that its attempts use.
@@ -215,10 +216,10 @@ class Attempt:
                     raise
                 self._drop()
                 await self._failed(expiry)
-            except MemoryError:  # the answer is too large for what is left: not a defect, and not the provider's fault
+            except MemoryError:  # the body is too large for what is left: not a defect, and not the provider's fault
                 clocks.stop()
                 await self._failed(
-                    UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this answer")
+                    UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this request or its answer")
                 )
         except ClientGone:
             race.client_gone(self)
@@ -336,13 +337,18 @@ class Attempt:
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, answer.reader
+        waiting, most = b"", sys.maxsize  # bytes that are parsed at once
         while not reader.done:
-            data = await (
+            data = waiting or await (
                 exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
             )
-            now, over, is_large = clock(), not data, len(data) > LARGE_READ_BYTES
+            data, waiting = data[:most], data[most:]  # no copy, where it is all
+            now, over, size = clock(), not data, len(data)
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
-            block, long = answer.read(data, now, finishing=exchange.finishing, block=long), None
+            is_short = long is None
+            block, long = answer.read(data, now, finishing=exchange.finishing and not waiting, block=long), None
+            if size > LARGE_READ_BYTES and is_short and (took_s := clock() - now) > SLOW_READ_S:
+                most = max(LEAST_PART_BYTES, int(size * SLOW_READ_S / took_s))
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is State.ANSWERING:
                 await answer.write(block, self.race.sink, now)
@@ -356,7 +362,7 @@ class Attempt:
             del block  # later data may bypass this task, which would keep the block in memory for all that time
             if over:
                 break
-            if is_large:  # more of it may wait already, and reading each takes some milliseconds
+            if size > LARGE_READ_BYTES or waiting:  # more may wait already, and to read it takes some milliseconds
                 await asyncio.sleep(0)
         clocks.stop()
         return True

@@ -6,7 +6,7 @@ audited losers. A race waits only for its own end: timers launch attempts, and a
 
 import asyncio
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,15 +44,13 @@ if TYPE_CHECKING:
 _UNSENT = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT, ErrorKind.LOCAL_RESOURCES})
 
 
-class Phase(Enum):
+class Phase(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """The phase of a race."""
 
     RUNNING = "running"  # no attempt has an answer; more may be launched
     HOLDING = "holding"  # one has its first token and waits for a better one; no launches
     ANSWERING = "answering"  # one has won, and no other runs
     OVER = "over"
-
-    __hash__ = object.__hash__  # Enum's own is a Python call
 
 
 # The times of a race from its plan to its win, as the call's record needs them.

@@ -7,12 +7,13 @@ import msgspec
 
 from gateway.core.calls import Call
 from gateway.racing.reader import LONG_BYTES, Block, Part
-from providers import Exchange, UpstreamError, aside, events
+from providers import Exchange, UpstreamError, aside, check_room, check_room_for_answer, events
 from providers.dialects import DONE, Dialect
 
 if TYPE_CHECKING:
     from providers.dialects import Gathering
 
+_MIB = 1024 * 1024
 Forward = Callable[[bytes], bool]  # forwards whole events at once; False: not possible now, use ``write``
 
 
@@ -77,7 +78,8 @@ class GatheringSink:
     def __init__(self, dialect: Dialect, *, single: bool = False) -> None:
         """``single``: one answer was asked for."""
         self.winner: Winner | None = None
-        self.is_long = False  # to make the body takes long, and should be done in a thread
+        self.size = 0  # of what was gathered, in bytes
+        self._checked_size = _MIB
         self._single = single
         self._answers = dialect.answers
         self._gathering: Gathering  # set by ``begin``
@@ -92,11 +94,15 @@ class GatheringSink:
         """Add events to the body.
 
         Raises:
-            UpstreamError: they are not valid in the dialect; another attempt may still answer.
+            UpstreamError: they are not valid in the dialect, or there is no room for them; another attempt may still
+                answer.
 
         """
         take = self._gathering.take
-        self.is_long = self.is_long or len(block.forward) > LONG_BYTES
+        self.size += len(block.forward)
+        if self.size > self._checked_size:
+            check_room_for_answer(_MIB)
+            self._checked_size = self.size + _MIB
         for part in block.parts:
             if part.chunks is None:
                 self._take_plain(part)
@@ -119,8 +125,20 @@ class GatheringSink:
         """Never called: a gathered answer is not committed before its end."""
         raise error
 
+    @property
+    def is_long(self) -> bool:
+        """Whether to make the body takes long, and should be done in a thread."""
+        return self.size > LONG_BYTES
+
     def body(self) -> bytes:
-        """Return the complete answer as JSON."""
+        """Return the complete answer as JSON.
+
+        Raises:
+            MemoryError: there is no room for a long one.
+
+        """
+        if self.is_long:
+            check_room(3 * self.size)
         return self._gathering.body()
 
     def _take_plain(self, part: Part) -> None:

@@ -7,7 +7,7 @@ stores its time. When the timer fires, it checks that time and, if it is too ear
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from math import inf
 from typing import Any, Protocol
 
@@ -37,15 +37,13 @@ def in_background(clocks: Clocks) -> Clocks:
     return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf)
 
 
-class Came(Enum):
+class Came(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """What came last in a stream: what may follow, and how soon, depends on it."""
 
     TEXT = "text"
     THINKING = "thinking"
     ARGUMENTS = "arguments"  # of a call of a tool: some vendors send them only at their end
     BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
-
-    __hash__ = object.__hash__  # Enum's own is a Python call
 
 
 def came(chunk: Chunk) -> Came:

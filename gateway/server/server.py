@@ -45,13 +45,13 @@ from gateway.connections.tls import Certificate, open_context
 from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
-from gateway.overload.bodies import return_freed_memory
+from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
 from gateway.server.reload import Latest, Reloader, Source, check_opens
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
-from providers import DatasheetTable
+from providers import DatasheetTable, bound_memory
 from providers.http import not_understood
 from providers.simulator.persona import are_demo
 
@@ -324,6 +324,7 @@ def run(settings: Settings, source: Source) -> None:
     signal.signal(signal.SIGHUP, ignore)
     speed_up_enums()
     return_freed_memory()
+    bound_memory(SHARE_FOR_ANSWERS * memory_limit() / settings.workers)
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     if settings.workers > 1 and not hasattr(os, "fork"):

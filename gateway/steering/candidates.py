@@ -236,6 +236,19 @@ class Racer(msgspec.Struct, frozen=True):
     gain_s: float  # what the call should gain by it, in seconds of its loss; negative if it loses
 
 
+class LineupCache(msgspec.Struct):
+    """What was computed of a lineup when it was first needed, so that no other call computes it again."""
+
+    rivals: list[Candidate] = []
+    racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late
+    offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
+    worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
+    # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
+    # for which the gain was computed, and the result.
+    gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
+    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # shared too: the best, the racer, its rank
+
+
 class Lineup(msgspec.Struct, frozen=True):
     """The candidates of a call."""
 
@@ -250,21 +263,15 @@ class Lineup(msgspec.Struct, frozen=True):
     after_s: Mapping[str, float] = {}  # by deployment: the loss after its first token, if the objective counts it
     flawed: Sequence[Candidate] = ()  # of the ranked, a last resort; sometimes one is the primary
     standings: Standings | None = None  # None if none is ranked
-    _rivals: list[Candidate] = []  # made on demand
-    _racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late: made on demand
-    offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
-    worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
-    # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
-    # for which the gain was computed, and the result.
-    _gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
-    _ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # shared too: the best, the racer, its rank
+    cache: LineupCache = msgspec.field(default_factory=LineupCache)
 
     @property
     def rivals(self) -> Sequence[Candidate]:
         """The usable candidates, ordered by their value in a race beside the best one if first tokens may be held."""
-        if not self._rivals and self.standings is not None:
-            self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
-        return self._rivals
+        cache = self.cache
+        if not cache.rivals and self.standings is not None:
+            cache.rivals.extend(_rivals(self.ranked, self.standings, cache.ranks))
+        return cache.rivals
 
     def gain_s(self, primary: Candidate, racer: Candidate, *, come: float = 0.0, kept: float = 1.0) -> float:
         """Return the seconds that a call with this primary should gain by ``racer``; negative if it loses.
@@ -298,30 +305,29 @@ class Lineup(msgspec.Struct, frozen=True):
     def racers(self, primary: Candidate, *, late: bool) -> Sequence[Racer]:
         """Return the others, the most useful beside ``primary`` first."""
         key = primary.deployment, late
-        found = self._racers.get(key)
+        found = self.cache.racers.get(key)
         if found is None:
             found = [
                 self._racer(primary, each, late=late) for each in self.ranked if each.deployment != primary.deployment
             ]
             found.sort(key=_usefulness)
-            self._racers[key] = found
+            self.cache.racers[key] = found
         return found
 
     def _racer(self, primary: Candidate, each: Candidate, *, late: bool) -> Racer:
         key = primary.deployment, each.deployment, late
-        known = self._gains.get(key)
+        known = self.cache.gains.get(key)
         if known is not None and known[0] is primary and known[1].candidate is each:
             return known[1]
         racer = Racer(each, self.gain_s(primary, each, come=1.0 - HEDGE_SHARE if late else 0.0))
-        self._gains[key] = primary, racer
+        self.cache.gains[key] = primary, racer
         return racer
 
     def prepare(self, before: "Lineup") -> Iterator[None]:
         """Compute, in steps, the racers that were used in the lineup ``before`` this one, so that no call has to."""
-        if before._rivals and not self._rivals and self.standings is not None:  # noqa: SLF001 - of its own class
-            self._rivals.extend(_rivals(self.ranked, self.standings, self._ranks))
+        if before.cache.rivals and not self.cache.rivals and self.rivals:
             yield
-        for name, late in list(before._racers):  # noqa: SLF001 - of its own class
+        for name, late in list(before.cache.racers):
             primary = next((each for each in self.candidates if each.deployment == name), None)
             if primary is None or not self.ranked:
                 continue
@@ -331,7 +337,7 @@ class Lineup(msgspec.Struct, frozen=True):
                     yield
             self.racers(primary, late=late)
         by_name = {each.deployment: each for each in self.ranked}
-        for primary in [by_name[str(key[0])] for key in before.offers if key[0] in by_name]:
+        for primary in [by_name[str(key[0])] for key in before.cache.offers if key[0] in by_name]:
             for each in self.ranked:
                 for come in VALUED_STARTS:  # the starts that ``worth.offers`` considers
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
@@ -392,8 +398,7 @@ def line_up(
         after_s,
         flawed,
         standings,
-        _gains={} if before is None else before._gains,  # noqa: SLF001 - of its own class
-        _ranks={} if before is None else before._ranks,  # noqa: SLF001 - of its own class
+        LineupCache() if before is None else LineupCache(gains=before.cache.gains, ranks=before.cache.ranks),
     )
 
 

@@ -39,7 +39,7 @@ def offers(
     size = size_of(terms.prompt_tokens)
     losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
     key = primary.deployment, kept, is_long, size, terms.holds, losers
-    known = lineup.offers.get(key)
+    known = lineup.cache.offers.get(key)
     if known is None:
         prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
         if prices is None:
@@ -47,20 +47,20 @@ def offers(
         found = _Offers(lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices)
         curve = primary.estimate.curve
         starts = {come and curve.reached_at(come) for come in VALUED_STARTS if not is_long or come >= 1.0 - HEDGE_SHARE}
-        known = lineup.offers[key] = tuple(found.at(sorted(starts)))
+        known = lineup.cache.offers[key] = tuple(found.at(sorted(starts)))
     return known
 
 
 def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float, holds: bool) -> float:
     """Return the seconds that a call should gain by ``racer`` from the start; kept with the lineup."""
     key = primary.deployment, racer.deployment, kept, holds
-    known = lineup.worths_s.get(key)
+    known = lineup.cache.worths_s.get(key)
     if known is None:
         if holds:
             known, _, _ = _saved_s(lineup, primary, racer, 0.0, kept=kept, holds=True)
         else:
             known = kept * lineup.gain_s(primary, racer)
-        lineup.worths_s[key] = known
+        lineup.cache.worths_s[key] = known
     return known
 
 

@@ -368,6 +368,14 @@ TARGET_BURN = Family(
     merge="max",
 )
 
+SLOWER = Family(
+    "holeshot_deployment_slower",
+    "How many times as slow as expected a deployment is (errors: as many) while a slowdown goes on; only the one "
+    "process that looks has it.",
+    "gauge",
+    ("deployment", "metric"),
+)
+
 ACCEPTED = Family("holeshot_connections_accepted_total", "Connections from clients that were accepted.", "counter")
 CUT = Family(
     "holeshot_connections_cut_total",

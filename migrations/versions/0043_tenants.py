@@ -5,7 +5,7 @@ from alembic import op
 from gateway.ledger.schema import Changes
 
 revision = "0043"
-down_revision = "0039"
+down_revision = "0042"
 branch_labels = None
 depends_on = None
 only_adds = True

@@ -2,6 +2,13 @@
 
 import subprocess
 import sys
+from enum import Enum
+
+import pytest
+
+from gateway.racing.attempt import State
+from gateway.racing.race import Phase
+from gateway.racing.timeouts import Came
 
 _CHECKED = """
 import copy, pickle, re, signal, ssl
@@ -36,3 +43,8 @@ except AttributeError as error:
 def test_members_are_found_as_before() -> None:
     done = subprocess.run([sys.executable, "-c", _CHECKED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", [State, Phase, Came])
+def test_members_that_each_call_looks_up_in_sets_are_hashed_without_a_python_call(kind: type[Enum]) -> None:
+    assert kind.__hash__ is str.__hash__

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.admin.boards import UsageQuery
-from gateway.admin.explain import Explained, HypotheticalCall
+from gateway.admin.leaderboard import Explained, HypotheticalCall
 from gateway.admin.openapi import calls
 from gateway.admin.openapi.answers import NEW_KEY, NEXT, REPLAYED, ROW, SQL, STANDING, WORTH
 from gateway.admin.openapi.operation import (
@@ -38,6 +37,7 @@ from gateway.admin.reports import (
     SlowdownsQuery,
     WorthQuery,
 )
+from gateway.admin.usage import UsageQuery
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.overrides import RaceOverride
 from gateway.core import errors
@@ -50,6 +50,8 @@ from gateway.steering import Leaderboard
 
 _ABOUT: Mapping[str, str] = {
     "window": "How far back.",
+    "from": "The beginning of a range of time, instead of `window`.",
+    "to": "The end of that range; by default it ends now.",
     "model": "Only this model.",
     "client": "Only this client; empty: calls without one.",
     "tag": "`name:value`: only calls with this tag.",

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from gateway.admin.explain import Explained
+from gateway.admin.leaderboard import Explained
 from gateway.api.overrides import RaceOverride
 from gateway.api.preferences import Provider
 from gateway.settings import ClientSettings

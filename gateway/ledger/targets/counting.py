@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.ledger.connections import (
@@ -23,6 +22,7 @@ from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
+from gateway.ledger.turns import TARGETS
 from gateway.targets.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 
 FIVES_BACK = timedelta(hours=8)  # the time in which windows of five minutes are checked, and one hour more
@@ -30,7 +30,6 @@ HOURS_BACK = timedelta(days=8)
 KEEP = {FIVE: timedelta(days=2), HOUR: timedelta(days=31), DAY: timedelta(days=400)}
 ROUND_S = 20.0  # of counting at a time; the rest follows in the next round
 SMALLER = {HOUR: FIVE, DAY: HOUR}
-_ELECTED = text("select pg_try_advisory_xact_lock(hashtext('holeshot.targets'))")
 
 
 class TargetCounting:
@@ -119,7 +118,7 @@ class TargetCounting:
         await connection.rollback()
         number = 0
         for start in starts:
-            if self._clock() > until_s or not await self._is_elected(connection):
+            if self._clock() > until_s or not await TARGETS.is_ours(connection):
                 break
             number += await self._count_one(connection, definition, minutes, datetime.fromtimestamp(start, UTC))
             await connection.commit()
@@ -136,10 +135,6 @@ class TargetCounting:
                 return 1
         sql = statements.count(self._words, definition, minutes, start)
         return max(0, (await connection.exec_driver_sql(sql)).rowcount)
-
-    async def _is_elected(self, connection: AsyncConnection) -> bool:
-        """Whether this gateway has the lock for counting, which it keeps until the transaction ends."""
-        return not self._words.is_postgres or bool(await connection.scalar(_ELECTED))
 
     async def _forget(self, connection: AsyncConnection, now: datetime) -> None:
         for minutes, kept in KEEP.items():

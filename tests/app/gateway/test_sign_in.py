@@ -13,7 +13,7 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body, 
 from tests.app.gateway.test_admission import KEYS
 from tests.app.gateway.test_sessions import people, signed_in
 from tests.identity import PAGE_ID, PAGE_SECRET, RSA_KEYS, Identity
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from benchmarks.detector.worlds import Change, Model, Noise, World
-from gateway.app import background
-from gateway.app.background import Detection
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
+from gateway.detecting import detection
+from gateway.detecting.detection import Detection
 from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happened, Histogram, Metric, Slowdown, Window
 from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries
@@ -31,7 +31,7 @@ WORLD = World(calls_s=0.5, noise=Noise(0.05), nights=1.0, deployments=2)
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """No calls run beside these tests that reading the hours of nine days could hold up."""
-    monkeypatch.setattr(background, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(detection, "_PAUSE_S", 0.0)
 
 
 class Sums:

@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.app.background import TargetWatch
+from gateway.app.gauges import TargetFigures
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.targets.counting import TargetCounting
 from gateway.targets.targets import Definition, Target
+from gateway.targets.watch import TargetWatch
 from gateway.watching.metrics import Metrics
 from tests.services.ledger.targets.conftest import Desk, some_calls
 from tests.unit.ledger.records import call, failed, new_id, won
@@ -102,9 +103,10 @@ async def test_metrics_show_budgets_and_burns_and_forget_targets_that_are_gone(
     desk.targets = [FAST, UP]
     await desk.store(*some_calls(300, days=20))
     metrics = Metrics(dict)
-    watch = TargetWatch(desk.counting, reports, metrics, lambda: desk.targets, every_s=0.01)
+    watch = TargetWatch(desk.counting, reports.targets, lambda: desk.targets, show=TargetFigures(metrics).show)
     [fast, _] = await reports.targets()
-    page = await _page(watch, metrics, "holeshot_target_budget_left")
+    await watch.look()
+    page = (await metrics.render())[0].decode()
     assert f'holeshot_target_calls{{target="fast"}} {float(fast.counts.calls)!r}' in page
     assert f'holeshot_target_bad_calls{{target="fast"}} {float(fast.counts.bad)!r}' in page
     assert f'holeshot_target_budget_left{{target="fast"}} {fast.budget_left!r}' in page
@@ -112,19 +114,8 @@ async def test_metrics_show_budgets_and_burns_and_forget_targets_that_are_gone(
     assert 'holeshot_target_burn_rate{target="up",window="3d"}' not in page  # longer than the target's own
     assert await desk.ask("select count(*) from target_counts") != [(0,)]
     desk.targets = [FAST]
-    await _page(watch, metrics, 'holeshot_target_calls{target="fast"}', gone='holeshot_target_calls{target="up"}')
+    await watch.look()
     page = (await metrics.render())[0].decode()
+    assert 'holeshot_target_calls{target="up"}' not in page
     assert f'holeshot_target_calls{{target="fast"}} {float(fast.counts.calls)!r}' in page
-
-
-async def _page(watch: TargetWatch, metrics: Metrics, awaited: str, gone: str = "none") -> str:
-    running = asyncio.create_task(watch.run())
-    while True:
-        page = (await metrics.render())[0].decode()
-        lines = page.splitlines()
-        if any(line.startswith(awaited) for line in lines) and not any(line.startswith(gone) for line in lines):
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            return page
-        assert not running.done()
-        await asyncio.sleep(0.01)
+    await desk.counting.aclose()

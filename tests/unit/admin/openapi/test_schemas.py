@@ -65,6 +65,6 @@ def test_what_may_be_null_or_one_of_several_says_so() -> None:
 
 
 def test_a_gateway_that_nobody_asks_for_the_description_does_not_load_it() -> None:
-    code = "import sys, gateway.api.routes; print([name for name in sys.modules if 'openapi' in name])"
+    code = "import sys, gateway.app.routes; print([name for name in sys.modules if 'openapi' in name])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"

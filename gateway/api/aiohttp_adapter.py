@@ -1,0 +1,205 @@
+"""All that the gateway uses of aiohttp's inside, where its public API has no way, or one that costs each call too much.
+
+Nothing else names a private part of aiohttp. ``tests/app/gateway/test_aiohttp_adapter.py`` tries each with the aiohttp
+that is installed, and says which of them a new version has changed.
+"""
+
+# ruff: noqa: SLF001 - this is the file for it
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.hdrs import EXPECT, METH_POST
+from aiohttp.http_parser import RawRequestMessage
+from multidict import istr
+
+from gateway.api import headers
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from aiohttp.web_urldispatcher import UrlMappingMatchInfo
+
+    _Response = web.StreamResponse  # handlers return those
+else:
+    _Response = object
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_DATE, _LENGTH, _ENCODING = istr("date"), istr("content-length"), istr("transfer-encoding")
+
+
+def _slot(name: str) -> Any:
+    return getattr(web.RequestHandler, name)
+
+
+class ServerConnection(web.RequestHandler):
+    """aiohttp's connection, with names for what it keeps to itself.
+
+    Each name is aiohttp's own slot, so that a look at it costs nothing more; a property costs a Python call, and a call
+    of a client takes a dozen of these looks.
+    """
+
+    __slots__ = ()
+
+    waiter: "asyncio.Future[None] | None" = _slot("_waiter")  # pending while aiohttp's task waits for a request
+    messages: "deque[tuple[Any, Any]]" = _slot("_messages")  # parsed and not handled yet: requests, and errors
+    current_request: web.BaseRequest | None = _slot("_current_request")
+    socket_reader: Any = _slot("_payload_parser")  # a WebSocket's, once there is one
+    idle_until: float = _slot("_next_keepalive_close_time")  # by the loop's clock; set with each answer
+    serving: "asyncio.Task[None] | None" = _slot("_task_handler")  # handles its requests
+    loop: asyncio.AbstractEventLoop = _slot("_loop")
+    reading_paused: bool = _slot("_reading_paused")  # for a body that nobody reads,
+    buffer_paused: bool = _slot("_buffer_paused")  # or for requests that wait
+    pause_wire = web.RequestHandler._pause_transport_reading  # receive nothing more for now, whatever is parsed
+    resume_wire = web.RequestHandler._resume_transport_reading  # receive more; aiohttp asks for it, also as it parses
+
+    def __init_subclass__(cls) -> None:
+        """Have aiohttp call the ``resume_wire`` of a subclass, by its own name for it."""
+        cls._resume_transport_reading = cls.resume_wire  # type: ignore[method-assign]
+
+    def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
+        """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""
+        self._waiter = None
+        super().data_received(data)
+        self._waiter = waiter
+
+    def take_first(self) -> None:
+        """Drop the one request that waits, as it is being answered here."""
+        self._messages.clear()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        self._next_keepalive_close_time = self._loop.time() + self.keepalive_timeout
+
+    def restore_requests(self) -> None:
+        """Queue complete requests that arrived in one read with malformed data before its error, which is queued.
+
+        aiohttp's parser, which is in C, keeps them when it raises.
+        """
+        error = self._messages.pop()
+        for held in gc.get_referents(self._parser):
+            if (
+                isinstance(held, list)
+                and held
+                and isinstance(held[0], tuple)
+                and isinstance(held[0][0], RawRequestMessage)
+            ):
+                self._messages.extend(each for each in held if each[1].is_eof())
+                held.clear()
+        self._messages.append(error)
+
+
+def message_of(request: web.BaseRequest) -> RawRequestMessage:
+    """Return the head as it was parsed."""
+    return request._message
+
+
+def has_answer(request: web.BaseRequest) -> bool:
+    """Whether the end of the answer was written: its client may send the next request before the call has ended."""
+    return bool(request.writer._eof)  # type: ignore[attr-defined] # aiohttp's own writer
+
+
+def serving_task(connection: web.RequestHandler) -> "asyncio.Task[None] | None":
+    """Return the task that handles the requests of a connection."""
+    return connection._task_handler
+
+
+def reading_is_paused(connection: web.RequestHandler) -> bool:
+    """Whether ``pause_reading`` was called, and ``resume_reading`` not since."""
+    return connection._reading_paused
+
+
+def forget_itself(transport: asyncio.BaseTransport) -> None:
+    """Break the cycle of a closed transport of asyncio with its own method: it would stay until a collection."""
+    with suppress(AttributeError):  # uvloop's has none
+        del transport._read_ready_cb  # type: ignore[attr-defined]
+
+
+class EventsResponse(web.StreamResponse):
+    """A response whose headers are sent with its first events, in one write."""
+
+    _send_headers_immediately = False
+
+
+class DirectResponse(_Response):
+    """A response that writes itself: all that aiohttp's server asks for, and none of the state of ``StreamResponse``.
+
+    It has no headers, cookies or status to be changed: it is complete when a handler returns it. A subclass has
+    ``prepare``, which writes the head or has it written with the body, and ``write_eof``; both may be called again.
+    """
+
+    keep_alive = True  # whether another request may follow on the connection
+
+    def force_close(self) -> None:
+        """Close the connection after it."""
+        self.keep_alive = False
+
+
+class PlainResponse(DirectResponse):
+    """A response 200 over HTTP/1.1 whose head is written from a dict: a fifth of the cost of aiohttp's."""
+
+    _writer: AbstractStreamWriter | None = None
+    _is_over = False
+
+    def __init__(self, fields: dict[str, str], body: bytes | None) -> None:
+        """``fields`` besides those of every answer. ``body``: the whole one; None for a stream."""
+        self._fields, self._whole = fields, body
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
+        """Render the head; it is sent with the first bytes of the body."""
+        if self._writer is not None:
+            return self._writer
+        writer, fields = request.writer, self._fields
+        self._writer = writer
+        fields[headers.SERVER_FIELD] = headers.SERVER
+        fields[_DATE] = headers.date()
+        if self._whole is None:
+            writer.enable_chunking()
+            fields[_ENCODING] = "chunked"
+        else:
+            fields[_LENGTH] = str(len(self._whole))
+        await writer.write_headers("HTTP/1.1 200 OK", fields)  # type: ignore[arg-type] # any mapping will do
+        self._fields = {}
+        return writer
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send a part of a stream."""
+        assert self._writer is not None
+        await self._writer.write(data)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Send the body, or the last part of a stream."""
+        if self._is_over:
+            return
+        assert self._writer is not None
+        await self._writer.write_eof(data if self._whole is None else self._whole)
+        self._is_over = True
+
+
+def past_the_router(
+    aiohttps: Handler, answers: Mapping[str, Handler], around: Callable[[web.Request, Handler], Awaitable[Any]]
+) -> Handler:
+    """Return a handler that calls those of ``answers``, by path, without aiohttp's router and its middlewares.
+
+    ``around`` is called in their place. Requests with a query or ``expect``, and all others, go to ``aiohttps``, as
+    does the first of each path: its route is the others', who look up their application there.
+    """
+    found: dict[str, UrlMappingMatchInfo] = {}
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        path = request.raw_path
+        answer = answers.get(path) if request.method == METH_POST else None
+        if answer is None or EXPECT in request.headers:
+            return await aiohttps(request)
+        if path not in found:
+            response = await aiohttps(request)
+            found[path] = request.match_info
+            return response
+        request._match_info = found[path]
+        return await around(request, answer)  # type: ignore[no-any-return]
+
+    return handle

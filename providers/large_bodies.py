@@ -1,0 +1,107 @@
+"""What large requests and answers need: a thread for work that takes long, and memory that is looked for before.
+
+The thread does one after the other: several would wait for one interpreter, and each turn of the event loop for all.
+"""
+
+import asyncio
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from providers.errors import ErrorKind, UpstreamError
+
+_T = TypeVar("_T")
+_STATM = Path("/proc/self/statm")
+_SWITCH_S = 0.001  # in which a turn of the event loop gets the interpreter while the thread works; 0.005 by default
+_RESTS_AFTER_S, _LONGEST_REST_S = 0.02, 0.1
+
+
+class _Thread:
+    """It rests after longer work as long as that took: what waits in the event loop is done then."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None  # None: not needed so far
+        self._rests_until_s = 0.0
+
+    def submit(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="work")
+        return asyncio.get_running_loop().run_in_executor(self._pool, self._done, work)
+
+    def _done(self, work: Callable[[], _T]) -> _T:
+        if (rest_s := self._rests_until_s - time.monotonic()) > 0:
+            time.sleep(rest_s)
+        before, began_s = sys.getswitchinterval(), time.monotonic()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            return work()
+        finally:
+            sys.setswitchinterval(before)
+            took_s = time.monotonic() - began_s
+            if took_s > _RESTS_AFTER_S:
+                self._rests_until_s = began_s + took_s + min(took_s, _LONGEST_REST_S)
+
+
+_thread = _Thread()
+
+
+def aside(work: Callable[..., _T], *given: object) -> "asyncio.Future[_T]":
+    """Return the coming result of ``work(*given)``, done in the thread when its turn comes, so that other calls go on.
+
+    If it is cancelled, the thread ends the work on its own, and its result is dropped.
+    """
+    return _thread.submit(partial(work, *given))
+
+
+class _Memory:
+    most_bytes = math.inf  # that this process may have while it takes on large answers
+
+    def resident_bytes(self) -> int:
+        """Return what is this process's own; 0 where the system does not say."""
+        try:
+            with _STATM.open("rb", buffering=0) as statm:
+                resident, shared = map(int, statm.read().split()[1:3])
+        except OSError:
+            return 0
+        return (resident - shared) * resource.getpagesize()
+
+
+_memory = _Memory()
+
+
+def bound_memory(most_bytes: float) -> None:
+    """Have ``check_room`` refuse what would need more than ``most_bytes`` for the whole process."""
+    _memory.most_bytes = most_bytes
+
+
+def check_room(size: int) -> None:
+    """Check that ``size`` more bytes can be had, and that the process stays within its bound.
+
+    msgspec 0.22 ends the process where it gets no memory for its result, and a cgroup one that takes too much.
+
+    Raises:
+        MemoryError: there is no room.
+
+    """
+    if _memory.resident_bytes() + size > _memory.most_bytes:
+        raise MemoryError
+    bytearray(size)
+
+
+def check_room_for_answer(size: int) -> None:
+    """Check the room for what comes of an answer, of which ``size`` bytes are held.
+
+    Raises:
+        UpstreamError: there is none (local_resources).
+
+    """
+    try:
+        check_room(size)
+    except MemoryError:
+        raise UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for an answer so large") from None
