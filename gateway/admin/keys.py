@@ -164,6 +164,10 @@ def admit_administrator(request: web.Request) -> Client:
     return admit_visitor(request, admin=True, takes=takes)
 
 
+FOR_PROGRAMS = KeyHandlers(admit_program)
+FOR_PAGE = KeyHandlers(admit_administrator, shows_file=True)
+
+
 def _context(request: web.Request) -> Context:
     """Return the context of a change; a request that revokes or rotates its own key still gets the answer."""
     request.pop(DIGEST, None)

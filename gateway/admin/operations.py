@@ -1,23 +1,27 @@
 """What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin.sign_in import SignIn
 from gateway.alerts.alerts import Alerts
 from gateway.api.context import CONTEXT, Phase
 from gateway.core.reports import Reports
 from gateway.live.live import Live
+
+if TYPE_CHECKING:
+    from gateway.admin.sign_in import SignIn
+
+START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.
 
     ``render_metrics`` returns the page and its content type. ``signing_key`` is the one beside a SQLite database, which
-    signs sessions if no other is set. ``sign_in`` is used where ``page.sign_in`` is set.
+    signs sessions if no other is set. ``sign_in`` returns what signs people in, where ``page.sign_in`` is set.
     """
 
     reports: Reports
@@ -26,7 +30,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     readiness: Callable[[], dict[str, Any]]
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     signing_key: str
-    sign_in: SignIn
+    sign_in: "Callable[[], SignIn]"
 
 
 OPERATIONS = web.AppKey("holeshot.operations", Operations)

@@ -5,18 +5,18 @@ import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin import configuration, leaderboard, live, operations, reports, sign_in, usage, visitors
-from gateway.admin.keys import KeyHandlers, admit_administrator, admit_program
-from gateway.admin.visitors import admit_caller
+from gateway.admin import operations
 from gateway.api.bodies import withhold_continue
-from gateway.api.endpoints import CHAT_ENDPOINT
-from gateway.api.handler import answering
 from gateway.core.errors import NotFound
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
 
@@ -129,11 +129,44 @@ def _described() -> Asset:
     return _asset(msgspec.json.encode(document()), "application/json")
 
 
-def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
+class Later:
+    """The handlers of a module, loaded with the first request for one of them: most workers serve calls only.
+
+    ``Later("gateway.admin.usage").teams`` is that module's handler ``teams``; with ``within`` it is a method of what
+    the module calls so.
+    """
+
+    def __init__(self, module: str, within: str = "") -> None:
+        self.module = module
+        self.within = within
+        self._loaded: Any = None
+
+    def __getattr__(self, name: str) -> Handler:
+        """Return the handler of this name."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            handler: Handler = getattr(await self._load(), name)
+            return await handler(request)
+
+        return handle
+
+    async def _load(self) -> Any:
+        if self._loaded is None:
+            module = await asyncio.to_thread(import_module, self.module)  # in a thread, so that calls go on
+            self._loaded = getattr(module, self.within) if self.within else module
+        return self._loaded
+
+
+configuration, leaderboard, live, reports, usage, visitors = (
+    Later(f"gateway.admin.{name}") for name in ("configuration", "leaderboard", "live", "reports", "usage", "visitors")
+)
+
+
+def _route(method: str, path: str, handler: Handler) -> web.RouteDef:
     return web.route(method, path, handler, expect_handler=withhold_continue)
 
 
-def _keys(path: str, handlers: KeyHandlers) -> Iterator[web.RouteDef]:
+def _keys(path: str, handlers: Later) -> Iterator[web.RouteDef]:
     yield _route("GET", path, handlers.list_keys)
     yield _route("POST", path, handlers.create_key)
     yield _route("GET", f"{path}/{{name}}", handlers.get_key)
@@ -147,7 +180,7 @@ ROUTES = (
     _route("GET", "/health/ready", operations.ready),
     _route("GET", "/metrics", operations.metrics),
     _route("GET", "/leaderboard", leaderboard.leaderboard),
-    *_keys("/admin/keys", KeyHandlers(admit_program)),
+    *_keys("/admin/keys", Later("gateway.admin.keys", "FOR_PROGRAMS")),
     _route("GET", "/openapi.json", describe),
     _route("GET", "/docs", docs),
     _route("GET", "/", home),
@@ -156,9 +189,9 @@ ROUTES = (
     _route("GET", "/api/session", visitors.get_session),
     _route("POST", "/api/session", visitors.create_session),
     _route("DELETE", "/api/session", visitors.end_session),
-    _route("GET", f"/api/{sign_in.START}", visitors.begin_sign_in),
-    _route("GET", f"/api/{sign_in.BACK}", visitors.end_sign_in),
-    _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
+    _route("GET", f"/api/{operations.START}", visitors.begin_sign_in),
+    _route("GET", f"/api/{operations.BACK}", visitors.end_sign_in),
+    _route("POST", "/api/playground", visitors.playground),
     _route("GET", "/api/leaderboard", leaderboard.page_leaderboard),
     _route("GET", "/api/explain", leaderboard.page_explain),
     _route("GET", "/api/history", reports.history),
@@ -172,7 +205,7 @@ ROUTES = (
     _route("GET", "/api/usage", usage.usage),
     _route("GET", "/api/teams", usage.teams),
     _route("GET", "/api/configuration", configuration.configuration),
-    *_keys("/api/keys", KeyHandlers(admit_administrator, shows_file=True)),
+    *_keys("/api/keys", Later("gateway.admin.keys", "FOR_PAGE")),
     _route("GET", "/api/calls", reports.list_calls),
     _route("GET", "/api/calls/{id}", reports.get_call),
     _route("GET", "/api/live", live.live),

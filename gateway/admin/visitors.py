@@ -13,9 +13,9 @@ import msgspec
 from aiohttp import web
 
 from gateway import __version__
-from gateway.admin.operations import OPERATIONS
+from gateway.admin.operations import OPERATIONS, START
 from gateway.admin.queries import answer
-from gateway.admin.sign_in import COOKIE, MOST_S, START, home, page_of, sent_to
+from gateway.admin.sign_in import COOKIE, MOST_S, home, page_of, sent_to
 from gateway.api.auth import (
     FORWARDED_FOR,
     JSON,
@@ -29,6 +29,8 @@ from gateway.api.auth import (
 )
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
+from gateway.api.endpoints import CHAT_ENDPOINT
+from gateway.api.handler import answering
 from gateway.api.refusals import Refused
 from gateway.api.sessions import LIFETIME_S, NAME, PERSON, presented, secret_of
 from gateway.core.errors import (
@@ -195,7 +197,7 @@ def _person(request: web.Request, cookies: Sequence[str]) -> Client | None:
     settings = context.settings.page.sign_in
     if settings is None:
         return None
-    return operations.sign_in.visitor(settings, secret_of(context.settings, operations.signing_key), cookies)
+    return operations.sign_in().visitor(settings, secret_of(context.settings, operations.signing_key), cookies)
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
@@ -318,7 +320,7 @@ async def end_session(request: web.Request) -> web.Response:
     settings, url = context.settings.page.sign_in, context.settings.page.public_url
     if settings is None or url is None or _person(request, people) is None:
         return response
-    leave = await request.app[OPERATIONS].sign_in.leaving(settings, url)
+    leave = await request.app[OPERATIONS].sign_in().leaving(settings, url)
     answered = web.json_response({"leave": leave})
     answered.headers.extend(response.headers)
     return answered
@@ -338,7 +340,7 @@ async def begin_sign_in(request: web.Request) -> web.Response:
     settings, url, secret = _provider(request)
     demand_own_page(request)
     try:
-        begun = await request.app[OPERATIONS].sign_in.begin(settings, url, secret)
+        begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret)
     except SignInUnavailable as error:
         return _not_signed_in(request, error, url)
     return sent_to(begun.location, _cookie(request, COOKIE, begun.cookie, MOST_S, same_site="Lax"))
@@ -355,7 +357,7 @@ async def end_sign_in(request: web.Request) -> web.Response:
     answer = {name: values[0] for name in _OF_ANSWERS if len(values := request.query.getall(name, [])) == 1}
     cookies = presented(request.headers.getall("cookie", ()), COOKIE)
     try:
-        made = await request.app[OPERATIONS].sign_in.end(settings, url, secret, cookies, answer)
+        made = await request.app[OPERATIONS].sign_in().end(settings, url, secret, cookies, answer)
     except (SignInRefused, SignInUnavailable) as error:
         return _not_signed_in(request, error, url)
     return sent_to(
@@ -421,3 +423,6 @@ async def _sent_key(request: web.Request, context: Context) -> str:
     if not key:
         raise InvalidRequest('send the key as {"key": "hs-…"}', param="key")
     return key
+
+
+playground = answering(CHAT_ENDPOINT, admit_caller)  # a call from the page

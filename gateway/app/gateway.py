@@ -11,7 +11,6 @@ import msgspec
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
-from gateway.admin.sign_in import SignIn
 from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
 from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
@@ -48,6 +47,7 @@ from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
 if TYPE_CHECKING:
+    from gateway.admin.sign_in import SignIn
     from gateway.ledger import ClickHouseSink
 
 
@@ -186,6 +186,7 @@ class Gateway:
             vectors=VectorComparisons(engine.tasks.start),
             replica=replica,
         )
+        self._sign_in: SignIn | None = None
         self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
             reports=self._page_reports,
@@ -203,7 +204,7 @@ class Gateway:
             readiness=self._readiness,
             render_metrics=self.metrics.render,
             signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
-            sign_in=SignIn(clock=runtime.clock, unix_clock=runtime.unix_clock),
+            sign_in=self._signing_in,
         )
         add_gauges(
             self.metrics,
@@ -289,7 +290,8 @@ class Gateway:
             last_first.push_async_callback(self.context.admission.keys.close)
             if self.context.admission.tokens is not None:
                 last_first.push_async_callback(self.context.admission.tokens.close)
-            last_first.push_async_callback(self.operations.sign_in.close)
+            if self._sign_in is not None:
+                last_first.push_async_callback(self._sign_in.close)
             last_first.push_async_callback(self._reports.aclose)
             last_first.push_async_callback(self._page_reports.aclose)
             last_first.push_async_callback(self.tracing.close)
@@ -304,6 +306,14 @@ class Gateway:
             last_first.callback(self.context.intake.delay.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
+
+    def _signing_in(self) -> "SignIn":
+        """Return what signs people in at a provider, made at its first use: few pages have one."""
+        if self._sign_in is None:
+            from gateway.admin.sign_in import SignIn  # noqa: PLC0415 - memory: off by default
+
+            self._sign_in = SignIn(clock=self._runtime.clock, unix_clock=self._runtime.unix_clock)
+        return self._sign_in
 
     def _kept_s(self) -> float:
         return self.context.responses.ttl_s

@@ -144,7 +144,7 @@ class Flaw(StrEnum):
     REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
 
 
-class AttemptStart(msgspec.Struct, frozen=True, gc=False):
+class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One upstream request at its launch."""
 
     id: str
@@ -176,7 +176,7 @@ _BEGUN = frozenset({IN_PROGRESS, "queued"})  # the statuses of a response in the
 _ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
 
     id: str

@@ -4,7 +4,8 @@ Everything here is frozen and has no behaviour but a call's ``repr``. Times with
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
 ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
-Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
+spool's JSON they are without what is unknown or usual: half of an attempt's fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -138,7 +139,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "headers", sorted(self.headers)
 
 
-class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
 
     id: str
@@ -160,7 +161,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
     id: str
