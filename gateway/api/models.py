@@ -12,7 +12,8 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT
 from gateway.api.fitting import policy_violation
-from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
+from gateway.core.errors import Forbidden, InvalidRequest, NoDeploymentFits, NothingEnabled
+from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import GOOGLES
 from providers import Price
@@ -194,7 +195,9 @@ async def list_models(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
-    known = [(model, _visible(model, client)) for model in models]
+    known = [(model, _visible(context.fleet, model, client)) for model in models]
+    if client.tenant is not None:  # it can use no others
+        known = [(model, visible) for model, visible in known if visible]
     spoken = dialect_of(request)
     if spoken is PIVOT:
         return _json(OpenAIModels([_as_openai(model, visible) for model, visible in known]))
@@ -212,7 +215,7 @@ async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["id"]
     client.check_model(name)
     model = context.fleet.find(name, adhoc=client.adhoc)
-    visible = _visible(model, client)
+    visible = _visible(context.fleet, model, client)
     spoken = dialect_of(request)
     if spoken is PIVOT:
         return _json(_as_openai(model, visible))
@@ -232,11 +235,11 @@ def dialect_of(request: web.Request) -> Dialect:
     return MESSAGES if is_anthropics else PIVOT
 
 
-def _visible(model: Model, client: Client) -> list[Deployment]:
+def _visible(fleet: Fleet, model: Model, client: Client) -> list[Deployment]:
     """Return the deployments that this client may use; the others must not show in its answers."""
     try:
-        deployments = client.deployments(model)
-    except (Forbidden, NothingEnabled):
+        deployments = client.deployments(model if client.tenant is None else fleet.with_keys(model, client.tenant))
+    except (Forbidden, NoDeploymentFits, NothingEnabled):
         return []
     return [deployment for deployment in deployments if policy_violation(deployment, client.require) is None]
 

@@ -158,7 +158,7 @@ class Gateway:
         self.context = Context(
             settings=settings,
             fleet=engine.fleet,
-            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys)),
+            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys), settings.brought),
             steering=self.steering,
             limits=limits,
             services=engine.services(
@@ -332,7 +332,7 @@ class Gateway:
         self.context.responses.ttl_s = settings.response_ids_ttl_s
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
-        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)
+        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens, settings.brought)
         if tokens is not None:
             tokens.fetch()
         self.engine.replace(settings, new)

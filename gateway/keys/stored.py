@@ -130,6 +130,12 @@ def client_settings(
     """
     if "key_sha256" in fields:
         raise InvalidRequest("the gateway makes keys itself: leave out 'key_sha256'", param="key_sha256")
+    if "provider_keys" in fields:
+        raise InvalidRequest(
+            "keys of providers are not stored in the database: set 'provider_keys' for a client of the file, or let"
+            " requests bring them (tenant_keys)",
+            param="provider_keys",
+        )
     if b"\\u0000" in msgspec.json.encode(fields, enc_hook=str):
         raise InvalidRequest("a value has a NUL character, which no database takes: remove it")
     place = ("clients", "")
@@ -150,7 +156,8 @@ def client_settings(
 
 def as_fields(settings: ClientSettings) -> dict[str, Any]:
     """Return the settings that are set, as JSON for ``client_settings``. The role is always included, keys never."""
-    given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude={"key_sha256", "admin"})
+    apart = {"key_sha256", "admin", "provider_keys"}
+    given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude=apart)
     return {"role": str(settings.role), **given, "expires": instant_text(settings.expires)}
 
 

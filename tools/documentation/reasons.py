@@ -492,6 +492,10 @@ REASONS: Mapping[str, Reasons] = {
         "priority": (
             "When the gateway has too many calls, those of a higher priority are served first and refused last."
         ),
+        "provider_keys": (
+            "Its own keys of providers, by the provider's name. Its calls use these providers only, and cost you"
+            " nothing ([keys that clients bring](../keys.md#keys-that-clients-bring)). Not for clients in the database."
+        ),
         "unpriced": (
             "What happens if a limit in dollars applies and a unit that a deployment bills has no known price, not even"
             " at its vendor. `refuse`: that deployment gets none of its calls. `count_known`: it does, and what is"
@@ -578,6 +582,16 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "exec_every_s": "Each command runs again so often, in every worker.",
         "exec_timeout_s": "Then it is killed, with what it started.",
+    },
+    "TenantKeySettings": {
+        "header": (
+            "Whether requests may bring keys of providers, in `x-holeshot-provider-keys`. If not, one that does is"
+            " refused with 400."
+        ),
+        "mixed": (
+            "Whether calls that bring keys may also use the other providers of their model, with your keys. Your limits"
+            " in dollars then apply to them as to other calls, and count what your keys cost."
+        ),
     },
     "LimitSettings": _LIMITS,
     "TeamSettings": _LIMITS,

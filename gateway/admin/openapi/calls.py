@@ -29,6 +29,7 @@ from gateway.admin.openapi.operation import (
 )
 from gateway.api import overrides, responses_socket, turns
 from gateway.api import passthrough_requests as relayed
+from gateway.api.auth import TENANT_KEYS
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.endpoint import Endpoint
@@ -50,6 +51,10 @@ _SENT: Mapping[str, tuple[type, str]] = {
     "x-holeshot-tags": (
         str,
         "`name=value, name=value`: stored with the call, so that calls can be compared in SQL. At most 16.",
+    ),
+    TENANT_KEYS: (
+        str,
+        "`provider=key, provider=key`, or a JSON object: your own keys, if `tenant_keys` allows it. Never forwarded.",
     ),
     overrides.HEADER: (
         str,
