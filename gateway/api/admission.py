@@ -84,7 +84,7 @@ def admitted_call(
         begun: Begun | None = None
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
-            context.limits.check(levels)
+            context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
             begun = request[BEGUN] = await context.limits.begin(levels)
         try:
             if not runs_model:

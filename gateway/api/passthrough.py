@@ -42,7 +42,7 @@ from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, pre
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
 from gateway.core.attempts import Role, WinOn
-from gateway.core.calls import Call, CallRecord, Mode, Objective
+from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
@@ -81,6 +81,7 @@ def plan_relay(
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     model = with_override(found, asked.race, client, stateful=not is_short)
+    model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if is_short:
         model = hedged(model)
@@ -96,7 +97,7 @@ def plan_relay(
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    unpriced = client.unpriced if limits_dollars(origin.levels, model) else COUNT_KNOWN
+    unpriced = client.unpriced if not model.is_free and limits_dollars(origin.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
@@ -119,7 +120,7 @@ def plan_relay(
         client=origin.client.name,
     )
     plan = _as_asked(plan, model, api, asked, chosen)
-    if index is not None and is_race_set and index.name in model.deployments:
+    if index is not None and is_race_set and index.name in model.deployments and model.tenant is None:
         context.vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
@@ -187,7 +188,7 @@ def _terms_of(
     race_asked: RaceSettings | None,
 ) -> Terms:
     seats, is_paid = context.services.seats, is_counted(call, model)
-    has_dollars = model.race.usd_per_day is not None or model.race.extra_usd_per_call is not None
+    has_dollars = (model.race.usd_per_day, model.race.extra_usd_per_call) != (None, None)
     return Terms(
         call.objective,
         call.prompt_tokens,
@@ -206,6 +207,7 @@ def _terms_of(
         size_tokens=call.size_tokens,
         hedged_part=HEDGED_PART if is_short else 1.0,
         asked=race_asked,
+        learnt_as=None if model.tenant is None else model.learnt_as,
     )
 
 
@@ -494,8 +496,13 @@ async def answered(
         return record
     answer = _answer_of(relays)
     if api.gives:
-        await _keep_names(context, api.of, origin.client.name, answer, record)
-    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
+        made_at = journey.entry.model.deployments[answer.deployment]
+        key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+        maker = Maker(made_at.name, key_name, made_at.tenant)
+        await _keep_names(context, api.of, origin.client.name, answer.answer.body, maker)
+    usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
+    response_headers |= {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
+    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, response_headers)
 
 
 def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
@@ -509,27 +516,23 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
         unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
         takes_extra_body=api.takes_extra_body,
         is_sound=api.api == "audio",
+        is_compared=api.is_short(asked.size),
     )
 
 
-async def _keep_names(context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord) -> None:
-    """Store what the answer names: later requests of this client may name it."""
-    given = Given(api, client)
-    given.add(answer.answer.body)
-    key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-    await context.responses.keep_all(client, given.names, answer.deployment, key_name)
+async def _keep_names(context: Context, api: str, client: str | None, answer: bytes, maker: Maker) -> None:
+    """Store what the answer names: later requests of this client, with this key, may name it."""
+    given = Given(api, is_owned=client is not None or maker.tenant is not None)
+    given.add(answer)
+    await context.responses.keep_all(client, given.names, maker.deployment, maker.key_name, maker.tenant)
 
 
 def _answer_of(relays: Sequence[Relay]) -> Relayed:
     return next(each.answer for each in reversed(relays) if each.answer is not None)
 
 
-async def _whole(
-    request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
-) -> web.StreamResponse:
+async def _whole(request: web.Request, answer: Relayed, response_headers: dict[str, str]) -> web.StreamResponse:
     fields = headers.of_relayed(answer, response_headers)
-    if record.cost_usd is not None:
-        fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
     if len(answer.answer.body) > LARGE_BYTES:
         return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
-from gateway.core.calls import CallRecord, CallStart
+from gateway.core.calls import TENANT, CallRecord, CallStart
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord, RefusalRecord
 from gateway.core.rules import has_failed
@@ -174,7 +174,10 @@ _CALLS = Columns(
 _ATTEMPTS = Columns(
     AttemptRecord,
     left_out=frozenset(
-        ("asked_tokens", "headroom", "is_restricted", "limit_usd", "other_units", "retry_after_s", "tier"),
+        (
+            *("asked_tokens", "headroom", "is_restricted", "learnt_as", "limit_usd", "other_units"),
+            *("retry_after_s", "tier"),
+        ),
     ),
     made=("failed",),
     json=("price", "itl", "units"),
@@ -246,6 +249,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
     """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
     return AttemptRecord(
         **asdict(start) | {"audited": audited},
+        key_name=None if start.learnt_as is None else TENANT,
         call_id=call.id,
         client=call.client,
         api=call.endpoint,

@@ -10,6 +10,7 @@ without a known price as unknown (None). A sum is unknown only if all its parts 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -37,9 +38,8 @@ from providers import (
 
 # A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
 # (the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
-# may have been generated but not received: one chunk if the vendor is known to stop at a disconnect, else an answer as
-# long as the request or the model allows. An attempt that failed before its first token, or was cut before the
-# provider's headers, may have cost nothing, as the request may not have been accepted; nothing if refused or not sent.
+# may have been generated but not received: one chunk if the vendor stops at a disconnect, else an answer as long as
+# request or model allow. One that failed or was cut before it began may have cost nothing, as did one never accepted.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
@@ -92,6 +92,7 @@ class Generated(msgspec.Struct, frozen=True):
 
 _NOTHING = Bounds(0.0, 0.0)
 _NO_TOKENS = Generated(0, 0)
+_LEARNT_AS = attrgetter("learnt_as")
 
 
 def generated(
@@ -282,7 +283,7 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The attempts with their costs, and the sums."""
+    """The attempts with their costs, and the sums of those that the operator pays for."""
 
     attempts: tuple[AttemptRecord, ...]
     total: Sum
@@ -304,8 +305,7 @@ def settle(
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
     An estimate of 0 is none: the input is not text. ``is_text``: all of the prompt is text in the body, else the
-    estimate says nothing about the count. ``asked`` is what the request says of its answers, ``seen`` the tiers that
-    answers named.
+    estimate says nothing about the count. ``asked``: what the request says of its answers; ``seen``: tiers they named.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
@@ -317,12 +317,13 @@ def settle(
         _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
+    own = [one for one in priced if one.learnt_as is None] if any(map(_LEARNT_AS, priced)) else priced
     return Bill(
         tuple(priced),
-        _sum(priced),
-        _sum([one for one in priced if one.id != winner_id and _is_added(one, winner)]),
-        _sum([one for one in priced if one.outcome is Outcome.CLIENT_GONE]),
-        next((one.cache_saved_usd for one in priced if one.id == winner_id), None),
+        _sum(own),
+        _sum([one for one in own if one.id != winner_id and _is_added(one, winner)]),
+        _sum([one for one in own if one.outcome is Outcome.CLIENT_GONE]),
+        next((one.cache_saved_usd for one in own if one.id == winner_id), None),
     )
 
 
@@ -386,7 +387,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards or record.tier or (seen is not None and record.deployment in seen.named):
+        if price.cards or record.tier or (seen is not None and (record.learnt_as or record.deployment) in seen.named):
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
@@ -538,11 +539,11 @@ def _tiers(  # noqa: PLR0917 - likewise
     """
     if record.tier is not None:
         if asked is None and seen is not None:
-            seen.saw(record.deployment, record.tier)
+            seen.saw(record.learnt_as or record.deployment, record.tier)
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    if seen is not None and (named := seen.of(record.deployment)):
+    if seen is not None and (named := seen.of(record.learnt_as or record.deployment)):
         return (STANDARD, *named)
     return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
 

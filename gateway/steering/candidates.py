@@ -65,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
+    learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
 
 
 _NONE: Mapping[str, float] = {}
@@ -242,10 +243,9 @@ class LineupCache(msgspec.Struct):
     racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
     worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
-    # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
-    # for which the gain was computed, and the result.
+    # Shared by lineups of the same standings: by primary, racer, and whether it starts late, whose gain, and that gain;
     gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
-    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # shared too: the best, the racer, its rank
+    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # and the best, the racer, its rank
 
 
 class Lineup(msgspec.Struct, frozen=True):
@@ -379,12 +379,9 @@ def line_up(
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    after_s = {each.deployment: each.after_s for each in candidates}
-    if not any(after_s.values()):
-        after_s = {}
-    flawed = []
-    if ranked[-1].tier >= Tier.FLAWED and ranked[0].tier < Tier.FLAWED:
-        flawed = [each for each in ranked if each.tier is Tier.FLAWED]
+    after_s = {each.deployment: each.after_s for each in candidates} if any(each.after_s for each in candidates) else {}
+    is_mixed = ranked[-1].tier >= Tier.FLAWED > ranked[0].tier
+    flawed = [each for each in ranked if is_mixed and each.tier is Tier.FLAWED]
     return Lineup(
         candidates,
         ranked,
@@ -489,7 +486,7 @@ class Lineups:
     ) -> Lineup:
         """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
         race, terms = race_terms
-        if terms.limits:  # it depends on what is in flight
+        if terms.limits or terms.learnt_as:  # it depends on what is in flight, or on a key that few calls have
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))

@@ -5,6 +5,8 @@ Types, bounds and defaults come from the JSON Schema. A test fails if a key has 
 
 from collections.abc import Mapping
 
+from gateway.core.modes import SAID
+
 Reasons = Mapping[str, str]
 
 _TIMEOUTS: Reasons = {
@@ -391,10 +393,7 @@ REASONS: Mapping[str, Reasons] = {
         "ttft_ms": "The deadline of the first token: who keeps it is asked first, and hedges start in time for it.",
         "reading_tok_s": "With objective reading: how fast answers are read. About 100 where they are spoken.",
         "min_tok_s": "A deployment that is slower after its first token is a last resort.",
-        "mode": (
-            "`auto` (the policy decides within the budget), `race` (`width` at once), `hedge` (a second one if the"
-            " first is late), `single` (one; others only if it fails)."
-        ),
+        "mode": f"{', '.join(f'`{mode}` ({said.about})' for mode, said in SAID.items())}.",
         "width": "With mode race: how many attempts start at once.",
         "hedge_delay_s": (
             "With mode hedge: when the second attempt starts. Not set: when the first is later than usual."
@@ -493,6 +492,10 @@ REASONS: Mapping[str, Reasons] = {
         "priority": (
             "When the gateway has too many calls, those of a higher priority are served first and refused last."
         ),
+        "provider_keys": (
+            "Its own keys of providers, by the provider's name. Its calls use these providers only, and cost you"
+            " nothing ([keys that clients bring](../keys.md#keys-that-clients-bring)). Not for clients in the database."
+        ),
         "unpriced": (
             "What happens if a limit in dollars applies and a unit that a deployment bills has no known price, not even"
             " at its vendor. `refuse`: that deployment gets none of its calls. `count_known`: it does, and what is"
@@ -579,6 +582,16 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "exec_every_s": "Each command runs again so often, in every worker.",
         "exec_timeout_s": "Then it is killed, with what it started.",
+    },
+    "TenantKeySettings": {
+        "header": (
+            "Whether requests may bring keys of providers, in `x-holeshot-provider-keys`. If not, one that does is"
+            " refused with 400."
+        ),
+        "mixed": (
+            "Whether calls that bring keys may also use the other providers of their model, with your keys. Your limits"
+            " in dollars then apply to them as to other calls, and count what your keys cost."
+        ),
     },
     "LimitSettings": _LIMITS,
     "TeamSettings": _LIMITS,
