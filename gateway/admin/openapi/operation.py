@@ -110,7 +110,7 @@ _NAMES = {
     "gateway.settings.sections.Role": "ClientRole",
 }
 _NAMES_OF_SETTINGS = {"Role": "ClientRole"}
-_OF_FILE = ("key_sha256", "admin")  # of a client in the configuration only
+_OF_FILE = ("key_sha256", "admin", "provider_keys")  # of a client in the configuration only
 
 
 class Schemas:
