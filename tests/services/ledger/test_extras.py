@@ -14,7 +14,7 @@ from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from tests.services.ledger.test_folding import without
 from tests.services.ledger.test_rollups import rows, store
-from tests.services.ledger.test_schema import OF_0035, OF_0042
+from tests.services.ledger.test_schema import OF_0035, OF_0041
 from tests.unit.ledger.records import call, failed, lost, new_id, raced_call, won
 
 
@@ -122,7 +122,7 @@ async def test_rows_from_before_the_upgrade_are_counted_where_they_lack_an_upper
 ) -> None:
     await downgrade(ledger_url, "0039")
     with monkeypatch.context() as patch:
-        without(OF_0042, patch)
+        without(OF_0041, patch)
         await store(ledger_url, [Finished(raced_call())])  # neither attempt has a price
     await migrate(ledger_url)
     for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
