@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     before = Changes(op.get_bind(), down_revision)
-    before.drop_views(*NEW, *CHANGED)
-    before.make_views(*CHANGED)
+    before.drop_views(*NEW)
+    before.make_views_again(*CHANGED)
     for table in FAILED:
         op.drop_column(table, "failed")

@@ -14,8 +14,8 @@ from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
 from tests.services.ledger.test_folding import without
 from tests.services.ledger.test_rollups import rows, store
-from tests.services.ledger.test_schema import OF_0035
-from tests.unit.ledger.records import call, failed, lost, new_id, won
+from tests.services.ledger.test_schema import OF_0035, OF_0041
+from tests.unit.ledger.records import call, failed, lost, new_id, raced_call, won
 
 
 def alone() -> CallRecord:
@@ -115,3 +115,15 @@ async def test_rows_that_the_version_before_stored_are_added_up_after_the_upgrad
     await engine.dispose()
     assert await told(postgres_url) == tuple(a + b for a, b in zip(OLD, NEW, strict=True))
     assert len((await queries.run(postgres_url, "select 1 from rollup_fresh")).rows) == 0
+
+
+async def test_rows_from_before_the_upgrade_are_counted_where_they_lack_an_upper_bound(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await downgrade(ledger_url, "0039")
+    with monkeypatch.context() as patch:
+        without(OF_0041, patch)
+        await store(ledger_url, [Finished(raced_call())])  # neither attempt has a price
+    await migrate(ledger_url)
+    for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
+        assert await rows(ledger_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
