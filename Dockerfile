@@ -8,8 +8,8 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /build
 RUN python -m venv /opt/holeshot
 # with litellm: what the image serves is configured later
-COPY requirements/litellm.lock requirements/
-RUN /opt/holeshot/bin/pip install --require-hashes -r requirements/litellm.lock
+COPY tools/requirements/litellm.lock tools/requirements/
+RUN /opt/holeshot/bin/pip install --require-hashes -r tools/requirements/litellm.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY holeshot holeshot
 COPY gateway gateway

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
-READ_BY_PEOPLE := *.md Makefile docs documentation config gateway providers holeshot migrations monitoring requirements
+READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations tools
 
 .DEFAULT_GOAL := help
 .PHONY: help run install test checks suite quick bench profile docs fmt lock release clean
@@ -15,7 +15,7 @@ help:  ## list the verbs
 	  printf "make %-6sWHAT=%-14s%s\n", name[1], name[2], said}' $(MAKEFILE_LIST)
 
 run: install  ## from nothing to a running gateway on port 4000
-	@$(BIN)/python requirements/install.py --needed
+	@$(BIN)/python tools/requirements/install.py --needed
 	@$(BIN)/holeshot serve
 
 install: $(VENV)/.runtime  ## install into .venv: .venv/bin/holeshot (make run adds litellm for providers that need it)
@@ -39,7 +39,7 @@ checks: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin holeshot gateway providers
 	$(BIN)/lint-imports
-	$(BIN)/codespell -D - -D requirements/words.txt $(READ_BY_PEOPLE)
+	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
 	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile)
@@ -89,7 +89,7 @@ bench_peers = $(BIN)/python -m benchmarks.peers
 # count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each
-bench_path = $(BIN)/python -m benchmarks.micro.path
+bench_path = $(BIN)/python -m tools.path
 # offer it up to 2.5 times what it can serve, with overload control and without (ten minutes; QUICK=1: four)
 bench_overload = $(BIN)/python -m benchmarks.overload $(if $(QUICK),--quick)
 # four replicas under 500 calls/s, killed, without Redis, flushed: used beside allowed (four minutes; QUICK=1: two)
@@ -107,7 +107,7 @@ bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--writ
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
-bench_steering = $(BIN)/python -m benchmarks.steering --plots var/steering --json var/steering.json
+bench_steering = $(BIN)/python -m benchmarks.steering --json var/steering.json
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
@@ -120,12 +120,12 @@ test-%:
 	@$(MAKE) --no-print-directory test WHAT=$*
 
 profile: $(VENV)/.dev  ## record flame graphs of the gateway at work into var/profile
-	$(BIN)/python -m benchmarks.micro.flames
+	$(BIN)/python -m tools.flames
 
 docs: $(VENV)/.runtime  ## make the site of the documentation in var/site: offline, with a search, its links checked
-	@$(BIN)/python requirements/install.py docs
-	@$(BIN)/python -m documentation
-	@PYTHONPATH=. $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c documentation docs var/site
+	@$(BIN)/python tools/requirements/install.py docs
+	@$(BIN)/python -m tools.documentation
+	@PYTHONPATH=. $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky -c tools/documentation docs var/site
 	@echo "open var/site/index.html"
 
 fmt: $(VENV)/.dev  ## format, and mend what can be mended
@@ -134,23 +134,23 @@ fmt: $(VENV)/.dev  ## format, and mend what can be mended
 
 lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest table of prices
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel -o requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel -o tools/requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra oidc --extra litellm \
-	  -c requirements/runtime.lock -o requirements/litellm.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra bench -c requirements/runtime.lock -o requirements/bench.lock
+	  -c tools/requirements/runtime.lock -o tools/requirements/litellm.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra bench -c tools/requirements/runtime.lock -o tools/requirements/bench.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra bedrock --extra vertex --extra bench \
-	  -c requirements/litellm.lock -o requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c requirements/dev.lock -o requirements/browser.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c requirements/dev.lock -o requirements/docs.lock
+	  -c tools/requirements/litellm.lock -o tools/requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c tools/requirements/dev.lock -o tools/requirements/browser.lock
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c tools/requirements/dev.lock -o tools/requirements/docs.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group build --group release \
-	  -c requirements/dev.lock -o requirements/release.lock
-	@$(BIN)/python requirements/install.py litellm
-	PYTHONPATH=. $(BIN)/python requirements/extract_datasheets.py
+	  -c tools/requirements/dev.lock -o tools/requirements/release.lock
+	@$(BIN)/python tools/requirements/install.py litellm
+	PYTHONPATH=. $(BIN)/python tools/requirements/extract_datasheets.py
 
 release: $(VENV)/.made  ## build sdist, wheel and SBOM into dist/, check them, and race with pip, pipx and uv on each Python here
 	@$(PYTHON) -m venv $(VENV)/release
-	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.lock
-	PYTHONPATH=. $(VENV)/release/bin/python requirements/release.py
+	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/requirements/release.lock
+	PYTHONPATH=. $(VENV)/release/bin/python tools/requirements/release.py
 
 clean:  ## remove what was installed and cached, never your data in var/
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
@@ -165,12 +165,12 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(VENV)/.made
-	@$(BIN)/python requirements/install.py runtime
+$(VENV)/.runtime: tools/requirements/runtime.lock pyproject.toml | $(VENV)/.made
+	@$(BIN)/python tools/requirements/install.py runtime
 	@echo "Installing Holeshot itself, from this checkout ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
-	@$(BIN)/python requirements/install.py dev
+$(VENV)/.dev: tools/requirements/dev.lock $(VENV)/.runtime
+	@$(BIN)/python tools/requirements/install.py dev
 	@touch $@

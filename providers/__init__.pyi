@@ -29,6 +29,7 @@ from .datasheets import Datasheet as Datasheet
 from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
 from .datasheets import price_of as price_of
+from .datasheets import uplifted as uplifted
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
@@ -88,6 +89,7 @@ from .sse import separators as separators
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING
+from .usage import OFF_PEAK as OFF_PEAK
 from .usage import STANDARD as STANDARD
 from .usage import Cost as Cost
 from .usage import Price as Price
@@ -100,6 +102,7 @@ from .usage import cost_usd as cost_usd
 from .usage import dearest_unasked as dearest_unasked
 from .usage import is_bought as is_bought
 from .usage import is_of_tokens as is_of_tokens
+from .usage import is_off_peak as is_off_peak
 from .usage import least_and_most as least_and_most
 from .usage import possible as possible
 from .usage import reported as reported

@@ -6,7 +6,7 @@ One above N tokens is that of the whole prompt and its answer, at every vendor o
 and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
 
 The extract, ``models.json``, has the version of the table, the date of its release and its own date
-(requirements/extract_datasheets.py, run by `make lock`).
+(tools/requirements/extract_datasheets.py, run by `make lock`).
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
@@ -18,10 +18,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
-from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, Card, Price
+from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, WEEK_MIN, Card, Price
 
 # litellm's names of prices, in ours. The longest name that a field begins with is its unit.
 
@@ -136,6 +137,38 @@ def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
     return None
 
 
+# What tokens cost if they are processed in a region, over the prices of the row. Anthropic: where ``inference_geo``
+# asks for it (platform.claude.com/docs/en/manage-claude/data-residency); OpenAI: at addresses of regions
+# (developers.openai.com/api/docs/guides/data-residency); Vertex AI: at any location but global.
+UPLIFTS: Mapping[str, str] = {
+    "provider_specific_entry.us": "us",
+    "regional_processing_uplift_multiplier_us": "us",
+    "regional_processing_uplift_multiplier_eu": "eu",
+    "regional_endpoint_uplift_multiplier": "endpoint",
+}
+
+
+def uplifted(price: Price, factor: float) -> Price:
+    """Return the same prices with those of tokens times ``factor``."""
+
+    def times(usd: float | None) -> float | None:
+        return None if usd is None else usd * factor
+
+    return msgspec.structs.replace(
+        price,
+        input_usd=price.input_usd * factor,
+        output_usd=price.output_usd * factor,
+        cached_input_usd=times(price.cached_input_usd),
+        cache_write_usd=times(price.cache_write_usd),
+        reasoning_usd=times(price.reasoning_usd),
+        units=tuple((unit, usd * factor if unit in OF_TOKENS else usd) for unit, usd in price.units),
+        cards=tuple(
+            Card(card.tier, card.above_tokens, None if card.price is None else uplifted(card.price, factor))
+            for card in price.cards
+        ),
+    )
+
+
 _SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
 _FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
 _SEARCHES_ALWAYS = "perplexity"
@@ -172,7 +205,30 @@ def read(row: Mapping[str, Any]) -> Price | None:
     as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
     once = vendor.startswith(_ONE_PRICE_OF_INPUT) and row.get(_BILLING) != "per_query"
     price = price_of(whole, times, as_text=as_text, once=once)
+    if OFF_PEAK in price.tiers:
+        price = msgspec.structs.replace(price, off_peak=tuple(_off_peak(row["off_peak_pricing"])))
     return msgspec.structs.replace(price, request_usd=_request_usd(base)) if vendor == _SEARCHES_ALWAYS else price
+
+
+_DAY_MIN = 24 * 60
+
+
+def _off_peak(given: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield the times of ``off_peak_pricing`` in minutes of a week: hours are UTC's, weekdays those of the vendor."""
+    zone = ZoneInfo(given.get("weekday_timezone") or "UTC")
+    ahead = (dt.datetime(2026, 1, 1, tzinfo=zone).utcoffset() or dt.timedelta()).seconds // 60
+    for window in given.get("windows") or [given]:
+        hours = window.get("hours_utc") or ()
+        for written in [hours] if isinstance(hours, str) else hours:
+            start, end = (int(at[:2]) * 60 + int(at[3:]) for at in written.split("-"))
+            parts = [(start, end)] if start < end else [(start, _DAY_MIN), (0, end)]
+            turn = _DAY_MIN - ahead  # from then on it is the next day there
+            parts = [(max(a, x), min(b, y)) for a, b in parts for x, y in ((0, turn), (turn, _DAY_MIN))]
+            for weekday in window.get("weekdays") or range(1, 8):
+                for begins, ends in parts:
+                    if begins < ends:
+                        day = (weekday - 1 - (begins >= turn)) * _DAY_MIN % WEEK_MIN
+                        yield day + begins, day + ends
 
 
 def _request_usd(listed: Prices) -> float | None:
@@ -280,6 +336,7 @@ class Datasheet(msgspec.Struct, frozen=True):
     price: Price | None = None  # None: unknown for input or output
     capabilities: Capabilities = UNKNOWN
     listed: Price | None = None  # the prices that are known where that of input or output is not
+    uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
 
 
 UNLISTED = Datasheet()
@@ -428,7 +485,9 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
 
 def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
-    price = read(_row_decoder.decode(row))
+    decoded = _row_decoder.decode(row)
+    price = read(decoded)
+    uplifts = {UPLIFTS[path]: factor for path, factor in leaves(decoded) if path in UPLIFTS}
     if price is not None and dearest:
         price = msgspec.structs.replace(price, dearest=tuple(dearest.items()))
     try:
@@ -436,8 +495,8 @@ def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     except msgspec.ValidationError:
         capabilities = UNKNOWN
     if price is not None and price.unknown:
-        return Datasheet(None, capabilities, price)
-    return Datasheet(price, capabilities)
+        return Datasheet(None, capabilities, price, uplifts)
+    return Datasheet(price, capabilities, uplifts=uplifts)
 
 
 def _limit(tokens: int | None) -> int | None:

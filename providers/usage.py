@@ -6,6 +6,7 @@ flex). `Price` has those of standard service and short prompts, `Price.at` gives
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ class Price(msgspec.Struct, frozen=True):
     as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
     once: bool = False  # searches are billed once a prompt, however many there were
     request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search
+    off_peak: tuple[tuple[int, int], ...] = ()  # when those of that tier hold: minutes of a week from Monday on, UTC
     is_configured: bool = False  # the operator's, whatever tier serves; only ``dearest`` is of the table
 
     def usd(self, unit: str) -> float | None:
@@ -58,7 +60,7 @@ class Price(msgspec.Struct, frozen=True):
     def usually(self, tier: str) -> "Price":
         """Return the same prices for a deployment that asks for ``tier``: its own fields are those of that tier."""
         price = self.at(tier, 0)
-        whole = {"cards": self.cards, "dearest": self.dearest, "is_configured": self.is_configured}
+        whole = {name: getattr(self, name) for name in ("cards", "dearest", "off_peak", "is_configured")}
         return self if price is None else msgspec.structs.replace(price, **whole)
 
     @property
@@ -132,6 +134,27 @@ def is_bought(vendor: str | None, tier: str, price: Price) -> bool:
 
 # Tiers that serve nobody who does not ask for them: by another parameter, another API, or the hour.
 _ASKED_ONLY = frozenset({FAST, OFF_PEAK, "batch", STANDARD})
+
+
+WEEK_MIN = 7 * 24 * 60
+
+
+def is_off_peak(price: Price, since: datetime, seconds: float) -> bool:
+    """Whether the off-peak prices hold all the time from ``since`` on for so many seconds.
+
+    Hours that are not listed are no proof of the contrary: DeepSeek's peak leaves out China's public holidays.
+    """
+    begins = since.astimezone(UTC)
+    monday = begins.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=begins.weekday())
+    at = (begins - monday).total_seconds() / 60
+    until = at + seconds / 60
+    while at < until:
+        moment = at % WEEK_MIN
+        end = next((to for start, to in price.off_peak if start <= moment < to), None)
+        if end is None:
+            return False
+        at += end - moment
+    return True
 
 
 # Vendors that serve a call as standard unless it asks for another tier; at OpenAI and Azure a project or a deployment

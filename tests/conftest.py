@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from gateway.ledger import migrate
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 # What an example takes depends on what else the machine does.
 hypothesis.settings.register_profile("no deadline", deadline=None)

@@ -15,9 +15,10 @@ from rich.markup import escape
 
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, Figure, edge
-from benchmarks.harness import report, servers
+from benchmarks.harness import report
 from benchmarks.harness.report import console, grid, print_json
-from benchmarks.harness.servers import prepare
+from tests.support.measured import servers
+from tests.support.measured.servers import prepare
 
 LIMIT_S = 300.0  # for one measure
 HERE = Path(__file__).parents[2]

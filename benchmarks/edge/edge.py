@@ -18,12 +18,12 @@ from typing import Any, BinaryIO
 import msgspec
 import yaml
 
-from benchmarks.harness import gateways, machine
-from benchmarks.harness.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server
-from tests.services.servers import free_port
+from benchmarks.harness import machine
+from tests.support.measured import gateways
+from tests.support.measured.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server
+from tests.support.servers import free_port
 
 _LOOK_S = 0.01
-_LAUNCHER = Path(__file__).parent / "launch.py"
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
 
@@ -73,7 +73,6 @@ class Edge:
         self,
         settings: Mapping[str, Any] | None = None,
         *,
-        loop: str | None = None,
         stderr: int | BinaryIO | None = None,
         descriptors: int = FILES,
         at_most: bool = False,
@@ -82,10 +81,9 @@ class Edge:
         """Run a gateway until the block ends, with a folder, a port and an SQLite ledger of its own.
 
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
-        key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away. ``loop``
-        chooses how it accepts, as ``launch.py`` can; by default as its users' do. ``stderr`` as subprocess takes it; by
-        default a file. ``descriptors`` is the soft limit it starts with; 1024 is what most shells give. ``at_most``: it
-        cannot raise it.
+        key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away.
+        ``stderr`` as subprocess takes it; by default a file. ``descriptors`` is the soft limit it starts with; 1024 is
+        what most shells give. ``at_most``: it cannot raise it.
 
         Raises:
             RuntimeError: it did not start; with the end of its log.
@@ -107,7 +105,7 @@ class Edge:
                     "-c",
                     f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"',
                     "sh",
-                    *self.command(path, loop),
+                    *self.command(path),
                 ),
                 cwd=folder,
                 env=told,
@@ -120,11 +118,9 @@ class Edge:
         finally:
             await _stopped(process)
 
-    def command(self, config: Path, loop: str | None = None) -> Sequence[str]:
+    def command(self, config: Path) -> Sequence[str]:
         """Return the command that serves ``config``."""
-        if loop is None:
-            return (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(config))
-        return (sys.executable, "-P", str(_LAUNCHER), loop, "serve", "--config", str(config))
+        return (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(config))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes: they import from the checkout, what is compiled once."""

@@ -25,9 +25,9 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from benchmarks.failover.cells import Row, all_rows
-from benchmarks.failover.faults import FAULTS, SETUPS
 from benchmarks.harness.report import console, grid, markdown, print_json
-from benchmarks.harness.servers import ROOT, prepare
+from tests.support.faults import FAULTS, SETUPS
+from tests.support.measured.servers import ROOT, prepare
 
 PAGE = ROOT / "docs" / "guides" / "failing-provider.md"
 BEGIN, END = "<!-- made by: make bench WHAT=failover -->", "<!-- end of what the benchmark made -->"

@@ -13,22 +13,7 @@ import aiohttp
 import msgspec
 import yaml
 
-from benchmarks.failover.faults import (
-    FAULTS,
-    KNOWN_S,
-    LIMIT_S,
-    SETUPS,
-    WELL,
-    WORDS,
-    Fault,
-    Outcome,
-    Setup,
-    Verdict,
-    judged_in_turn,
-)
-from benchmarks.harness.gateways import environment, gateway_command
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import fetch, running, wait_until_listening
 from providers.simulator.script import (
     Delta,
     Done,
@@ -45,8 +30,23 @@ from providers.simulator.script import (
     Usage,
 )
 from providers.simulator.wire import error
-from tests.schedules.scenario import NEVER_S, Behaviour
-from tests.services.servers import free_port
+from tests.support.behaviour import NEVER_S, Behaviour
+from tests.support.faults import (
+    FAULTS,
+    KNOWN_S,
+    LIMIT_S,
+    SETUPS,
+    WELL,
+    WORDS,
+    Fault,
+    Outcome,
+    Setup,
+    Verdict,
+    judged_in_turn,
+)
+from tests.support.measured.gateways import environment, gateway_command
+from tests.support.measured.servers import fetch, running, wait_until_listening
+from tests.support.servers import free_port
 
 TEXT = " ".join(f"word{number}" for number in range(1, WORDS + 1))
 APART_S = 0.3  # between the beginnings of two cells, so that they do not wait for the processor

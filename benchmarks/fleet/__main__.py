@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fleet``: four gateways, six providers, one Redis, real sockets; tables, JSON and a plot.
+"""``python -m benchmarks.fleet``: four gateways, six providers, one Redis, real sockets; tables and JSON.
 
 Takes about four minutes on two cores with the default 20,000 calls.
 """
@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.fleet.course import Course, booked_calls, direct_provider
 from benchmarks.fleet.findings import lateness, losers, published, read_draws, recoveries, standings
 from benchmarks.fleet.installation import installation
-from benchmarks.fleet.report import Report, show, svg
+from benchmarks.fleet.report import Report, show
 from benchmarks.fleet.world import CLIMATES, World
 from benchmarks.harness import report as tables
 
@@ -34,24 +34,23 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=RATE_PER_S, help=f"of them per second (default {RATE_PER_S:g})")
     parser.add_argument("--climate", choices=list(CLIMATES), default="calm", help="how providers change (default calm)")
     parser.add_argument("--seed", type=int, default=1, help="decides every draw and arrival (default 1)")
-    parser.add_argument("--out", type=Path, default=Path("var/fleet"), help="where fleet.json and fleet.svg go")
+    parser.add_argument("--out", type=Path, default=Path("var/fleet"), help="where fleet.json goes")
     options = parser.parse_args()
     console = tables.console()
     options.out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end in order then too
     with tempfile.TemporaryDirectory(prefix="holeshot-fleet-") as folder:
         try:
-            report, plot = run(options, Path(folder), console)
+            report = run(options, Path(folder), console)
         except KeyboardInterrupt:
             sys.exit("interrupted; everything is stopped")
     show(report, console)
     (options.out / "fleet.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)))
-    (options.out / "fleet.svg").write_text(plot)
-    console.print(f"Written: {options.out / 'fleet.json'}, {options.out / 'fleet.svg'}")
+    console.print(f"Written: {options.out / 'fleet.json'}")
 
 
-def run(options: argparse.Namespace, folder: Path, console: Console) -> tuple[Report, str]:
-    """Make all the calls; return what came of them, and the picture."""
+def run(options: argparse.Namespace, folder: Path, console: Console) -> Report:
+    """Make all the calls; return what came of them."""
     world, epoch_s = World(options.climate, options.seed), time.time()
     console.print("Starting six providers, Postgres, Redis and five gateways ...")
     columns = (TextColumn("calls"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -72,16 +71,14 @@ def run(options: argparse.Namespace, folder: Path, console: Console) -> tuple[Re
     return _report(options, world, course, folder, (rows, interrupted))
 
 
-def _report(
-    options: argparse.Namespace, world: World, course: Course, folder: Path, rows: tuple[int, int]
-) -> tuple[Report, str]:
+def _report(options: argparse.Namespace, world: World, course: Course, folder: Path, rows: tuple[int, int]) -> Report:
     look, seen = course.look, course.observations
     assert look is not None, "the course was run to its end"
     draws = list(read_draws(folder))
     raced = [each for each in seen if direct_provider(each.arm, each.number) is None]
     failed = [each for each in raced if not each.answer.whole]
     standing = standings(seen, world, look.at_s)
-    report = Report(
+    return Report(
         climate=options.climate,
         seed=options.seed,
         calls=options.calls,
@@ -101,8 +98,6 @@ def _report(
         lateness=lateness(seen, world),
         misdrawn=sum(draw.differs(world) for draw in draws),
     )
-    title = f"Fleet: {options.calls} calls at {options.rate:g}/s, climate {options.climate}, seed {options.seed}"
-    return report, svg(seen, course.faults, world, title)
 
 
 if __name__ == "__main__":

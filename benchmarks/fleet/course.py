@@ -13,10 +13,10 @@ from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.provider import TOKENS
 from benchmarks.fleet.world import FLEET, World
 from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Refused
-from benchmarks.harness.gateways import PATH
-from benchmarks.harness.load import rendered
 from benchmarks.harness.machine import cpu_s
-from benchmarks.harness.servers import Child
+from tests.support.measured.gateways import PATH
+from tests.support.measured.load import rendered
+from tests.support.measured.servers import Child
 
 CALL_LIMIT_S = 60.0
 TRIES = 2  # as the SDKs do: once more, when nothing was received

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from benchmarks.fleet.world import FLEET, World
 from benchmarks.harness import replicas
-from benchmarks.harness.gateways import Stores, production, provider
 from benchmarks.harness.replicas import Replicas
-from benchmarks.harness.servers import Child
-from tests.services.servers import free_port
+from tests.support.measured.gateways import Stores, production, provider
+from tests.support.measured.servers import Child
+from tests.support.servers import free_port
 
 REPLICAS = 4
 POLICIES: Mapping[str, Mapping[str, object]] = {

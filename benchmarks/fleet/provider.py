@@ -21,9 +21,9 @@ import msgspec
 import uvloop
 
 from benchmarks.fleet.world import PERSONAS, World
-from benchmarks.harness.serving import BACKLOG, LAST_CHUNK, STREAM_HEAD, Serving, framed, response
 from providers.simulator.persona import Fate
 from providers.simulator.wire import DONE, Answering, error, event, usage
+from tests.support.measured.serving import BACKLOG, LAST_CHUNK, STREAM_HEAD, Serving, framed, response
 
 TOKENS = 12  # short answers: two cores carry the whole fleet, and only the first token is the matter here
 ROLE_AT = 0.3  # headers and the role-only chunk come at this share of the TTFT

@@ -1,23 +1,15 @@
-"""The findings as tables on the terminal, and as a picture: p50 and p95 of the TTFT in windows of five seconds."""
+"""The findings as tables on the terminal."""
 
 from collections.abc import Iterable, Sequence
-from math import log10
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fleet.course import Fault, Observation, silent
-from benchmarks.fleet.findings import WINDOW_S, Lateness, Losers, Published, Recovery, Standing, ttfts
-from benchmarks.fleet.installation import POLICIES
-from benchmarks.fleet.world import World
-from benchmarks.harness.report import grid, known_quantile
-from benchmarks.harness.svg import Drawing
+from benchmarks.fleet.findings import Lateness, Losers, Published, Recovery, Standing
+from benchmarks.harness.report import grid
 
 _UNKNOWN = "-"
-WIDTH, PANEL, LEFT, RIGHT, TOP, GAP = 1100, 260, 70, 20, 70, 60
-_TICKS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LINES = (("p50", 0.50, "#1769aa"), ("p95", 0.95, "#c62828"))
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -162,60 +154,3 @@ def _recoveries(recoveries: Iterable[Recovery]) -> Table:
 
 def _ms(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.0f}"
-
-
-def svg(observations: Sequence[Observation], faults: tuple[Fault, ...], world: World, title: str) -> str:
-    """Return the picture: a panel per policy, the oracle of the fleet that was left dashed."""
-    end_s = max(each.due_s for each in observations)
-    start_s = min(each.due_s for each in observations)
-
-    def x(age_s: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (age_s - start_s) / (end_s - start_s)
-
-    drawing = Drawing(WIDTH, TOP + len(POLICIES) * (PANEL + GAP))
-    drawing.text(LEFT, 24, title, size=16)
-    told = "time to first token at the client, windows of 5 s; dashed: the best the remaining fleet drew"
-    drawing.text(LEFT, 46, told, size=13)
-    for row, arm in enumerate(POLICIES):
-        top = TOP + row * (PANEL + GAP)
-        seen = [each for each in observations if each.arm == arm]
-        drawing.text(LEFT + 8, top + 18, arm, size=15)
-        for fault in faults:
-            drawing.band(x(fault.begin_s), top, max(2.0, x(fault.end_s) - x(fault.begin_s)), PANEL, "#fdeac9")
-            drawing.text(x(fault.begin_s), top - 5, fault.name, colour="#8a5a00")
-        for tick_s in _TICKS_S:
-            drawing.line((LEFT, _y(top, tick_s)), (WIDTH - RIGHT, _y(top, tick_s)), "#ddd")
-            drawing.text(LEFT - 8, _y(top, tick_s) + 4, f"{tick_s:g} s", size=13, anchor="end")
-        for at_s in range(0, int(end_s - start_s) + 1, 20):
-            drawing.text(x(start_s + at_s), top + PANEL + 18, f"{at_s} s", size=13, anchor="middle")
-        for name, q, colour in _LINES:
-            windows = _windows(seen, start_s, end_s)
-            drawing.path([(x(at), _y(top, known_quantile(ttfts(window), q))) for at, window in windows], colour, 2)
-            best = [(x(at), _y(top, known_quantile(_best(window, faults, world), q))) for at, window in windows]
-            drawing.path(best, colour, 1, dashed=True)
-            drawing.text(WIDTH - 90 + 40 * (name == "p95"), top + 18, name, size=13, colour=colour)
-    return drawing.render()
-
-
-def _windows(seen: Sequence[Observation], start_s: float, end_s: float) -> list[tuple[float, list[Observation]]]:
-    """Return the middles of the windows that are not empty, and what is in them."""
-    found: dict[int, list[Observation]] = {}
-    for each in seen:
-        found.setdefault(int((each.due_s - start_s) // WINDOW_S), []).append(each)
-    return [
-        (min(end_s, start_s + (number + 0.5) * WINDOW_S), window)
-        for number, window in sorted(found.items())
-        if ttfts(window)
-    ]
-
-
-def _best(window: Sequence[Observation], faults: tuple[Fault, ...], world: World) -> list[float]:
-    best = [world.best_ttft_s(each.number, each.due_s, silent(faults, each.due_s)) for each in window]
-    return [ttft_s for ttft_s in best if ttft_s is not None]
-
-
-def _y(top: float, seconds: float | None) -> float:
-    """Return where a time lies: the axis is logarithmic."""
-    low, high = log10(_TICKS_S[0]), log10(_TICKS_S[-1])
-    at = log10(min(_TICKS_S[-1], max(_TICKS_S[0], seconds or _TICKS_S[0])))
-    return top + PANEL * (high - at) / (high - low)

@@ -11,8 +11,8 @@ import asyncpg
 import yaml
 from redis import Redis
 
-from benchmarks.harness.gateways import Stores
-from benchmarks.harness.servers import REQUEST_LIMIT_S, Child
+from tests.support.measured.gateways import Stores
+from tests.support.measured.servers import REQUEST_LIMIT_S, Child
 
 
 class Replicas:

@@ -28,7 +28,7 @@ from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, is_sqlite, migrate, queries
 from gateway.ledger.folding import fold_all
-from tests.services.servers import postgres
+from tests.support.servers import postgres
 
 CALLS = {"postgres": 2_000_000, "sqlite": 200_000}
 QUICK = {"postgres": 100_000, "sqlite": 20_000}

@@ -33,13 +33,13 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.harness.report import console, known_quantile
-from benchmarks.harness.servers import prepare
 from benchmarks.limits import course
 from benchmarks.limits.course import Phase
 from benchmarks.limits.findings import Booked, booked_by_client, found, missed
 from benchmarks.limits.installation import WEIGHTS, Installation, installation
 from benchmarks.limits.report import Report, added, markdown, parallel, table
 from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
+from tests.support.measured.servers import prepare
 
 PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
 PIPED_WIDTH = 190  # columns, where no terminal says

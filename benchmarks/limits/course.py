@@ -10,12 +10,12 @@ from itertools import accumulate
 import msgspec
 
 from benchmarks.harness.client_connection import Connections, NothingReceived, Refused
-from benchmarks.harness.gateways import PATH
-from benchmarks.harness.load import rendered
 from benchmarks.harness.machine import Company
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.trials import PLAIN_MODEL, PROMPT_TOKENS, Job, Situation, Trial, Use, by_limit
+from tests.support.measured.gateways import PATH
+from tests.support.measured.load import rendered
 
 CALL_LIMIT_S = 15.0
 _USAGE = re.compile(rb'"prompt_tokens": *(\d+), *"completion_tokens": *(\d+)')

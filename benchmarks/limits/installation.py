@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks.harness import replicas
-from benchmarks.harness.gateways import Stores, hashed, production, provider
 from benchmarks.harness.replicas import Replicas
-from benchmarks.harness.servers import Child
 from benchmarks.limits.provider import Seen
 from benchmarks.limits.redis_relay import HANG, RESUME
 from benchmarks.limits.trials import OF_MODEL, PLAIN_MODEL, USD_PER_MTOK, Trial
-from tests.services.servers import free_port
+from tests.support.measured.gateways import Stores, hashed, production, provider
+from tests.support.measured.servers import Child
+from tests.support.servers import free_port
 
 WEIGHTS = (4, 3, 2, 1)  # of the calls that each replica gets: a balancer is never quite fair
 KILLED = 0  # the replica that is killed: the busiest

@@ -11,9 +11,9 @@ import time
 import msgspec
 import uvloop
 
-from benchmarks.harness.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 from benchmarks.limits.trials import PROMPT_TOKENS
 from providers.simulator.wire import DONE, Answering, event, usage
+from tests.support.measured.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 FIRST_S = 0.15  # from the request to the first token
 TOKEN_S = 0.003  # for each token of the answer

@@ -9,7 +9,7 @@ import sys
 
 import uvloop
 
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 HANG, RESUME = signal.SIGUSR1, signal.SIGUSR2
 

@@ -21,18 +21,18 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks.harness import gateways
-from benchmarks.harness.gateways import WAYS
-from benchmarks.harness.load import Caller, Order, Question, carry_out
-from benchmarks.harness.mock_upstream import Connection
-from benchmarks.harness.servers import ROOT, Server
 from gateway.app.gateway import Gateway
 from gateway.connections.listener import bind, listening
 from gateway.live import events
 from gateway.server.server import speed_up_enums
 from gateway.settings import load
 from gateway.watching import logs
-from tests.services.servers import free_port
+from tests.support.measured import gateways
+from tests.support.measured.gateways import WAYS
+from tests.support.measured.load import Caller, Order, Question, carry_out
+from tests.support.measured.mock_upstream import Connection
+from tests.support.measured.servers import ROOT, Server
+from tests.support.servers import free_port
 
 _FIVE = {"rpm": 1e9, "tpm": 1e12, "max_parallel": 1e6, "usd_per_day": 1e9, "usd_per_month": 1e9}
 _CLIENT = {"key_sha256": gateways.hashed(gateways.KEY), "admin": True}
@@ -101,7 +101,7 @@ async def trace(question: Question) -> bytes:
 
 async def _called(question: Question, calls: int) -> Mapping[CodeType, Sequence[int]]:
     found: dict[CodeType, list[int]] = {}
-    driving = str(ROOT / "benchmarks")
+    driving = (str(ROOT / "benchmarks"), str(ROOT / "tests"))
     sent, reached = Caller.call.__code__, Connection.data_received.__code__
     on_the_wire = 0
 

@@ -19,10 +19,10 @@ import uvloop
 from rich.table import Table
 
 from benchmarks.edge.edge import edge
-from benchmarks.harness import gateways, servers
-from benchmarks.harness.load import Order, Question, asking, carry_out
 from benchmarks.harness.report import console, described, grid, quantile
-from benchmarks.harness.servers import prepare
+from tests.support.measured import gateways, servers
+from tests.support.measured.load import Order, Question, asking, carry_out
+from tests.support.measured.servers import prepare
 
 HERE = Path(__file__).parents[2]
 WAYS = {"alone": "first-single", "race of two": "first-race"}

@@ -21,9 +21,9 @@ from typing import IO
 
 from rich.table import Table
 
-from benchmarks.harness.gateways import WAYS
 from benchmarks.harness.report import console, described, grid
-from benchmarks.harness.servers import ROOT
+from tests.support.measured.gateways import WAYS
+from tests.support.measured.servers import ROOT
 
 AT_MOST = 1.005  # of the commit before; two runs of the same code agree within 0.1 %
 _LAUNCH = "from benchmarks.micro import ticking; ticking.install(); from benchmarks.micro.counted import main; main()"

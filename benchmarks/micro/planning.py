@@ -18,14 +18,14 @@ from random import Random
 
 import msgspec
 
-from benchmarks.micro.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallRecord, CallStart, Kind, Objective
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board
 from gateway.topology.nodes import connect
-from tests.services.servers import redis_server
+from tests.support.recorded import MODEL, SHORT, Race, begun, deployments, ended, races
+from tests.support.servers import redis_server
 
 FLEETS = (2, 3, 6, 20)
 UNDER_WAY = 16

@@ -29,13 +29,13 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from benchmarks.harness import servers
-from benchmarks.harness.load import LoadError
 from benchmarks.harness.report import console
-from benchmarks.harness.servers import ROOT, Server, prepare
 from benchmarks.overload import report, sweep
 from benchmarks.overload.report import Swept, svg
 from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Step, Workload, gateway, keep_a_core_free
+from tests.support.measured import servers
+from tests.support.measured.load import LoadError
+from tests.support.measured.servers import ROOT, Server, prepare
 
 WORKLOADS = {
     "steady": Workload("100 tokens at 100 tok/s", "steady-single", "steady"),

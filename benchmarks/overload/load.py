@@ -13,8 +13,8 @@ from time import perf_counter
 
 import msgspec
 
-from benchmarks.harness.answers import is_whole_stream
-from benchmarks.harness.load import LIMIT_S, Arrivals, Caller, LoadError, Question, Run, in_a_process, obey
+from tests.support.measured.answers import is_whole_stream
+from tests.support.measured.load import LIMIT_S, Arrivals, Caller, LoadError, Question, Run, in_a_process, obey
 
 _LOOK_S = 0.1
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")

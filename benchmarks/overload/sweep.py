@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from benchmarks.harness import gateways, machine
-from benchmarks.harness.answers import BEHAVIOURS, TOKENS
-from benchmarks.harness.load import Question, asking
+from benchmarks.harness import machine
 from benchmarks.harness.machine import Company
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import Server, fetch, gauges
 from benchmarks.overload import load
 from benchmarks.overload.load import REFUSED, Ended, Order
+from tests.support.measured import gateways
+from tests.support.measured.answers import BEHAVIOURS, TOKENS
+from tests.support.measured.load import Question, asking
+from tests.support.measured.servers import Server, fetch, gauges
 
 GAUGES = ("holeshot_loop_delay_seconds", "holeshot_calls_in_flight", "holeshot_calls_limit")
 UNLIMITED: Mapping[str, Any] = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}

@@ -11,16 +11,17 @@ from statistics import median
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness import load, machine, report
-from benchmarks.harness.gateways import MeasuredServers, measured_servers
-from benchmarks.harness.installing import UnavailableError
-from benchmarks.harness.load import LoadError, Order
+from benchmarks.harness import machine, report
 from benchmarks.harness.machine import metered
-from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import prepare
 from benchmarks.peers.peers import LITELLM, PORTKEY, TENSORZERO, Asked, Peer, holeshot, plain
 from benchmarks.speed.crowd import STREAM_S
+from tests.support.measured import load
+from tests.support.measured.gateways import MeasuredServers, measured_servers
+from tests.support.measured.load import LoadError, Order
+from tests.support.measured.nginx import Missing
+from tests.support.measured.servers import prepare
+from tools.installing import UnavailableError
 
 PEERS = (
     plain("nginx"),

@@ -9,12 +9,13 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from benchmarks.harness import gateways, installing, servers
-from benchmarks.harness.gateways import MeasuredServers
-from benchmarks.harness.installing import UnavailableError
-from benchmarks.harness.load import Question
-from benchmarks.harness.servers import Server, running, wait_for
-from tests.services.servers import free_port
+from tests.support.measured import gateways, servers
+from tests.support.measured.gateways import MeasuredServers
+from tests.support.measured.load import Question
+from tests.support.measured.servers import Server, running, wait_for
+from tests.support.servers import free_port
+from tools import installing
+from tools.installing import UnavailableError
 
 BEHAVIOURS = ("burst", "paced", "crowd")  # the providers a peer is configured with
 PROVIDER_KEY = "sk-mock-0123456789abcdef"

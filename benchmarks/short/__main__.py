@@ -32,10 +32,10 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from benchmarks.harness.gateways import environment, gateway_command
 from benchmarks.harness.report import console, grid, print_json, quantile
-from benchmarks.harness.servers import fetch, prepare, running, wait_until_listening
-from tests.services.servers import free_port
+from tests.support.measured.gateways import environment, gateway_command
+from tests.support.measured.servers import fetch, prepare, running, wait_until_listening
+from tests.support.servers import free_port
 
 BODY_S, STRAGGLER_S, STRAGGLERS = 0.2, 17.0, 0.01
 SIGMAS = (0.2, 0.4)

@@ -7,7 +7,7 @@ answer that stalls, ends early or is no JSON, or a client that hangs up at a ran
 at all providers. Each few seconds the configuration changes, with a SIGHUP.
 
 Each second the gateway is sampled: resident memory, open descriptors, tasks, calls not yet in SQL, spool on disk. The
-samples, the figures and a plot go to the folder of --out. It exits with 1 when
+samples and the figures go to the folder of --out. It exits with 1 when
 
   - a call did not end as it must: with a whole answer of its own, or with an error where its fault allows that;
   - more than 1 % of the calls without a fault found all providers out;
@@ -32,9 +32,9 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.harness.servers import ROOT, prepare
 from benchmarks.soak.course import Order, soak
-from benchmarks.soak.report import lines, problems, svg
+from benchmarks.soak.report import lines, problems
+from tests.support.measured.servers import ROOT, prepare
 
 CALLS, CONCURRENCY, SHARE, RELOAD_S = 100_000, 32, 0.05, 15.0
 OUT = ROOT / "var" / "soak"
@@ -56,9 +56,7 @@ def main() -> None:
         help=f"seconds between reloads; 0: none [default: {RELOAD_S:g}]",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the calls and their faults [default: 1]")
-    parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="DIR", help="for soak.svg and soak.json [default: var/soak]"
-    )
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="for soak.json [default: var/soak]")
     parser.add_argument("--json", action="store_true", help="print JSON instead of words")
     options = parser.parse_args()
     if options.calls < 1 or options.concurrency < 1 or not 0 <= options.share <= 1:
@@ -79,20 +77,17 @@ def main() -> None:
     ):
         task = progress.add_task("calls", total=order.calls)
         try:
-            soaked = soak(order, Path(folder), lambda: progress.advance(task))
+            report = soak(order, Path(folder), lambda: progress.advance(task))
         except RuntimeError as error:
             sys.exit(f"broken: {error}")
-    report = soaked.report
     wrong = list(problems(report))
-    title = f"{report.calls:,} calls in {report.seconds:.0f} s, {options.share:.0%} with a fault, seed {report.seed}"
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "soak.svg").write_text(svg(report.samples, soaked.reloads_s, title), encoding="utf-8")
     told = msgspec.json.format(msgspec.json.encode({"problems": wrong, **msgspec.to_builtins(report)}))
     (options.out / "soak.json").write_bytes(told + b"\n")
     if options.json:
         sys.stdout.buffer.write(told + b"\n")
     else:
-        for line in (*lines(report), f"Plot and samples: {options.out / 'soak.svg'}, {options.out / 'soak.json'}"):
+        for line in (*lines(report), f"Samples: {options.out / 'soak.json'}"):
             print(line)
         print("\n".join(f"Wrong: {each}." for each in wrong) or "Nothing is wrong.")
     sys.exit(bool(wrong))

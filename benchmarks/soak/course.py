@@ -17,16 +17,16 @@ import msgspec
 import uvloop
 import yaml
 
-from benchmarks.harness import gateways, servers
-from benchmarks.harness.gateways import HEADERS, KEY, Stores, hashed
 from benchmarks.harness.report import described
-from benchmarks.harness.servers import Server
 from benchmarks.soak import provider
 from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, narrowed, read
 from gateway.ledger import create_engine
-from tests.services.servers import free_port
+from tests.support.measured import gateways, servers
+from tests.support.measured.gateways import HEADERS, KEY, Stores, hashed
+from tests.support.measured.servers import Server
+from tests.support.servers import free_port
 
 STALL_S = 1.0  # between two events
 TTFT_S = 3.0  # also the time in which a call may go from one provider to the next: long enough for one that stalled
@@ -50,13 +50,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     reload_s: float
 
 
-class Soaked(msgspec.Struct, frozen=True):
-    """What came of it. ``reloads_s``: when they were, since the first call."""
-
-    report: Report
-    reloads_s: list[float]
-
-
 class Course:
     """One soak. Made with everything that runs."""
 
@@ -65,7 +58,7 @@ class Course:
     ) -> None:
         self.made: list[Made] = []
         self.samples: list[Sample] = []
-        self.reloads_s: list[float] = []
+        self.reloads = 0
         self.seconds = 0.0
         self._order = order
         self._gateway = gateway
@@ -139,9 +132,9 @@ class Course:
             await asyncio.sleep(self._order.reload_s)
             if self._is_begun:
                 continue
-            self._reconfigure(len(self.reloads_s) + 1)
+            self._reconfigure(self.reloads + 1)
             os.kill(self._gateway.pid, signal.SIGHUP)
-            self.reloads_s.append(time.monotonic() - self._began)
+            self.reloads += 1
 
     async def _at_rest(self, before: Sample | None) -> Sample:
         """Return the gateway once it does not change any more; with ``before``, once it is as it was then."""
@@ -161,7 +154,7 @@ class Course:
         return looks[-1]
 
 
-def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Soaked:
+def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Report:
     """Start everything in ``folder``, run the load, and say what came of it.
 
     Raises:
@@ -190,7 +183,7 @@ def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Soaked:
             raise RuntimeError(f"the gateway ended: {log.read_text(errors='replace')[-2000:]}") from error
 
 
-async def _soaked(order: Order, course: Course, database_url: str, log: Path, tick: Callable[[], None]) -> Soaked:
+async def _soaked(order: Order, course: Course, database_url: str, log: Path, tick: Callable[[], None]) -> Report:
     start, end = await course.run(tick)
     met = await course.met()
     engine = create_engine(database_url)
@@ -203,13 +196,13 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
     finally:
         await engine.dispose()
     endings = Counter(one.ending for one in course.made)
-    report = Report(
+    return Report(
         interpreter=described(),
         seed=order.seed,
         calls=order.calls,
         warm_up_calls=course.warm_up_calls,
         seconds=course.seconds,
-        reloads=len(course.reloads_s),
+        reloads=course.reloads,
         reloads_seen=len(met.generations - {0}),
         faults={**met.faults, "refused": refused, "leaves": endings[Ending.LEFT]},
         endings={str(ending): number for ending, number in endings.items()},
@@ -225,7 +218,6 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         tasks=growth(course.samples, lambda sample: sample.tasks),
         samples=course.samples,
     )
-    return Soaked(report, course.reloads_s)
 
 
 def configure(path: Path, *, ports: tuple[int, int, int], stores: Stores, spool: Path, generation: int = 0) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from benchmarks.harness.gateways import HEADERS
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE, text_of, vector_of
+from tests.support.measured.gateways import HEADERS
 
 LEAVE_WITHIN_S = 0.15  # about as long as a call takes: before its headers, in mid-answer, or just too late
 EVERYWHERE_SHARE = 0.2  # of the faults are met at every provider, so that nobody can answer

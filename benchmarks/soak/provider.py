@@ -16,8 +16,8 @@ from random import Random
 import msgspec
 import uvloop
 
-from benchmarks.harness.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 from providers.simulator.wire import DONE, event
+from tests.support.measured.serving import LAST_CHUNK, STREAM_HEAD, Serving, framed, response, serve
 
 # Of the time to the first token, and of its logarithm. Six, so that they are seldom all out after a 429 or a 500.
 MEDIAN_S = {"swift": 0.010, "steady": 0.020, "plain": 0.020, "slow": 0.050, "distant": 0.040, "moody": 0.015}

@@ -9,10 +9,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.harness import report
-from benchmarks.harness.gateways import MeasuredServers, measured_servers
-from benchmarks.harness.load import LoadError
 from benchmarks.harness.report import Row
-from benchmarks.harness.servers import prepare
 from benchmarks.speed import crowd, losers, scenarios, startup, stream_memory
 from benchmarks.speed.scenarios import (
     FIRST_TOKEN,
@@ -23,6 +20,9 @@ from benchmarks.speed.scenarios import (
     Effort,
     Scenario,
 )
+from tests.support.measured.gateways import MeasuredServers, measured_servers
+from tests.support.measured.load import LoadError
+from tests.support.measured.servers import prepare
 
 Part = Callable[[MeasuredServers, Effort], Iterator[Row]]
 

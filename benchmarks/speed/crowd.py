@@ -5,15 +5,16 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, load, machine
-from benchmarks.harness.answers import BEHAVIOURS, TOKENS
-from benchmarks.harness.gateways import MeasuredServers, over
-from benchmarks.harness.load import LoadError, Order, Question
+from benchmarks.harness import machine
 from benchmarks.harness.machine import metered
-from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, quantile, row, skipped
-from benchmarks.harness.servers import Server, count
 from benchmarks.speed.scenarios import Effort
+from tests.support.measured import gateways, load
+from tests.support.measured.answers import BEHAVIOURS, TOKENS
+from tests.support.measured.gateways import MeasuredServers, over
+from tests.support.measured.load import LoadError, Order, Question
+from tests.support.measured.nginx import Missing
+from tests.support.measured.servers import Server, count
 
 NAME = "crowd"
 ROUNDS = 3

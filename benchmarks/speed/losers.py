@@ -7,14 +7,15 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, load, machine
-from benchmarks.harness.answers import BEHAVIOURS
-from benchmarks.harness.gateways import ONE_WAY_S, MeasuredServers, over
-from benchmarks.harness.load import Order, asking
-from benchmarks.harness.nginx import Missing
+from benchmarks.harness import machine
 from benchmarks.harness.report import Row, row, skipped
-from benchmarks.harness.servers import START_LIMIT_S, count
 from benchmarks.speed.scenarios import Effort
+from tests.support.measured import gateways, load
+from tests.support.measured.answers import BEHAVIOURS
+from tests.support.measured.gateways import ONE_WAY_S, MeasuredServers, over
+from tests.support.measured.load import Order, asking
+from tests.support.measured.nginx import Missing
+from tests.support.measured.servers import START_LIMIT_S, count
 
 NAME = "losers"
 LOAD_SHARE = 0.8

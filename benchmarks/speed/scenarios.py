@@ -5,13 +5,13 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, load
-from benchmarks.harness.gateways import MeasuredServers, over
-from benchmarks.harness.load import Order, Question
 from benchmarks.harness.machine import metered
-from benchmarks.harness.nginx import Missing
 from benchmarks.harness.report import Row, quantile, row, skipped
-from benchmarks.harness.servers import Server, count
+from tests.support.measured import gateways, load
+from tests.support.measured.gateways import MeasuredServers, over
+from tests.support.measured.load import Order, Question
+from tests.support.measured.nginx import Missing
+from tests.support.measured.servers import Server, count
 
 WARM_UP_SHARE = 0.2
 ROUNDS, QUICK_ROUNDS = 9, 3

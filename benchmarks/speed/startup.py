@@ -10,12 +10,13 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.harness import gateways, machine
-from benchmarks.harness.gateways import MeasuredServers, Stores
+from benchmarks.harness import machine
 from benchmarks.harness.report import Row, row
-from benchmarks.harness.servers import START_LIMIT_S, running
 from benchmarks.speed.scenarios import Effort
-from tests.services.servers import free_port
+from tests.support.measured import gateways
+from tests.support.measured.gateways import MeasuredServers, Stores
+from tests.support.measured.servers import START_LIMIT_S, running
+from tests.support.servers import free_port
 
 NAME = "start"
 STARTS, QUICK_STARTS = 5, 2

@@ -13,12 +13,13 @@ from pathlib import Path
 import uvloop
 from yarl import URL
 
-from benchmarks.harness import gateways, machine
-from benchmarks.harness.gateways import MeasuredServers
-from benchmarks.harness.nginx import Missing
+from benchmarks.harness import machine
 from benchmarks.harness.report import Row, row, skipped
 from benchmarks.speed.scenarios import Effort
 from providers.http import Client, Request, Response
+from tests.support.measured import gateways
+from tests.support.measured.gateways import MeasuredServers
+from tests.support.measured.nginx import Missing
 
 NAME = "stream memory"
 STREAMS, WARM_UP = 1000, 50

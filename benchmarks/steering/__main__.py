@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.steering import charts, contest, report
+from benchmarks.steering import contest, report
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import HELD_OUT, TUNED, WEAKNESSES, WORLDS
 
@@ -17,7 +17,7 @@ HELD_OUT_SEEDS = [101, 102, 103]
 
 
 def main() -> None:
-    """Run what is asked for; print the tables, write JSON and plots."""
+    """Run what is asked for; print the tables, write JSON."""
     options = _options()
     calls = options.calls or (FULL_CALLS if options.full else CALLS)
     seeds = options.seeds or (HELD_OUT_SEEDS if options.held_out_seeds else FULL_SEEDS if options.full else SEEDS)
@@ -39,11 +39,6 @@ def main() -> None:
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_bytes(report.as_json(standings, reached, calls=calls, seeds=seeds))
-    if options.plots is not None:
-        options.plots.mkdir(parents=True, exist_ok=True)
-        for name, drawing in charts.draw(standings).items():
-            (options.plots / f"{name}.svg").write_text(drawing, encoding="utf-8")
-            console.print(f"wrote {options.plots / name}.svg")
 
 
 def _options() -> argparse.Namespace:
@@ -57,7 +52,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help=f"{FULL_CALLS:,} calls, seeds {FULL_SEEDS}")
     parser.add_argument("--jobs", type=int, default=1, help="processes; default 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write plots as SVG")
     options = parser.parse_args()
     groups = {
         name: [world.name for world in worlds]

@@ -55,11 +55,10 @@ TOLD_LENGTHS = Contender("holeshot", Objective.COMPLETION, budget=0.1, lengths=L
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """One world, all seeds: figures by contender, and what happened call by call with the first seed."""
+    """One world, all seeds: figures by contender."""
 
     world: str
     figures: dict[str, Figures]
-    results: dict[str, list[Result]]
 
 
 def contenders(world: World) -> list[Contender]:
@@ -108,4 +107,4 @@ def _standing(world: str, by_seed: Sequence[dict[str, list[Result]]]) -> Standin
     described = {
         label: figures(results, first, whole, recovered[label], goal_s=goal_s) for label, results in together.items()
     }
-    return Standing(world, described, by_seed[0])
+    return Standing(world, described)

@@ -40,6 +40,7 @@ class Result(Struct):
     usd: float = 0.0
     launched: int = 0  # attempts of any role
     extra: int = 0  # attempts that started while another one ran, whatever their role
+    extra_at_s: float | None = None  # when the first of these started
     deployment: str | None = None  # whose answer it was
     primary: str | None = None  # who was asked first
     stall_s: float = 0.0  # of silence within it
@@ -135,7 +136,10 @@ class Race:
         answer = self._fleet.ask(launch.deployment, self._request, earlier, now_s)
         attempt = Attempt(self._request, start, answer, now_s)
         self._result.launched += 1
-        self._result.extra += bool(self._running)
+        if self._running:
+            self._result.extra += 1
+            if self._result.extra_at_s is None:
+                self._result.extra_at_s = now_s - self._received_at_s
         self._attempts.append(attempt)
         self._running.append(attempt)
         if answer.ttft_s is None:

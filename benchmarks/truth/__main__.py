@@ -18,9 +18,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.harness.gateways import environment, gateway_command, production, sqlite
 from benchmarks.harness.report import grid, print_json
-from benchmarks.harness.servers import running, wait_until_listening
 from benchmarks.truth.columns import columns
 from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
 from benchmarks.truth.facts import Ledger, Row, alike, arrived, join, read, read_clickhouse
@@ -29,8 +27,10 @@ from benchmarks.truth.figures import figures
 from benchmarks.truth.fleet import Fleet, serving
 from benchmarks.truth.rules import Figure
 from gateway.ledger import create_engine
-from tests.clickhouse.stand_in import clickhouse
-from tests.services.servers import free_port
+from tests.support.clickhouse import clickhouse
+from tests.support.measured.gateways import environment, gateway_command, production, sqlite
+from tests.support.measured.servers import running, wait_until_listening
+from tests.support.servers import free_port
 
 CALLS, QUICK_CALLS = 6_000, 800
 STORES = ("sqlite", "postgres", "clickhouse")  # postgres with Redis; clickhouse: beside these two

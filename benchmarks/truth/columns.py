@@ -26,6 +26,7 @@ from benchmarks.truth.facts import (
 )
 from benchmarks.truth.fleet import SAID, VERSION, Seen, fingerprint
 from benchmarks.truth.rules import NEAR_MS, Figure, One, Rule, Truth, at_most, bound, mean, near, same, speed
+from gateway.core.rules import BROKEN, has_failed
 
 SLOW_S = 5.0  # for which a stream must be slow
 ON_THE_WAY = 32  # tokens, beside twice those received, of a provider that stops when it is hung up on
@@ -234,6 +235,7 @@ CALLS: Mapping[str, Sequence[Rule]] = {
         same(lambda _: 0, only=lambda call: call.row["launched"] == 1, name=", of one attempt"),
     ],
     "width_asked": [same(lambda call: 2 if mode_of(call) == "race" else 1)],
+    "failed": [same(lambda one: has_failed(one.row["status_code"], one.row["error_kind"]))],
     "narrowed": [same(lambda _: None, off=0.05)],  # of races, whose budget may be used up for a moment
     "takeover": [same(lambda _: None)],  # calls that have one, and other modes: figures.py, modes.py
     "takeovers": [same(lambda _: None)],
@@ -569,6 +571,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
         at_most(lambda _: 60_000.0, only=lambda one: one.row["is_overtaken"] and one.row["number"] == 1, off=0.2)
     ],
     "price": [same(lambda one: prices(one.persona))],
+    "failed": [same(lambda one: one.row["outcome"] in BROKEN)],
     # Calls that have any: units.py.
     **{name: [same(lambda _: None)] for name in ("tier_asked", "tier_served", "units_cost_usd", "units")},
 }

@@ -1,19 +1,20 @@
-"""Lists, makes, changes, rotates and revokes clients' keys in the database, while the gateway runs.
-
-The handlers of ``/admin/keys`` and ``/api/keys`` authenticate the administrator, and call these.
+"""/admin/keys for programs and /api/keys for the page: clients' keys in the database, changed while the gateway runs.
 
 A client is described by the same fields as in the file. A key is shown only in the answer that creates it.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_PATCH
 
-from gateway.api.auth import DIGEST, JSON
+from gateway.admin.queries import NoQuery, parse_query
+from gateway.admin.visitors import admit_visitor
+from gateway.api.auth import DIGEST, JSON, READING
 from gateway.api.bodies import read_body
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
@@ -26,72 +27,174 @@ from gateway.settings import nearest
 MERGE_PATCH = "application/merge-patch+json"
 
 
-async def listed(request: web.Request, *, revoked: bool) -> dict[str, Any]:
-    """Return every client with its keys, of the file and of the database; with ``revoked`` also revoked keys."""
-    return {"object": "list", "data": await request.app[CONTEXT].admission.keys.listed(revoked=revoked)}
+class Clients(msgspec.Struct, frozen=True):
+    """Every client with its keys. Each of ``data`` is a ``ShownClient`` with its settings."""
+
+    data: list[Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Client"})]]
+    object: Literal["list"] = "list"
 
 
-async def found(request: web.Request) -> dict[str, Any]:
-    """Return one client.
+class Rotation(msgspec.Struct, frozen=True):
+    """How a key is replaced."""
+
+    grace_s: Annotated[
+        float, msgspec.Meta(description="Seconds for which the older keys stay valid; 0 by default.")
+    ] = 0
+
+
+class RevokedKey(msgspec.Struct, frozen=True):
+    """A key that was ended."""
+
+    id: str
+    hint: str
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """The keys that were ended."""
+
+    name: str
+    revoked: list[RevokedKey]
+
+
+Admit = Callable[[web.Request], Client]
+
+
+class KeysQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether revoked keys are listed too."""
+
+    all: bool = False
+
+
+class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which key is revoked, by its id or hint; None: all of the client's."""
+
+    key: str | None = None
+
+
+class KeyHandlers:
+    """The handlers of one path; ``admit`` returns who may do what a request asks for.
+
+    ``shows_file``: whether clients of the file are listed also where keys are not in the database; else this is an
+    error that says what to set.
+    """
+
+    def __init__(self, admit: Admit, *, shows_file: bool = False) -> None:
+        self._admit = admit
+        self._shows_file = shows_file
+
+    async def list_keys(self, request: web.Request) -> web.Response:
+        """Return every client with its keys, of the file and of the database; with ``?all=1`` also revoked keys."""
+        self._admit(request)
+        query = parse_query(request, KeysQuery)
+        keys = request.app[CONTEXT].admission.keys
+        if self._shows_file and not keys.are_stored:
+            data = keys.configured()
+        else:
+            data = await keys.listed(revoked=query.all)
+        return uncached(Clients(data))
+
+    async def get_key(self, request: web.Request) -> web.Response:
+        """Return one client.
+
+        Raises:
+            ClientNotFound: there is none of this name.
+
+        """
+        self._admit(request)
+        parse_query(request, NoQuery)
+        name = request.match_info["name"]
+        clients = await request.app[CONTEXT].admission.keys.listed()
+        client = next((each for each in clients if each["name"] == name), None)
+        if client is None:
+            near = difflib.get_close_matches(name, [each["name"] for each in clients], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "/admin/keys lists all"
+            raise ClientNotFound(f"no client {name!r}; {hint}")
+        return uncached(client)
+
+    async def create_key(self, request: web.Request) -> web.Response:
+        """Make a client, whose name and settings are the body, with a key, which is in this answer only."""
+        admin = self._admit(request)
+        parse_query(request, NoQuery)
+        context = _context(request)
+        fields = await _object(request, admin)
+        name = check_name(fields.pop("name", None))
+        settings = _checked(context, fields)
+        key, now = new_key(), context.admission.keys.utc_now()
+        decide = changes.created(name, settings, key, key_id=context.services.new_id(), who=_who(admin), at=now)
+        change = await _change(context, admin, name, decide)
+        return uncached(_described(context, change, key), status=201)
+
+    async def change_key(self, request: web.Request) -> web.Response:
+        """Change a client's settings by a merge patch: null means the default."""
+        admin = self._admit(request)
+        parse_query(request, NoQuery)
+        context = _context(request)
+        name = request.match_info["name"]
+        decide = changes.changed(name, await _object(request, admin), partial(_checked, context))
+        return uncached(_described(context, await _change(context, admin, name, decide)))
+
+    async def rotate_key(self, request: web.Request) -> web.Response:
+        """Give a client a new key, which is in this answer only.
+
+        ``grace_s`` in the body: for how long the old ones stay valid; by default they do not.
+
+        Raises:
+            InvalidRequest: another field.
+
+        """
+        admin = self._admit(request)
+        parse_query(request, NoQuery)
+        context = _context(request)
+        fields = await _object(request, admin)
+        grace_s = fields.pop("grace_s", 0)
+        if isinstance(grace_s, bool) or not isinstance(grace_s, int | float):
+            raise InvalidRequest("grace_s must be a number of seconds", param="grace_s")
+        _demand_no_more(fields, *Rotation.__struct_fields__)
+        name, key, now = request.match_info["name"], new_key(), context.admission.keys.utc_now()
+        decide = changes.rotated(name, key, grace_s=grace_s, key_id=context.services.new_id(), who=_who(admin), at=now)
+        return uncached(_described(context, await _change(context, admin, name, decide), key))
+
+    async def revoke_key(self, request: web.Request) -> web.Response:
+        """End all keys of a client at once, with their calls; with ``?key=`` only the one with this id or hint."""
+        admin = self._admit(request)
+        key = parse_query(request, RevokeQuery).key
+        context = _context(request)
+        name = request.match_info["name"]
+        decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
+        change = await _change(context, admin, name, decide)
+        return uncached(Revoked(name, [RevokedKey(row.id, row.hint) for row in change.rows]))
+
+
+def admit_program(request: web.Request) -> Client:
+    """Return the administrator, or for reading a viewer. Web pages and cookies are refused.
 
     Raises:
-        ClientNotFound: there is none of this name.
+        ApiError: the client may not do this, or is a web page.
 
     """
-    name = request.match_info["name"]
-    clients = await request.app[CONTEXT].admission.keys.listed()
-    client = next((each for each in clients if each["name"] == name), None)
-    if client is None:
-        near = difflib.get_close_matches(name, [each["name"] for each in clients], n=1)
-        raise ClientNotFound(f"no client {name!r}; {f'did you mean {near[0]!r}?' if near else '/admin/keys lists all'}")
-    return client
+    if "origin" in request.headers:
+        raise Forbidden("/admin is not for web pages: requests with an Origin are refused")
+    if request.body_exists and request.content_type not in {JSON, MERGE_PATCH}:
+        raise UnsupportedMediaType(f"send content-type: {JSON}, not {request.content_type!r}")
+    admission = request.app[CONTEXT].admission
+    if request.method in READING:
+        return admission.admit_viewer(request)
+    return admission.admit_admin(request, (request.content_type,))
 
 
-async def created(request: web.Request, admin: Client) -> web.Response:
-    """Make a client, whose name and settings are the body, with a key."""
-    context = _context(request)
-    fields = await _object(request, admin)
-    name = check_name(fields.pop("name", None))
-    settings = _checked(context, fields)
-    key, now = new_key(), context.admission.keys.utc_now()
-    decide = changes.created(name, settings, key, key_id=context.services.new_id(), who=_who(admin), at=now)
-    change = await _change(context, admin, name, decide)
-    return uncached(_described(context, change, key), status=201)
-
-
-async def changed(request: web.Request, admin: Client) -> web.Response:
-    """Change a client's settings by a merge patch: null means the default."""
-    context = _context(request)
-    name = request.match_info["name"]
-    decide = changes.changed(name, await _object(request, admin), partial(_checked, context))
-    return uncached(_described(context, await _change(context, admin, name, decide)))
-
-
-async def rotated(request: web.Request, admin: Client) -> web.Response:
-    """Give a client a new key. ``grace_s`` in the body: for how long the old ones stay valid; by default they do not.
+def admit_administrator(request: web.Request) -> Client:
+    """Return the administrator who uses the page; others do not see keys there.
 
     Raises:
-        InvalidRequest: another field.
+        ApiError: as of ``admit_visitor``.
 
     """
-    context = _context(request)
-    fields = await _object(request, admin)
-    grace_s = fields.pop("grace_s", 0)
-    if isinstance(grace_s, bool) or not isinstance(grace_s, int | float):
-        raise InvalidRequest("grace_s must be a number of seconds", param="grace_s")
-    _demand_no_more(fields, "grace_s")
-    name, key, now = request.match_info["name"], new_key(), context.admission.keys.utc_now()
-    decide = changes.rotated(name, key, grace_s=grace_s, key_id=context.services.new_id(), who=_who(admin), at=now)
-    return uncached(_described(context, await _change(context, admin, name, decide), key))
+    takes = (JSON, MERGE_PATCH) if request.method == METH_PATCH else (JSON,)
+    return admit_visitor(request, admin=True, takes=takes)
 
 
-async def revoked(request: web.Request, admin: Client, *, key: str | None) -> web.Response:
-    """End all keys of a client at once, with their calls; with ``key`` only the one with this id or hint."""
-    context = _context(request)
-    name = request.match_info["name"]
-    decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
-    change = await _change(context, admin, name, decide)
-    return uncached({"name": name, "revoked": [{"id": row.id, "hint": row.hint} for row in change.rows]})
+FOR_PROGRAMS = KeyHandlers(admit_program)
+FOR_PAGE = KeyHandlers(admit_administrator, shows_file=True)
 
 
 def _context(request: web.Request) -> Context:
@@ -151,61 +254,5 @@ def _demand_no_more(fields: Mapping[str, Any], *known: str) -> None:
 def uncached(value: Any, status: int = 200) -> web.Response:
     """Return a value as JSON that must not be cached."""
     body = msgspec.json.encode(value)
-    headers = {"cache-control": "no-store"}  # one of them has a key
+    headers = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}  # one of them has a key
     return web.Response(body=body, status=status, content_type=JSON, headers=headers)
-
-
-# /admin/keys: clients' keys, for programs. Web pages and cookies are refused.
-
-_NO = frozenset({"0", "false", ""})
-
-
-async def list_keys(request: web.Request) -> web.Response:
-    """Return every client with its keys; with ``?all=1`` also revoked keys."""
-    _admit(request, changes_something=False)
-    return uncached(await listed(request, revoked=request.query.get("all", "0") not in _NO))
-
-
-async def get_key(request: web.Request) -> web.Response:
-    """Return one client."""
-    _admit(request, changes_something=False)
-    return uncached(await found(request))
-
-
-async def create_key(request: web.Request) -> web.Response:
-    """Make a client with a key."""
-    return await created(request, _admit(request))
-
-
-async def change_key(request: web.Request) -> web.Response:
-    """Change a client's settings."""
-    return await changed(request, _admit(request))
-
-
-async def rotate_key(request: web.Request) -> web.Response:
-    """Give a client a new key."""
-    return await rotated(request, _admit(request))
-
-
-async def revoke_key(request: web.Request) -> web.Response:
-    """End all keys of a client; with ``?key=`` only the one with this id or hint."""
-    return await revoked(request, _admit(request), key=request.query.get("key"))
-
-
-def _admit(request: web.Request, *, changes_something: bool = True) -> Client:
-    """Return the administrator.
-
-    Raises:
-        ApiError: the client may not do this, or is a web page.
-
-    """
-    if "origin" in request.headers:
-        raise Forbidden("/admin is not for web pages: requests with an Origin are refused")
-    if request.body_exists and request.content_type not in {JSON, MERGE_PATCH}:
-        raise UnsupportedMediaType(f"send content-type: {JSON}, not {request.content_type!r}")
-    admission = request.app[CONTEXT].admission
-    return (
-        admission.admit_admin(request, (request.content_type,))
-        if changes_something
-        else admission.admit_viewer(request)
-    )

@@ -1,31 +1,78 @@
-"""The services that only operators' handlers use, beside the ``Context`` of calls: reports, live view, process."""
+"""What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin.sign_in import SignIn
 from gateway.alerts.alerts import Alerts
+from gateway.api.context import CONTEXT, Phase
 from gateway.core.reports import Reports
 from gateway.live.live import Live
+
+if TYPE_CHECKING:
+    from gateway.admin.answers import Stores
+    from gateway.admin.sign_in import SignIn
+
+START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.
 
     ``render_metrics`` returns the page and its content type. ``signing_key`` is the one beside a SQLite database, which
-    signs sessions if no other is set. ``sign_in`` is used where ``page.sign_in`` is set.
+    signs sessions if no other is set. ``sign_in`` returns what signs people in, where ``page.sign_in`` is set.
     """
 
     reports: Reports
     live: Live
     alerts: Alerts
-    readiness: Callable[[], dict[str, Any]]
+    readiness: "Callable[[], Stores]"
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     signing_key: str
-    sign_in: SignIn
+    sign_in: "Callable[[], SignIn]"
 
 
 OPERATIONS = web.AppKey("holeshot.operations", Operations)
+
+
+# Health and metrics.
+
+
+async def live(_request: web.Request) -> web.Response:
+    """Answer 200 as long as the process responds."""
+    from gateway.admin.answers import Alive  # noqa: PLC0415 - memory: with what operators use
+
+    return web.json_response(body=msgspec.json.encode(Alive()))
+
+
+async def ready(request: web.Request) -> web.Response:
+    """Answer 200 while new calls are accepted; 503 while stopping, or before the keys of the database are known.
+
+    The gateway stays ready when its database or Redis goes away: calls are answered, rows wait in the spool, each
+    replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
+    part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
+    """
+    from gateway.admin.answers import Readiness  # noqa: PLC0415 - memory: with what operators use
+
+    context = request.app[CONTEXT]
+    readiness = request.app[OPERATIONS].readiness()
+    workers, is_unrecorded = readiness.workers, context.is_unrecorded()
+    is_degraded = is_unrecorded or (workers is not None and bool(workers.stopped))
+    status: Literal["ok", "degraded", "keys_not_loaded", "stopping"] = "degraded" if is_degraded else "ok"
+    accepts = not (is_unrecorded and context.settings.ledger.required)
+    if not context.admission.keys.table.is_loaded:
+        status, accepts = "keys_not_loaded", False
+    if context.phase is not Phase.SERVING:
+        status, accepts = "stopping", False
+    body = msgspec.json.encode(Readiness(status=status, **msgspec.structs.asdict(readiness)))
+    return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
+    context = request.app[CONTEXT]
+    context.admission.admit_viewer(request)
+    body, content_type = await request.app[OPERATIONS].render_metrics()
+    return web.Response(body=body, headers={"content-type": content_type})

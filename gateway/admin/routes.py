@@ -1,21 +1,22 @@
-"""The list of /api's routes, and of the page's own."""
+"""The routes of operators: health, /admin and /api, the page's files, and the description of all APIs."""
 
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from gateway.admin import boards, reports, sign_in, visitors
-from gateway.admin.visitors import admit_caller
+from gateway.admin import operations
 from gateway.api.bodies import withhold_continue
-from gateway.api.endpoints import CHAT_ENDPOINT
-from gateway.api.handler import answering
 from gateway.core.errors import NotFound
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
 
@@ -38,13 +39,6 @@ TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
     ".ico": "image/x-icon",
     ".txt": "text/plain; charset=utf-8",
-}
-_WELCOME = {
-    "name": "Holeshot",
-    "chat": "v1/chat/completions",
-    "models": "v1/models",
-    "api": "openapi.json",
-    "page": "open this address in a browser",
 }
 
 
@@ -75,7 +69,9 @@ async def home(request: web.Request) -> web.StreamResponse:
     """Answer a browser with the page, and a program with the addresses of the APIs."""
     if "text/html" in request.headers.get("accept", ""):
         return served(request, assets()["index.html"])
-    body = msgspec.json.encode(_WELCOME)
+    from gateway.admin.answers import Welcome  # noqa: PLC0415 - memory: few ask for it
+
+    body = msgspec.json.encode(Welcome())
     return web.Response(body=body, content_type="application/json", headers={"vary": "accept"})
 
 
@@ -108,45 +104,6 @@ def served(request: web.Request, found: Asset) -> web.Response:
     return web.Response(body=body, headers={**headers, "content-type": found.content_type})
 
 
-def _route(method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.RouteDef:
-    return web.route(method, path, handler, expect_handler=withhold_continue)
-
-
-ROUTES = (
-    _route("GET", "/", home),
-    _route("GET", "/favicon.ico", icon),
-    _route("GET", "/page/{path:.+}", asset),
-    _route("GET", "/api/session", visitors.get_session),
-    _route("POST", "/api/session", visitors.create_session),
-    _route("DELETE", "/api/session", visitors.end_session),
-    _route("GET", f"/api/{sign_in.START}", visitors.begin_sign_in),
-    _route("GET", f"/api/{sign_in.BACK}", visitors.end_sign_in),
-    _route("POST", "/api/playground", answering(CHAT_ENDPOINT, admit_caller)),
-    _route("GET", "/api/leaderboard", boards.leaderboard),
-    _route("GET", "/api/explain", boards.explain),
-    _route("GET", "/api/history", reports.history),
-    _route("GET", "/api/heat", reports.heat),
-    _route("GET", "/api/slowdowns", reports.slowdowns),
-    _route("GET", "/api/race-value", reports.race_value),
-    _route("GET", "/api/replay", reports.replay),
-    _route("GET", "/api/slo", reports.slo),
-    _route("GET", "/api/refusals", reports.refusals),
-    _route("GET", "/api/alerts", reports.alerts),
-    _route("GET", "/api/usage", boards.usage),
-    _route("GET", "/api/teams", boards.teams),
-    _route("GET", "/api/configuration", boards.configuration),
-    _route("GET", "/api/keys", boards.list_keys),
-    _route("POST", "/api/keys", boards.create_key),
-    _route("GET", "/api/keys/{name}", boards.get_key),
-    _route("PATCH", "/api/keys/{name}", boards.change_key),
-    _route("DELETE", "/api/keys/{name}", boards.revoke_key),
-    _route("POST", "/api/keys/{name}/rotate", boards.rotate_key),
-    _route("GET", "/api/calls", reports.list_calls),
-    _route("GET", "/api/calls/{id}", reports.get_call),
-    _route("GET", "/api/live", boards.live),
-)
-
-
 # GET /openapi.json, and GET /docs, a page made from it.
 
 
@@ -165,3 +122,86 @@ def _described() -> Asset:
     from gateway.admin.openapi.document import document  # noqa: PLC0415 - memory: few are asked for it
 
     return _asset(msgspec.json.encode(document()), "application/json")
+
+
+class Later:
+    """The handlers of a module, loaded with the first request for one of them: most workers serve calls only.
+
+    ``Later("gateway.admin.usage").teams`` is that module's handler ``teams``; with ``within`` it is a method of what
+    the module calls so.
+    """
+
+    def __init__(self, module: str, within: str = "") -> None:
+        self.module = module
+        self.within = within
+        self._loaded: Any = None
+
+    def __getattr__(self, name: str) -> Handler:
+        """Return the handler of this name."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            handler: Handler = getattr(await self._load(), name)
+            return await handler(request)
+
+        return handle
+
+    async def _load(self) -> Any:
+        if self._loaded is None:
+            module = await asyncio.to_thread(import_module, self.module)  # in a thread, so that calls go on
+            self._loaded = getattr(module, self.within) if self.within else module
+        return self._loaded
+
+
+configuration, leaderboard, live, reports, usage, visitors = (
+    Later(f"gateway.admin.{name}") for name in ("configuration", "leaderboard", "live", "reports", "usage", "visitors")
+)
+
+
+def _route(method: str, path: str, handler: Handler) -> web.RouteDef:
+    return web.route(method, path, handler, expect_handler=withhold_continue)
+
+
+def _keys(path: str, handlers: Later) -> Iterator[web.RouteDef]:
+    yield _route("GET", path, handlers.list_keys)
+    yield _route("POST", path, handlers.create_key)
+    yield _route("GET", f"{path}/{{name}}", handlers.get_key)
+    yield _route("PATCH", f"{path}/{{name}}", handlers.change_key)
+    yield _route("DELETE", f"{path}/{{name}}", handlers.revoke_key)
+    yield _route("POST", f"{path}/{{name}}/rotate", handlers.rotate_key)
+
+
+ROUTES = (
+    _route("GET", "/health/live", operations.live),
+    _route("GET", "/health/ready", operations.ready),
+    _route("GET", "/metrics", operations.metrics),
+    _route("GET", "/leaderboard", leaderboard.leaderboard),
+    *_keys("/admin/keys", Later("gateway.admin.keys", "FOR_PROGRAMS")),
+    _route("GET", "/openapi.json", describe),
+    _route("GET", "/docs", docs),
+    _route("GET", "/", home),
+    _route("GET", "/favicon.ico", icon),
+    _route("GET", "/page/{path:.+}", asset),
+    _route("GET", "/api/session", visitors.get_session),
+    _route("POST", "/api/session", visitors.create_session),
+    _route("DELETE", "/api/session", visitors.end_session),
+    _route("GET", f"/api/{operations.START}", visitors.begin_sign_in),
+    _route("GET", f"/api/{operations.BACK}", visitors.end_sign_in),
+    _route("POST", "/api/playground", visitors.playground),
+    _route("GET", "/api/leaderboard", leaderboard.page_leaderboard),
+    _route("GET", "/api/explain", leaderboard.page_explain),
+    _route("GET", "/api/history", reports.history),
+    _route("GET", "/api/heat", reports.heat),
+    _route("GET", "/api/slowdowns", reports.slowdowns),
+    _route("GET", "/api/race-value", reports.race_value),
+    _route("GET", "/api/replay", reports.replay),
+    _route("GET", "/api/slo", reports.slo),
+    _route("GET", "/api/refusals", reports.refusals),
+    _route("GET", "/api/alerts", reports.alerts),
+    _route("GET", "/api/usage", usage.usage),
+    _route("GET", "/api/teams", usage.teams),
+    _route("GET", "/api/configuration", configuration.configuration),
+    *_keys("/api/keys", Later("gateway.admin.keys", "FOR_PAGE")),
+    _route("GET", "/api/calls", reports.list_calls),
+    _route("GET", "/api/calls/{id}", reports.get_call),
+    _route("GET", "/api/live", live.live),
+)

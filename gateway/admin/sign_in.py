@@ -19,6 +19,7 @@ import structlog
 from aiohttp import web
 
 from gateway import __version__
+from gateway.admin.operations import BACK
 from gateway.api.client import Client
 from gateway.api.sessions import made_for, person_of
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gateway.keys.issuers import Issuer, Web
 
 PEOPLE = "oidc:"  # prefix of their names, so that none equals a client's
-START, BACK = "sign-in", "signed-in"  # below /api
 COOKIE = "holeshot-sign-in"
 MOST_S = 600  # from the beginning to the end of a sign-in
 AGAIN_S = 2.0  # between two tries to reach the provider

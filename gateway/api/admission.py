@@ -1,4 +1,4 @@
-"""Builds the ``Call`` of a request, first for its model, then for fallbacks: one place for every API."""
+"""The frame of every call: its client is admitted, its body is read, and it has a seat until its end."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -55,8 +55,6 @@ def client_context(
     )
 
 
-# The frame of every call: its client is admitted, its body is read, and it has a seat until its end.
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
 ClientHandler = Callable[[web.Request, Client, Received, float], Awaitable[web.StreamResponse]]
@@ -86,7 +84,7 @@ def admitted_call(
         begun: Begun | None = None
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
-            context.limits.check(levels)
+            context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
             begun = request[BEGUN] = await context.limits.begin(levels)
         try:
             if not runs_model:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -18,6 +18,7 @@ from gateway.api.sessions import Sessions
 from gateway.core.errors import (
     ApiError,
     Forbidden,
+    InvalidRequest,
     KeyExpired,
     KeysNotLoaded,
     KeyUnusable,
@@ -25,6 +26,7 @@ from gateway.core.errors import (
     UnsupportedMediaType,
     WrongKey,
 )
+from gateway.fleet.tenants import KEY, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
@@ -241,12 +243,75 @@ class Head(Protocol):
         """The path with its query, as sent."""
 
 
+# The keys of providers that a request brings. No message repeats any part of the header: it may be a key.
+
+TENANT_KEYS = "x-holeshot-provider-keys"
+_MOST_TENANT_KEYS = 64
+
+
+def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mapping[str, str]:
+    """Return the keys in the lines of the header, by provider: ``name=key, name=key``, or a JSON object of strings.
+
+    ``providers``: those for which a key may be brought; None: the header is not turned on.
+
+    Raises:
+        InvalidRequest: it is not turned on, has neither form, or names no such provider; or one has no key.
+
+    """
+    if providers is None:
+        raise _invalid(
+            "this gateway takes no keys of providers: leave the header out, or have the operator set"
+            " 'tenant_keys: { header: true }'"
+        )
+    pairs = [pair for line in said for pair in _pairs(line)]
+    if not 0 < len(pairs) <= _MOST_TENANT_KEYS:
+        raise _invalid(f"it must have 1 to {_MOST_TENANT_KEYS} keys")
+    keys: dict[str, str] = {}
+    for provider, key in pairs:
+        if provider not in providers:
+            known = ", ".join(sorted(providers)) or "none"
+            raise _invalid(f"it names a provider that is not configured here; known: {known}")
+        if KEY.fullmatch(key) is None:
+            raise _invalid(
+                f"the key for {provider!r} is empty, too long, or has a blank or another character of no key"
+            )
+        if keys.setdefault(provider, key) != key:
+            raise _invalid(f"it has two keys for {provider!r}")
+    return keys
+
+
+def _pairs(line: str) -> list[tuple[str, str]]:
+    if line.lstrip().startswith("{"):
+        try:
+            return list(msgspec.json.decode(line.encode(errors="surrogateescape"), type=dict[str, str]).items())
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise _invalid("it is not a JSON object of strings") from None
+    pairs = [part.partition("=") for part in line.split(",")]
+    if any(not (provider.strip() and equals) for provider, equals, _ in pairs):
+        raise _invalid("it must read 'provider=key, provider=key', or be a JSON object of strings")
+    return [(provider.strip(), key.strip()) for provider, _, key in pairs]
+
+
+def _invalid(problem: str) -> InvalidRequest:
+    return InvalidRequest(f"{TENANT_KEYS}: {problem}", param=TENANT_KEYS)
+
+
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
-    def __init__(self, keys: Keys[Client], anonymous: LimitSettings, tokens: "Tokens[Client] | None" = None) -> None:
-        """``anonymous`` are the limits of local programs, if no keys are required. ``tokens``: None without issuers."""
+    def __init__(
+        self,
+        keys: Keys[Client],
+        anonymous: LimitSettings,
+        tokens: "Tokens[Client] | None" = None,
+        providers: Collection[str] | None = None,
+    ) -> None:
+        """``anonymous`` are the limits of local programs, if no keys are required. ``tokens``: None without issuers.
+
+        ``providers``: those for which requests may bring a key of their own; None: they may not.
+        """
         self.keys = keys
+        self.providers = providers
         self.tokens = tokens
         self._table = keys.table
         self.sessions = Sessions(keys.table, keys.unix_clock)
@@ -262,10 +327,11 @@ class Admission:
         clients: Mapping[str, ClientSettings],
         anonymous: LimitSettings,
         tokens: "Tokens[Client] | None" = None,
+        providers: Collection[str] | None = None,
     ) -> "Admission":
         """Apply the clients of a reloaded file; return the admission with these limits of local programs."""
         self._table.use_file(clients)
-        return Admission(self.keys, anonymous, tokens)
+        return Admission(self.keys, anonymous, tokens, providers)
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
         """Return the client that sends the request. ``takes`` are the media types that the API accepts.
@@ -287,8 +353,13 @@ class Admission:
 
         Raises:
             Forbidden: a viewer does more than read.
+            InvalidRequest: the keys of providers that it brings are invalid, or not wanted.
 
         """
+        if TENANT_KEYS in request.headers:
+            brought = tenant_keys(request.headers.getall(TENANT_KEYS), self.providers)
+            own = client.tenant.keys if client.tenant is not None else {}
+            client = msgspec.structs.replace(client, tenant=TenantKeys({**own, **brought}))
         if digest is not None:
             request[DIGEST] = digest
             if self.tokens is not None and (token := self.tokens.of(digest)) is not None:

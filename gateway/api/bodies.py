@@ -2,12 +2,9 @@
 
 import asyncio
 import codecs
-import sys
 import zlib
-from array import array
 from collections.abc import Callable, Hashable, Mapping
 from io import BytesIO
-from itertools import accumulate
 from typing import Protocol, cast
 
 import msgspec
@@ -17,19 +14,17 @@ from gateway.api.auth import FORWARDED_FOR, counted_address
 from gateway.api.context import BodyWork, Context
 from gateway.api.json_body import (
     NO_TEXT,
-    TOO_DEEP,
     Contents,
     Media,
     read_fields,
     scan_steps,
-    structures,
     too_many_values,
     values_of,
     values_outside_strings,
 )
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
-from providers import Steps, finished, separators
+from providers import Steps, separators
 from providers.dialects import DIALECTS
 
 # Decompresses a request body in pieces of limited size.
@@ -318,10 +313,6 @@ MOST_VALUES = (
     8_000_000  # decoded in well under 0.1 s; the longest list of tokens that is embedded at once has 0.3 million
 )
 LONGEST_DECODED_BYTES = 2 * 2**20  # of a field that becomes Python objects: they can need many times as much
-# Before 3.14, Python's limit of recursion holds for the JSON decoder, too. Since then only the stack's size does, of
-# which the decoder fills all: tens of thousands of brackets.
-MOST_DEPTH = 1000
-_HAS_NO_LIMIT = sys.version_info >= (3, 14)
 
 _DECODED = frozenset(
     {"fastest_response", "model", "models", "provider", "race", "route", "transforms"}  # of any dialect
@@ -329,8 +320,6 @@ _DECODED = frozenset(
 _COUNTED = _DECODED | {"tools"}  # fields of which objects are made, in any dialect
 _SHORTEST_VALUE = len("1,")
 _SLICE_BYTES = 2**18  # a slice takes a tenth of a millisecond, or two where there are many separators
-_DEEPER = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: one level down, one up
-_NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
 async def read_contents(
@@ -346,8 +335,6 @@ async def read_contents(
 
     """
     if len(body) <= LARGE_BYTES:
-        if _HAS_NO_LIMIT:
-            finished(check_depth(body))
         contents = Contents.of(body)
     else:
         contents = await work.run(contents_steps(body, prompt, media))
@@ -376,38 +363,12 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     if values > MOST_VALUES:
         raise InvalidRequest(f"the body has more than {MOST_VALUES} values")
     yield
-    if _HAS_NO_LIMIT:
-        yield from check_depth(body)
     fields = read_fields(body)
     _check_lengths(fields)
     yield
     raw = fields.get(prompt)
     scan_media = None if media is None or raw is None else (yield from scan_steps(raw, media))
     return Contents(fields, len(body), values, scan_media)
-
-
-def check_depth(body: bytes) -> Steps[None]:
-    """Check how deep values are nested. Nearly all bodies have too few brackets for more than to count them.
-
-    Raises:
-        InvalidRequest: deeper than ``MOST_DEPTH``.
-
-    """
-    opened = 0
-    for at in range(0, len(body), _SLICE_BYTES):
-        opened += body.count(b"[", at, at + _SLICE_BYTES) + body.count(b"{", at, at + _SLICE_BYTES)
-        yield
-        if opened > MOST_DEPTH:
-            break
-    if opened <= MOST_DEPTH:
-        return
-    depth = 0
-    for structure in structures(body):
-        steps = array("b", structure.translate(_DEEPER, _NO_BRACKETS))
-        if depth + max(accumulate(steps), default=0) > MOST_DEPTH:
-            raise InvalidRequest(TOO_DEEP)
-        depth += sum(steps)
-        yield
 
 
 def _text_steps(body: bytes) -> Steps[None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -9,19 +10,15 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
-from gateway.core.attempts import AnswerKind, Invalid, WinOn
-from gateway.core.calls import Call, Kind, Level, Objective
+from gateway.core.calls import Call, Level
 from gateway.core.ids import TraceContext
-from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Model
 from gateway.limits import Limits
 from gateway.racing import Kept, Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
 from providers import aside
-from providers.dialects import PIVOT, Dialect
 
 
 class Received(Kept, Protocol):
@@ -101,6 +98,20 @@ class CallContext:
 NO_LEVELS: Sequence[Level] = ()
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """What a call keeps whichever model is asked: its id and times, the accounts and tags it counts in, and its trace.
+
+    The fields are those of ``Call``.
+    """
+
+    id: str
+    received_at: float
+    started_at: datetime
+    levels: Sequence[Level]
+    tags: Mapping[str, str]
+    trace: TraceContext | None
+
+
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client of a call, and the data of its request besides the body."""
 
@@ -115,86 +126,19 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
-
-def new_call(
-    context: CallContext,
-    origin: ClientContext,
-    model: Model,
-    instead_of: Call | None,
-    *,
-    asked_model: str,
-    endpoint: str,
-    streamed: bool,
-    prompt_class: PromptClass,
-    prompt_tokens: int,
-    inline_bytes: int | None,
-    fields: Mapping[str, msgspec.Raw],
-    dialect: Dialect = PIVOT,
-    objective: Objective = Objective.FIRST_TOKEN,
-    win_on: WinOn = WinOn.ANY,
-    sentence_words: int = 0,
-    invalid: Invalid = Invalid.ERROR,
-    wants_usage: bool = False,
-    stateful: bool = False,
-    kind: Kind | None = None,
-    answer_kind: AnswerKind = AnswerKind.PLAIN,
-    deadline_ms: float | None = None,
-    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {},
-    dropped: Mapping[str, tuple[str, ...]] = {},
-    is_restricted: bool = False,
-    key_name: str | None = None,
-    runs_on: bool = False,
-    size_tokens: int | None = None,
-) -> Call:
-    """Build the call. ``instead_of`` is the same call as built for the model that could not answer."""
-    services = context.services
-    received_at = services.clock() if origin.received_at is None else origin.received_at
-    call_id = services.new_id() if instead_of is None else instead_of.id
-    tracing = context.tracing.own
-    levels, tags = origin.levels, origin.tags
-    if context.settings.tags_from_metadata and "metadata" in fields:
-        names = [name for name in context.settings.tags_from_metadata if name not in (TEAM, END_USER)]
-        tags = {**tags_of_metadata(fields["metadata"], names), **tags}
-    if levels and origin.client.team is not None:
-        tags = {**tags, TEAM: origin.client.team}
-    if origin.end_user is not None and (found := origin.end_user.of(fields)) is not None:
-        levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
-    return Call(
-        id=call_id,
-        received_at=received_at if instead_of is None else instead_of.received_at,
-        started_at=services.utc_now() if instead_of is None else instead_of.started_at,
-        client=origin.client.name,
-        model=model.name,
-        asked_model=None if model.name == asked_model else asked_model,
-        endpoint=endpoint,
-        dialect=dialect,
-        streamed=streamed,
-        mode=model.race.mode,
-        objective=objective,
-        win_on=win_on,
-        sentence_words=sentence_words,
-        invalid=invalid,
-        prompt_class=prompt_class,
-        prompt_tokens=prompt_tokens,
-        inline_bytes=inline_bytes,
-        size_tokens=size_tokens,
-        wants_usage=wants_usage,
-        fields=fields,
-        wordings=wordings,
-        dropped=dropped,
-        headers=origin.headers,
-        tags=tags,
-        replica=context.replica,
-        region=context.settings.region,
-        request_id=origin.request_id,
-        stateful=stateful,
-        kind=kind,
-        answer_kind=answer_kind,
-        deadline_ms=deadline_ms,
-        profile=model.race.profile if instead_of is None else instead_of.profile,
-        is_restricted=is_restricted,
-        key_name=key_name,
-        runs_on=runs_on,
-        levels=levels,
-        trace=None if tracing is None else tracing.trace(call_id, origin.parent),
-    )
+    def stamp(self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None) -> Stamp:
+        """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model."""
+        if first is not None:
+            return Stamp(first.id, first.received_at, first.started_at, first.levels, first.tags, first.trace)
+        services, tracing = context.services, context.tracing.own
+        received_at = services.clock() if self.received_at is None else self.received_at
+        call_id, levels, tags = services.new_id(), self.levels, self.tags
+        if context.settings.tags_from_metadata and "metadata" in fields:
+            names = [name for name in context.settings.tags_from_metadata if name not in (TEAM, END_USER)]
+            tags = {**tags_of_metadata(fields["metadata"], names), **tags}
+        if levels and self.client.team is not None:
+            tags = {**tags, TEAM: self.client.team}
+        if self.end_user is not None and (found := self.end_user.of(fields)) is not None:
+            levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
+        trace = None if tracing is None else tracing.trace(call_id, self.parent)
+        return Stamp(call_id, received_at, services.utc_now(), levels, tags, trace)

@@ -415,7 +415,8 @@ class CallRunner:
         late_s = self._late_s(entry)
         if late_s is None:
             return await run()
-        if len(self._context.steering.not_asked(entry.names, ())) == len(entry.names):
+        learnt_as = None if entry.model.tenant is None else entry.model.learnt_as
+        if len(self._context.steering.not_asked(entry.names, (), learnt_as)) == len(entry.names):
             late_s = 0.0  # all are broken: the next model is asked at once
         elif self._all_full(entry):
             late_s = min(late_s, SEAT_PATIENCE_S)
@@ -495,7 +496,7 @@ class CallRunner:
         if not plan.launches:
             return True
         is_needed = not (is_second or model.is_dear(fallback.model))
-        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed)
+        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
         if (reason := self._context.steering.refused_by) is not None:
             self._fallbacks.keep(fallback.model.name)
             note_narrowed(reason, self.open_call, self.response_headers)
@@ -524,6 +525,7 @@ class CallRunner:
                     payer_of(entry),
                     use_of(entry),
                     begun=self._begun,
+                    spends=not entry.model.is_free,
                 )
             except LimitReached as error:
                 if not error.of_model or not await self._fallbacks.advance([(entry.model.name, error)]):
@@ -572,7 +574,8 @@ class CallRunner:
 
     def _total_failure(self, entry: PlannedCall, ending: Unanswered) -> ApiError:
         """Return one error for all the failures at the model of ``entry``."""
-        out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked})
+        learnt_as = None if entry.model.tenant is None else entry.model.learnt_as
+        out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked}, learnt_as)
         return total_failure(entry.model, entry.plan, ending, out)
 
 
@@ -580,7 +583,8 @@ def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[No
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
-    return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc)
+    brought = () if model.tenant is None else model.learnt_as or ()
+    return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc, brought=brought)
 
 
 def all_failed(failed: Sequence[tuple[str, ApiError]]) -> ApiError:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, NothingEnabled
 from gateway.fleet.models import Deployment, Model
+from gateway.fleet.tenants import TenantKeys
 from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced
 
 WIDEST = 8
@@ -30,6 +32,7 @@ class Client(msgspec.Struct, frozen=True):
     end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
     unpriced: Unpriced | None = None  # what happens to calls that limits in dollars cannot count
+    tenant: TenantKeys | None = None  # its own keys of providers; None: it brings none
 
     def check_model(self, model: str) -> None:
         """Check that this client may use a model.
@@ -43,6 +46,14 @@ class Client(msgspec.Struct, frozen=True):
         names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
         if not self.models.issuperset(names):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+
+    def made(self, maker: Maker | None) -> bool:
+        """Whether something at a provider is this client's as for the key: made with the one that it would use now."""
+        if maker is None or self.tenant is None:
+            return maker is not None and maker.tenant is None
+        if maker.tenant is not None:
+            return maker.tenant in self.tenant.digests
+        return maker.deployment.partition("/")[0] not in self.tenant.keys
 
     def deployments(self, model: Model) -> list[Deployment]:
         """Return the deployments of ``model`` that may see this client's prompts.
@@ -93,4 +104,7 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         end_user=settings.end_user,
         priority=settings.priority,
         unpriced=settings.unpriced,
+        tenant=TenantKeys({provider: key.get_secret_value() for provider, key in settings.provider_keys.items()})
+        if settings.provider_keys
+        else None,
     )

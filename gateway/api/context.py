@@ -191,10 +191,17 @@ class StoredResponses:
         # What runs on, until when that is of interest, and whether the other replicas know it; the newest last.
         self._begun: OrderedDict[tuple[str | None, str], tuple[InBackground, float, bool]] = OrderedDict()
 
-    async def keep(self, client: str | None, answer: bytes, deployment: str, key_name: str | None = None) -> None:
-        """Store who made the response of ``client`` whose JSON or events begin with ``answer``."""
+    async def keep(
+        self,
+        client: str | None,
+        answer: bytes,
+        deployment: str,
+        key_name: str | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """Store who made the response of ``client`` whose JSON or events begin with ``answer``; see ``Maker``."""
         if (name := id_of_response(answer)) is not None:
-            await self.keep_id(client, name, Maker(deployment, key_name))
+            await self.keep_id(client, name, Maker(deployment, key_name, tenant))
 
     async def keep_id(self, client: str | None, name: str, maker: Maker) -> None:
         """Store that an answer of ``maker`` to ``client`` named ``name``, which its provider stores."""
@@ -204,15 +211,21 @@ class StoredResponses:
         while len(self._made) > MOST_KEPT:
             self._made.popitem(last=False)
         if self._shared is not None:
-            keyed = maker.key_name is not None  # the version before knows deployments only
+            # The version before knows deployments only.
+            keyed = maker.key_name is not None or maker.tenant is not None
             value = msgspec.json.encode(maker).decode() if keyed else maker.deployment
             await self._shared.share(_key(client, name), value)
 
     async def keep_all(
-        self, client: str | None, names: Iterable[str], deployment: str, key_name: str | None = None
+        self,
+        client: str | None,
+        names: Iterable[str],
+        deployment: str,
+        key_name: str | None = None,
+        tenant: str | None = None,
     ) -> None:
         """Store the ``names`` that an answer of ``deployment``, made with this key, gave to ``client``."""
-        left, maker = [*names], Maker(deployment, key_name)
+        left, maker = [*names], Maker(deployment, key_name, tenant)
         while left:
             await asyncio.gather(*(self.keep_id(client, name, maker) for name in left[:_AT_ONCE]))
             left = left[_AT_ONCE:]

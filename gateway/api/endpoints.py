@@ -78,14 +78,14 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
         InvalidRequest: a field is invalid or missing.
 
     """
-    common = read_common(contents, race_header)
-    fields = common.fields
+    model, race, preferences = read_common(contents, race_header)
+    fields = contents.fields
     messages = required_messages(fields)
     found = decoded_fields(fields, _DECODERS).get
     options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
     return ParsedRequest(
         dialect=CHAT,
-        model=common.model,
+        model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
@@ -97,8 +97,8 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
             tools=bool(tools),
             json_schema=answer is not None and answer.type == "json_schema",
         ),
-        race=common.race,
-        preferences=common.preferences,
+        race=race,
+        preferences=preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
@@ -148,20 +148,20 @@ def read_completion(contents: Contents, race_header: str | None) -> ParsedReques
         InvalidRequest: a field is invalid or missing.
 
     """
-    common = read_common(contents, race_header)
-    fields = common.fields
+    model, race, preferences = read_common(contents, race_header)
+    fields = contents.fields
     required(fields, "prompt", "a string, or an array of strings or tokens")
     found = decoded_fields(fields, _COMPLETIONS_DECODERS).get
     options = found("stream_options")
     return ParsedRequest(
         dialect=COMPLETIONS,
-        model=common.model,
+        model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("max_tokens")), inline=True),
-        race=common.race,
-        preferences=common.preferences,
+        race=race,
+        preferences=preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
     )
@@ -224,8 +224,8 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         InvalidRequest: a field is invalid or missing.
 
     """
-    common = read_common(contents, race_header)
-    fields = common.fields
+    model, race, preferences = read_common(contents, race_header)
+    fields = contents.fields
     required(fields, "max_tokens", "the maximum number of tokens in the answer")
     messages = required_messages(fields)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
@@ -233,7 +233,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
     config, thread = found("output_config"), found("thread")
     return ParsedRequest(
         dialect=MESSAGES,
-        model=common.model,
+        model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
@@ -245,8 +245,8 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
             tools=bool(tools),
             json_schema=config is not None and config.format is not None,
         ),
-        race=common.race,
-        preferences=common.preferences,
+        race=race,
+        preferences=preferences,
         stream=bool(found("stream")),
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
@@ -345,8 +345,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         InvalidRequest: a field is invalid or missing.
 
     """
-    common = read_common(contents, race_header)
-    fields = common.fields
+    model, race, preferences = read_common(contents, race_header)
+    fields = contents.fields
     continued = is_set(fields.get("previous_response_id")) or is_set(fields.get("conversation"))
     prompt = fields.get("input", msgspec.Raw(b"[]"))
     if not (continued or is_set(fields.get("prompt"))):
@@ -374,13 +374,13 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         needs = msgspec.structs.replace(needs, inline=False)
     return ParsedRequest(
         dialect=RESPONSES,
-        model=common.model,
+        model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=needs,
-        race=common.race,
-        preferences=common.preferences,
+        race=race,
+        preferences=preferences,
         stream=bool(found("stream")),
         stateful=stores or continued or bool(found("background")) or not all(is_clients),
         for_program=bool(tools) or format_ != "text",
@@ -471,9 +471,9 @@ def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
         InvalidRequest: a field is invalid or missing.
 
     """
-    common = read_common(contents, race_header)
+    model, race, preferences = read_common(contents, race_header)
     try:
-        fields = flattened(common.fields)
+        fields = flattened(contents.fields)
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
     is_array, stream = fields.pop("alt", _EVENTS) == _ARRAY, fields["stream"] == _TRUE
@@ -493,13 +493,13 @@ def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
     )
     return ParsedRequest(
         dialect=GEMINI,
-        model=common.model,
+        model=model,
         fields=fields,
         size=contents.size,
         values=contents.values,
         needs=msgspec.structs.replace(needs, inline=False) if is_set(fields.get("cachedContent")) else needs,
-        race=common.race,
-        preferences=common.preferences,
+        race=race,
+        preferences=preferences,
         stream=stream,
         is_array=stream and is_array,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.

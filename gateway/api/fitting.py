@@ -229,7 +229,7 @@ def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Dep
     ]
 
 
-# A model with one request's preferences: the permitted deployments, the parameters, and the headers that report them.
+# A model as one request asks it: the permitted deployments, the parameters, and the headers that report them.
 
 SHORT_BYTES = 8 * 1024  # of a body: few values fit in
 LONG_BYTES = 256 * 1024
@@ -244,28 +244,26 @@ LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 class ResolvedModel:
     """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
-    def __init__(self, model: Model, asked: ParsedRequest, client: Client) -> None:
+    def __init__(self, model: Model, parsed: ParsedRequest, client: Client) -> None:
         self.model = model
-        self.fields = asked.fields
-        self.needs = asked.needs
-        self.response_headers = dict(asked.response_headers)
+        self.parsed = parsed  # as this model is asked: its parameters set, its limits counted among the needs
+        self.response_headers = dict(parsed.response_headers)
         self.key_name: str | None = None  # the only key of the provider that has what the request names
-        self._asked = asked
         self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
         self._is_kept = False
         self._unpriced: dict[str, str] = {}
         self._values = 0
-        if asked.preferences is not NOTHING and not is_passed_on(model):
+        if parsed.preferences is not NOTHING and not is_passed_on(model):
             self._prefer(client)
         if model.parameters is not None:
             self._apply(model.parameters)
 
     @property
-    def asked(self) -> RaceSettings:
+    def race_asked(self) -> RaceSettings:
         """The race settings that were asked for, also where fewer deployments are left than they need."""
         chosen = self._chosen
-        return self.model.race if chosen is None or self._asked.stateful else chosen.asked
+        return self.model.race if chosen is None or self.parsed.stateful else chosen.asked
 
     @property
     def is_restricted(self) -> bool:
@@ -281,7 +279,7 @@ class ResolvedModel:
 
         """
         found = having(self._deployments, stored)
-        if any(self._asked.dialect in each.speaks for each in found):
+        if any(self.parsed.dialect in each.speaks for each in found):
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
@@ -293,8 +291,8 @@ class ResolvedModel:
             NoDeploymentFits: none is left.
 
         """
-        sound = ("audio_input",) if self.needs.audio else ()
-        units = (*sound, "web_search") if lets_search(self.fields) else sound
+        sound = ("audio_input",) if self.parsed.needs.audio else ()
+        units = (*sound, "web_search") if lets_search(self.parsed.fields) else sound
         unknown = {each.name: uncounted_units(each, units) for each in self._deployments}
         self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
         self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
@@ -303,7 +301,7 @@ class ResolvedModel:
 
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
-        dialect, size = self._asked.dialect, self._asked.size
+        dialect, size = self.parsed.dialect, self.parsed.size
         if all(each.spoken_to(dialect) is dialect for each in self._deployments):
             if dialect.requests.without_foreign_thoughts is None:
                 return True
@@ -314,15 +312,15 @@ class ResolvedModel:
 
     def counted(self, most: int) -> int:
         """Count the values, exactly if they seem to be more than ``most``."""
-        values = self._asked.values
+        values = self.parsed.values
         if values is None or values > most:
-            values = finished(values_of(self.fields.values(), most))
+            values = finished(values_of(self.parsed.fields.values(), most))
         self._values = values
         return values
 
     def least_use(self) -> Use:
         """Return what the prompt alone takes of limits, where it costs least."""
-        tokens, prices = self.needs.prompt_tokens, self.model.prices
+        tokens, prices = self.parsed.needs.prompt_tokens, self.model.prices
         known = [prices[each.name] for each in self._deployments if each.name in prices]
         each_usd = [
             price.input_usd if price.cached_input_usd is None else min(price.input_usd, price.cached_input_usd)
@@ -332,7 +330,7 @@ class ResolvedModel:
 
     def bytes_to_build(self, values: int, most: int) -> int:
         """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""
-        dialect = self._asked.dialect
+        dialect = self.parsed.dialect
         if values > most or all(each.spoken_to(dialect) is dialect for each in self._deployments):
             return 0
         return values * BYTES_PER_VALUE
@@ -342,12 +340,12 @@ class ResolvedModel:
 
         ``most_values``: of a request that is translated.
         """
-        common, needs = self.model.common, self.needs
+        parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
         if (
             self._chosen is None
             and not client.demanding
             and not self._unpriced
-            and self._asked.dialect in common.speaks
+            and parsed.dialect in common.speaks
             and needs.ordinary
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
@@ -355,7 +353,7 @@ class ResolvedModel:
             return Fitting(self._deployments, {}, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
-            self.model.name, self._asked.dialect, self.fields, self.needs, client.require, self._values, most_values
+            self.model.name, parsed.dialect, parsed.fields, needs, client.require, self._values, most_values
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -364,7 +362,7 @@ class ResolvedModel:
                 raise
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
         fitting.excluded.update(excluded)
-        field = self._asked.converses
+        field = parsed.converses
         if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
                 f"{field!r} is stored at one provider: use a model with one deployment, or an answer made here",
@@ -382,22 +380,25 @@ class ResolvedModel:
         return plan
 
     def _prefer(self, client: Client) -> None:
-        asked = self._asked
-        chosen = self._chosen = preferred(asked.preferences, self.model, self._deployments, client)
+        parsed = self.parsed
+        chosen = self._chosen = preferred(parsed.preferences, self.model, self._deployments, client)
         self._deployments = list(chosen.deployments)
-        if not asked.stateful:
+        if not parsed.stateful:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
         if chosen.unsupported:
             self.response_headers[IGNORED] = ", ".join(chosen.unsupported)
-        self.fields = {key: value for key, value in self.fields.items() if key not in CONSUMED}
+        fields = {key: value for key, value in parsed.fields.items() if key not in CONSUMED}
+        self.parsed = msgspec.structs.replace(parsed, fields=fields)
 
     def _apply(self, parameters: Parameters) -> None:
-        self.fields, lowered = parameters.applied(self.fields, self._asked.dialect)
+        parsed = self.parsed
+        fields, lowered = parameters.applied(parsed.fields, parsed.dialect)
         if lowered:
             self.response_headers[LOWERED] = ", ".join(lowered)
-        most, asked = parameters.most_tokens, self.needs.max_tokens
-        if most is not None and (asked is None or asked > most):
-            self.needs = msgspec.structs.replace(self.needs, max_tokens=most)
+        most, needs = parameters.most_tokens, parsed.needs
+        if most is not None and (needs.max_tokens is None or needs.max_tokens > most):
+            needs = msgspec.structs.replace(needs, max_tokens=most)
+        self.parsed = msgspec.structs.replace(parsed, fields=fields, needs=needs)
 
 
 # What no limit in dollars can count.

@@ -26,7 +26,7 @@ from gateway.api.provider_state import Given, StoredAt, check_names, gives
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
-from gateway.core.calls import Call, CallRecord, Maker
+from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
 from gateway.overload.bodies import SEATED_BYTES, process_full
@@ -324,6 +324,8 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     made_by = None if allowed == "none" else await context.responses.maker(client.name, response_id)
     if made_by is None and allowed == "any":
         return None
+    if not client.made(made_by):
+        made_by = None
     if made_by is None:
         why = f"was not stored for this key in the last {context.settings.response_ids_ttl_s / 86_400:g} days"
         if allowed == "none":
@@ -356,7 +358,9 @@ class Answer:
         self._request = request
         self._asked = asked
         self._origin = origin
-        self._given = Given(asked.dialect.name, origin.client.name) if gives(asked, request.headers) else None
+        client = origin.client
+        is_owned = client.name is not None or client.tenant is not None
+        self._given = Given(asked.dialect.name, is_owned=is_owned) if gives(asked, request.headers) else None
         self._journey = CallRunner(
             context,
             asked.model,
@@ -414,8 +418,9 @@ class Answer:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
         fields.update(self._journey.response_headers)
-        if record.cost_usd is not None:
-            fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+        usd = record.cost_usd if self._origin.client.tenant is None else whole_cost_usd(record)
+        if usd is not None:
+            fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
         body = await _large(sink) if sink.is_long else sink.body()
         if self._given is not None:
             self._given.add(body)
@@ -453,8 +458,9 @@ class Answer:
         deployment, key_name = maker.deployment, maker.key_name
         responses, client = self._context.responses, self._origin.client.name
         names = {} if self._given is None else self._given.names
-        if self._asked.dialect not in self._journey.entry.model.deployments[deployment].speaks:
+        made_at = self._journey.entry.model.deployments[deployment]
+        if self._asked.dialect not in made_at.speaks:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._asked.stores:
-            await responses.keep(client, answer, deployment, key_name)
-        await responses.keep_all(client, names, deployment, key_name)
+            await responses.keep(client, answer, deployment, key_name, made_at.tenant)
+        await responses.keep_all(client, names, deployment, key_name, made_at.tenant)

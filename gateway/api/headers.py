@@ -12,7 +12,7 @@ from multidict import CIMultiDictProxy, istr
 
 from gateway.core.calls import Call
 from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
-from gateway.racing import Winner
+from gateway.racing import Relayed, Winner
 from gateway.steering import Explanation
 
 SERVER = "holeshot"  # without versions: they would help an attacker
@@ -40,6 +40,7 @@ _TRACE = istr("traceresponse")  # W3C, Trace Context HTTP Response Headers
 
 _CLIENT_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 _UPSTREAM_IDS = frozenset({_REQUEST_ID, _ANTHROPICS_ID})
+_RELAYED = ("content-type", "content-disposition", "content-language")  # of answers that are not raced
 NARROWED = "x-holeshot-narrowed"  # why a call had fewer attempts than asked for: budget, rate_limits, …
 
 
@@ -112,6 +113,21 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         elif name in _UPSTREAM_IDS:
             headers[_UPSTREAM_ID] = value
     return headers
+
+
+def of_relayed(relayed: Relayed, response_headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the response headers of a relayed answer; ``response_headers`` report what the gateway changed."""
+    answer = relayed.answer
+    fields = of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
+    fields[_TTFT_MS] = f"{relayed.ttft_ms:.1f}"
+    if (deadline_ms := relayed.call.deadline_ms) is not None:
+        fields[_DEADLINE_MET] = "true" if relayed.ttft_ms <= deadline_ms else "false"
+    fields.update(response_headers)
+    fields.update({name: value for name in _RELAYED if (value := answer.headers.get(name))})
+    if "content-type" not in fields:
+        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
+        fields["content-type"] = "application/json" if is_json else "application/octet-stream"
+    return fields
 
 
 def _listed(fields: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, Received, read_contents
-from gateway.api.call_context import ClientContext, new_call
+from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
@@ -41,8 +41,8 @@ from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.request import needs_of, required_turns
-from gateway.core.attempts import Role
-from gateway.core.calls import Call, CallRecord, Mode
+from gateway.core.attempts import Role, WinOn
+from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
@@ -81,6 +81,7 @@ def plan_relay(
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     model = with_override(found, asked.race, client, stateful=not is_short)
+    model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if is_short:
         model = hedged(model)
@@ -96,7 +97,7 @@ def plan_relay(
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    unpriced = client.unpriced if limits_dollars(origin.levels, model) else COUNT_KNOWN
+    unpriced = client.unpriced if not model.is_free and limits_dollars(origin.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
@@ -119,7 +120,7 @@ def plan_relay(
         client=origin.client.name,
     )
     plan = _as_asked(plan, model, api, asked, chosen)
-    if index is not None and is_race_set and index.name in model.deployments:
+    if index is not None and is_race_set and index.name in model.deployments and model.tenant is None:
         context.vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
@@ -145,21 +146,35 @@ def _call_of(
     deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
     if instead_of is not None and instead_of.deadline_ms is not None:
         deadline_ms = instead_of.deadline_ms
-    return new_call(
-        context,
-        origin,
-        model,
-        instead_of,
-        asked_model=asked.model,
+    stamp = origin.stamp(context, fields, instead_of)
+    return Call(
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
         endpoint=api.endpoint,
         streamed=asked.stream,
+        mode=model.race.mode,
+        objective=Objective.FIRST_TOKEN,
+        win_on=WinOn.ANY,
         prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
         prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
         inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
         size_tokens=asked.size // CHARS_PER_TOKEN,
+        wants_usage=False,
         fields=fields,
+        headers=origin.headers,
+        tags=stamp.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
         deadline_ms=deadline_ms,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
+        levels=stamp.levels,
+        trace=stamp.trace,
     )
 
 
@@ -173,7 +188,7 @@ def _terms_of(
     race_asked: RaceSettings | None,
 ) -> Terms:
     seats, is_paid = context.services.seats, is_counted(call, model)
-    has_dollars = model.race.usd_per_day is not None or model.race.extra_usd_per_call is not None
+    has_dollars = (model.race.usd_per_day, model.race.extra_usd_per_call) != (None, None)
     return Terms(
         call.objective,
         call.prompt_tokens,
@@ -192,6 +207,7 @@ def _terms_of(
         size_tokens=call.size_tokens,
         hedged_part=HEDGED_PART if is_short else 1.0,
         asked=race_asked,
+        learnt_as=None if model.tenant is None else model.learnt_as,
     )
 
 
@@ -305,23 +321,7 @@ def _usd_per_character(deployment: Deployment) -> float | None:
 
 # Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
 
-_PASSED = ("content-type", "content-disposition", "content-language")
 _IDENTITY = ("", "identity")
-
-
-def relayed_headers(relayed: Relayed, response_headers: dict[str, str]) -> dict[str, str]:
-    """Return the response headers of an answer; ``response_headers`` are the gateway's reports about the request."""
-    answer = relayed.answer
-    fields = headers.of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields["x-holeshot-ttft-ms"] = f"{relayed.ttft_ms:.1f}"
-    if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields["x-holeshot-deadline-met"] = "true" if relayed.ttft_ms <= deadline_ms else "false"
-    fields.update(response_headers)
-    fields.update({name: value for name in _PASSED if (value := answer.headers.get(name))})
-    if "content-type" not in fields:
-        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
-        fields["content-type"] = JSON if is_json else "application/octet-stream"
-    return fields
 
 
 class ResponseOutlet:
@@ -336,7 +336,7 @@ class ResponseOutlet:
     async def begin(self, relayed: Relayed) -> None:
         """Prepare the response, with the provider's content length if it is known."""
         upstream = relayed.answer.headers
-        fields = relayed_headers(relayed, self._response_headers)
+        fields = headers.of_relayed(relayed, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
@@ -496,8 +496,13 @@ async def answered(
         return record
     answer = _answer_of(relays)
     if api.gives:
-        await _keep_names(context, api.of, origin.client.name, answer, record)
-    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, record, response_headers)
+        made_at = journey.entry.model.deployments[answer.deployment]
+        key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
+        maker = Maker(made_at.name, key_name, made_at.tenant)
+        await _keep_names(context, api.of, origin.client.name, answer.answer.body, maker)
+    usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
+    response_headers |= {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
+    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, response_headers)
 
 
 def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
@@ -511,27 +516,23 @@ def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan)
         unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
         takes_extra_body=api.takes_extra_body,
         is_sound=api.api == "audio",
+        is_compared=api.is_short(asked.size),
     )
 
 
-async def _keep_names(context: Context, api: str, client: str | None, answer: Relayed, record: CallRecord) -> None:
-    """Store what the answer names: later requests of this client may name it."""
-    given = Given(api, client)
-    given.add(answer.answer.body)
-    key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
-    await context.responses.keep_all(client, given.names, answer.deployment, key_name)
+async def _keep_names(context: Context, api: str, client: str | None, answer: bytes, maker: Maker) -> None:
+    """Store what the answer names: later requests of this client, with this key, may name it."""
+    given = Given(api, is_owned=client is not None or maker.tenant is not None)
+    given.add(answer)
+    await context.responses.keep_all(client, given.names, maker.deployment, maker.key_name, maker.tenant)
 
 
 def _answer_of(relays: Sequence[Relay]) -> Relayed:
     return next(each.answer for each in reversed(relays) if each.answer is not None)
 
 
-async def _whole(
-    request: web.Request, answer: Relayed, record: CallRecord, response_headers: dict[str, str]
-) -> web.StreamResponse:
-    fields = relayed_headers(answer, response_headers)
-    if record.cost_usd is not None:
-        fields["x-holeshot-cost-usd"] = f"{record.cost_usd:.8f}"
+async def _whole(request: web.Request, answer: Relayed, response_headers: dict[str, str]) -> web.StreamResponse:
+    fields = headers.of_relayed(answer, response_headers)
     if len(answer.answer.body) > LARGE_BYTES:
         return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
     return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)

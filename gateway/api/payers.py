@@ -98,7 +98,8 @@ class Payers:
             for name, team in settings.teams.items()
             if (rules := team.end_users or settings.end_users) is not None
         }
-        self._known: dict[str | None, tuple[Client, Sequence[Level], EndUsers | None]] = {}  # by the client's name
+        # By the client's name, with its limits, which are new where it is: a client may have brought keys.
+        self._known: dict[str | None, tuple[Mapping[str, float], Sequence[Level], EndUsers | None]] = {}
         self._names: dict[str, dict[str, str]] = {}  # the configured names by hash, for each scope in use
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
@@ -148,13 +149,13 @@ class Payers:
         said = client.end_user or (None if users.header is None else headers.get(users.header))
         return EndUser(users, said, client.end_user is not None)
 
-    def _of(self, client: Client) -> tuple[Client, Sequence[Level], EndUsers | None]:
+    def _of(self, client: Client) -> tuple[Mapping[str, float], Sequence[Level], EndUsers | None]:
         """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
         known = self._known.get(client.name)
-        if known is None or known[0] is not client:
+        if known is None or known[0] is not client.limits:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[client.name] = (client, *self._found(client))
+            known = self._known[client.name] = (client.limits, *self._found(client))
         return known
 
     def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.api.call_context import CallContext, ClientContext, new_call
+from gateway.api.call_context import CallContext, ClientContext
+from gateway.api.client import Client
 from gateway.api.fitting import REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
 from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
@@ -80,19 +81,22 @@ async def plan_call(
     """
     origin.client.check_model(name)
     found = fleet.find(name, adhoc=origin.client.adhoc)
-    resolved = ResolvedModel(
-        allow(with_override(found, asked.race, origin.client, stateful=asked.stateful)), asked, origin.client
-    )
+    permitted = allow(with_override(found, asked.race, origin.client, stateful=asked.stateful))
+    tenant = origin.client.tenant
+    permitted = permitted if tenant is None else fleet.with_keys(permitted, tenant)
+    resolved = ResolvedModel(permitted, asked, origin.client)
     if made_by is not None:
         resolved.restrict_to(made_by)
-    if origin.client.unpriced == REFUSE and limits_dollars(origin.levels, resolved.model):
+    is_free = resolved.model.is_free
+    if origin.client.unpriced == REFUSE and not is_free and limits_dollars(origin.levels, resolved.model):
         resolved.refuse_unpriced()
     most = context.settings.limits.max_values
     if asked.size <= SHORT_BYTES or resolved.is_light(most):
         fitting = resolved.fitted(origin.client, most)
     else:
         fitting = await _fitted_aside(context, resolved, origin)
-    model, race_asked = resolved.model, resolved.asked
+    # ``sent`` is the request as this model is asked, ``asked`` as its client sent it.
+    model, sent, race_asked = resolved.model, resolved.parsed, resolved.race_asked
     if asked.stateful:
         race_asked = with_override(found, asked.race, origin.client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
@@ -101,54 +105,65 @@ async def plan_call(
     kind = Kind(
         endpoint=asked.dialect.endpoint,
         structured=asked.for_program,
-        max_tokens=resolved.needs.max_tokens,
+        max_tokens=sent.needs.max_tokens,
         client=origin.client.name,
         tags=origin.tags,
-        prompt_tokens=resolved.needs.prompt_tokens,
+        prompt_tokens=sent.needs.prompt_tokens,
     )
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
     deadline_ms = model.race.ttft_ms if asked_ms is None else asked_ms
-    asked_kind, win_on = answer_kind(resolved.fields, asked.dialect), model.race.win_on
+    asked_kind, win_on = answer_kind(sent.fields, asked.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
-        several = answers_asked(resolved.fields, asked.dialect) > 1
+        several = answers_asked(sent.fields, asked.dialect) > 1
         win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
-    call = new_call(
-        context,
-        origin,
-        model,
-        instead_of,
-        asked_model=asked.model,
+    stamp = origin.stamp(context, sent.fields, instead_of)
+    call = Call(
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        client=origin.client.name,
+        model=model.name,
+        asked_model=None if model.name == asked.model else asked.model,
         endpoint=kind.endpoint,
         dialect=asked.dialect,
         streamed=asked.stream,
+        mode=model.race.mode,
         objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
         win_on=win_on,
         sentence_words=model.race.sentence_words,
         invalid=model.race.invalid,
         prompt_class=asked.prompt_class,
         prompt_tokens=asked.needs.prompt_tokens,
-        inline_bytes=asked.inline_bytes(resolved.fields),
+        inline_bytes=asked.inline_bytes(sent.fields),
         wants_usage=asked.wants_usage,
-        fields=resolved.fields,
+        fields=sent.fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
+        headers=origin.headers,
+        tags=stamp.tags,
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=origin.request_id,
         stateful=asked.stateful,
         kind=kind,
         answer_kind=asked_kind,
         deadline_ms=deadline_ms,
-        is_restricted=resolved.is_restricted,
-        key_name=resolved.key_name,
+        profile=model.race.profile if instead_of is None else instead_of.profile,
         runs_on=asked.runs_on,
+        key_name=resolved.key_name,
+        is_restricted=resolved.is_restricted,
+        levels=stamp.levels,
+        trace=stamp.trace,
     )
     if model.common.binds:
-        call = await _with_maker(context, call, asked.dialect.requests)
-    prefix = _prefix(resolved.fields, asked) if model.race.cache_affinity else None
+        call = await _with_maker(context, call, asked.dialect.requests, origin.client)
+    prefix = _prefix(sent.fields, asked, model.tenant) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
         call.objective,
         call.prompt_tokens,
-        resolved.needs.max_tokens,
+        sent.needs.max_tokens,
         model.prices,
         seats.now(model.limits) if seats.leased else model.limits,
         model.weights or None,
@@ -167,9 +182,11 @@ async def plan_call(
         else [
             each.name
             for each in fitting.deployments
-            if (each.whole or each.name in known.until) and known.expected(call, each, call.received_at)
+            if (each.whole or (each.learnt_as or each.name) in known.until)
+            and known.expected(call, each, call.received_at)
         ],
         asked=None if race_asked is model.race else race_asked,
+        learnt_as=None if model.tenant is None else model.learnt_as,
     )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(
@@ -189,19 +206,20 @@ async def plan_call(
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 
-async def _with_maker(context: CallContext, call: Call, requests: RequestFormat) -> Call:
+async def _with_maker(context: CallContext, call: Call, requests: RequestFormat, client: Client) -> Call:
     """Return the call with who made the reasoning in its history that only its maker can read, if that is known."""
     if requests.without_bound_reasoning is None:
         return call
     found = bound_reasoning(bytes(call.fields.get(requests.prompt, b"")))
     maker = await context.services.makers.find(found) if found else None
-    return call if maker is None else msgspec.structs.replace(call, maker=maker)
+    return msgspec.structs.replace(call, maker=maker) if client.made(maker) else call
 
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
     """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
-    context.limits.check(origin.levels)
-    context.limits.check_least(origin.levels, resolved.least_use())
+    spends = not resolved.model.is_free
+    context.limits.check(origin.levels, spends=spends)
+    context.limits.check_least(origin.levels, resolved.least_use(), spends=spends)
     client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
     values = await run(lambda: resolved.counted(most))
     return await run(
@@ -287,14 +305,26 @@ def launching(
     return {"may_launch": may_launch, "on_slot_refused": on_slot_refused}
 
 
-def permits(context: CallContext, model: Model, launch: Launch, plan: Plan, *, is_needed: bool) -> bool:
+def permits(
+    context: CallContext, model: Model, launch: Launch, plan: Plan, *, is_needed: bool, of: Model | None = None
+) -> bool:
     """Whether an attempt of ``plan`` may start now; if it is extra, charge it to ``model``.
 
-    ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses.
+    ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model that is
+    asked; None: ``model``.
     """
-    cost_usd = plan.cost_usd.get(launch.deployment)
+    cost_usd, of = plan.cost_usd.get(launch.deployment), of or model
+    learnt_as = None if of.tenant is None else of.learnt_as
+    if learnt_as is not None and launch.deployment in learnt_as:
+        cost_usd = 0.0  # its client pays
     return context.steering.permit(
-        model.name, launch, model.race, cost_usd=cost_usd, payer=model.payer, is_needed=is_needed
+        model.name,
+        launch,
+        model.race,
+        cost_usd=cost_usd,
+        payer=model.payer,
+        is_needed=is_needed,
+        learnt_as=learnt_as,
     )
 
 
@@ -312,11 +342,12 @@ def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord
         context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
 
 
-def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest) -> Prefix | None:
+def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest, tenant: str | None) -> Prefix | None:
     if asked.size <= PREFIX_BYTES[0]:
         return None
     order = asked.dialect.requests.reading_order
-    return prefix_of([fields[part] for part in order if part in fields], asked.cache_key)
+    key = asked.cache_key if tenant is None else f"{tenant}\n{asked.cache_key or ''}"  # an account has its own caches
+    return prefix_of([fields[part] for part in order if part in fields], key)
 
 
 # The expected use of limits by a planned call, and the model that pays for it.
@@ -332,6 +363,8 @@ def use_of(entry: PlannedCall) -> Use:
     """Return the expected use, and the most that the call may cost."""
     plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
     usd, costs = 0.0, plan.cost_usd
+    if entry.model.tenant is not None:
+        costs = {name: each for name, each in costs.items() if entry.model.deployments[name].tenant is None}
     if costs:
         for launch in plan.launches:
             if launch.delay_s == 0:
@@ -354,6 +387,8 @@ def _most_usd(entry: PlannedCall) -> float:
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
+        if deployment.tenant is not None:
+            continue
         limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
         tokens = max(limit * answers, plan.answer_tokens)
         prompt_usd = answer_usd = 0.0

@@ -69,7 +69,7 @@ def watch_of(client: Client, settings: Settings) -> Watch | None:
 
     Without clients there is one owner of all, who may also call every MCP server, unless the operator says otherwise.
     """
-    has_owner = client.name is not None
+    has_owner = client.name is not None or client.tenant is not None
     ids = settings.provider_state == "none" or (settings.provider_state == "own" and has_owner)
     servers = settings.mcp_hosts is not None or has_owner
     return Watch(client.name, ids, servers) if ids or servers else None
@@ -211,7 +211,19 @@ async def check_names(
     named = finished(steps) if size <= _SMALL_BYTES else await context.body_work.run(steps)
     if watch.servers:
         check_servers(named, settings.mcp_hosts)
-    return await stored_at(named, watch, context.responses, settings, before)
+    return await stored_at(named, watch, _Given(context.responses, client), settings, before)
+
+
+class _Given:
+    """What was given to a client, with the keys that it brings now or, without any, with the operator's."""
+
+    def __init__(self, known: Known, client: Client) -> None:
+        self._known, self._client = known, client
+
+    async def maker(self, client: str | None, name: str) -> Maker | None:
+        """Return who gave ``client`` an id."""
+        maker = await self._known.maker(client, name)
+        return maker if self._client.made(maker) else None
 
 
 def gives(asked: ParsedRequest, headers: Mapping[str, str]) -> bool:
@@ -227,15 +239,16 @@ def gives(asked: ParsedRequest, headers: Mapping[str, str]) -> bool:
 class Given:
     """Gathers what the answer to one call names, for ``StoredResponses``."""
 
-    def __init__(self, api: str, client: str | None) -> None:
+    def __init__(self, api: str, *, is_owned: bool) -> None:
+        """``is_owned``: whether others may not name it. Without clients there is one owner of all."""
         self._api = api
-        self._client = client
+        self._is_owned = is_owned
         self.names: dict[str, StoredKind] = {}
 
     def add(self, said: bytes) -> None:
         """Gather the names of a whole answer, or of one event's data."""
         for named in named_in_answer(self._api, said):
-            if self._client is None and named.kind not in HELD:
+            if not self._is_owned and named.kind not in HELD:
                 continue  # everybody may name it
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:
                 self.names[named.value] = named.kind

@@ -160,17 +160,8 @@ def _unescaped(size: int, escapes: int) -> int:
     return max(size - escapes * _ESCAPE_OVERHEAD, size // _MOST_ESCAPED)
 
 
-class CommonFields(msgspec.Struct, frozen=True):
-    """The fields that are read from every body first, whatever its API."""
-
-    fields: dict[str, msgspec.Raw]  # without the gateway's own fields
-    model: str
-    race: RaceOverride
-    preferences: Preferences
-
-
-def read_common(contents: Contents, race_header: str | None) -> CommonFields:
-    """Read the model, race settings and provider preferences from a body's top level; remove the gateway's own fields.
+def read_common(contents: Contents, race_header: str | None) -> tuple[str, RaceOverride, Preferences]:
+    """Read what every API has: the model, race settings and provider preferences. Remove the gateway's own fields.
 
     Raises:
         InvalidRequest: there is no model, or the race settings are invalid.
@@ -180,7 +171,7 @@ def read_common(contents: Contents, race_header: str | None) -> CommonFields:
     race = fields.pop("race", None)
     preferences = read_preferences(fields)
     model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
-    return CommonFields(fields, model, read_override(race, race_header), preferences)
+    return model, read_override(race, race_header), preferences
 
 
 def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:

@@ -1,4 +1,4 @@
-"""The list of all routes, and the one place where errors become HTTP responses."""
+"""The routes of clients, and the one place where errors become HTTP responses."""
 
 import difflib
 import re
@@ -9,11 +9,6 @@ from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL, METH_OPTIONS
 from multidict import istr
 
-from gateway.admin import keys
-from gateway.admin.explain import leaderboard, live, metrics, ready
-from gateway.admin.operations import OPERATIONS, Operations
-from gateway.admin.routes import ROUTES as PAGE_ROUTES
-from gateway.admin.routes import describe, docs
 from gateway.api import headers
 from gateway.api.aiohttp_adapter import past_the_router
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
@@ -167,9 +162,7 @@ def _may_be_sent(name: str) -> bool:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_get, _post, _patch, _delete = (
-    partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.patch, web.delete)
-)
+_get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
 
 _RELAYED: Mapping[str, RelayedApi] = {
     "/v1/embeddings": EMBEDDINGS,
@@ -212,30 +205,11 @@ ROUTES = (
     _get("/v1/models/{id:.+}", get_model),
     _get("/v1beta/models", list_models),
     _get("/v1beta/models/{id:.+}", get_model),
-    _get("/health/live", live),
-    _get("/health/ready", ready),
-    _get("/metrics", metrics),
-    _get("/leaderboard", leaderboard),
-    _get("/admin/keys", keys.list_keys),
-    _post("/admin/keys", keys.create_key),
-    _get("/admin/keys/{name}", keys.get_key),
-    _patch("/admin/keys/{name}", keys.change_key),
-    _delete("/admin/keys/{name}", keys.revoke_key),
-    _post("/admin/keys/{name}/rotate", keys.rotate_key),
-    _get("/openapi.json", describe),
-    _get("/docs", docs),
-    *PAGE_ROUTES,
 )
 
 
-def application(context: Context, operations: Operations) -> web.Application:
-    """Return the aiohttp application for calls and for operators."""
-    app = web.Application(middlewares=[errors_as_json])
-    app[CONTEXT] = context
-    app[OPERATIONS] = operations
-    app.add_routes(ROUTES)
-    app.on_response_prepare.append(_complete(context))
-    return app
+# The paths without parameters of all routes, also those of operators: one of them may be meant by an unknown path.
+KNOWN_PATHS: web.AppKey[Sequence[str]] = web.AppKey("holeshot.known_paths")
 
 
 def calls_first(aiohttps: Handler) -> Handler:
@@ -243,7 +217,7 @@ def calls_first(aiohttps: Handler) -> Handler:
     return past_the_router(aiohttps, _ANSWERS, errors_as_json)
 
 
-def _complete(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Return the signal handler that completes each response's headers; only one, as each costs time per response."""
 
     async def complete(request: web.Request, response: web.StreamResponse) -> None:
@@ -346,7 +320,7 @@ def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
         return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")
     match error:
         case web.HTTPNotFound():
-            meant = nearest_path(request.path, _PATHS)
+            meant = nearest_path(request.path, request.app[KNOWN_PATHS])
             hint = f"did you mean {meant}?" if meant else f"chat is at {_CHAT}, the list of models at {_MODELS}"
             return NotFound(f"there is no {redact(request.path)[:_LONGEST_PATH]!r} here; {hint}")
         case web.HTTPMethodNotAllowed():
@@ -394,7 +368,6 @@ CALLS: Mapping[str, Dialect] = {
         *(path for path, api in _RELAYED.items() if JSON in api.takes),
     )
 }
-_PATHS = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
 _MODELS = "/v1/models"  # several vendors have this path
 _OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS) if "{" not in path))
 _NO_ROUTE = (404, 405)

@@ -19,7 +19,7 @@ from gateway.api.fitting import policy_violation
 from gateway.api.json_body import is_set, read_model
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
-from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective
+from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, encoded_class
 from gateway.core.race_failures import race_failed
@@ -53,10 +53,10 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
-    made_by = await context.responses.find(client.name, response_id)
+    made_by = await context.responses.maker(client.name, response_id)
     request_id = headers.request_id(request.headers)
     with context.fleet:
-        deployment = None if made_by is None else _deployment(context.fleet, made_by)
+        deployment = _deployment(context.fleet, made_by, client)
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
@@ -64,7 +64,7 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
         try:
             answer = await _asked(deployment, deployment.upstream.fetch(method, path, list(request.query.items())))
         except UpstreamError as error:
-            raise _translated(deployment.name, response_id, error) from None
+            raise _translated(deployment, response_id, error) from None
         found = (
             _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
         )
@@ -72,7 +72,11 @@ async def _kept_response(request: web.Request, client: Client, _received: Receiv
             begun = await context.responses.end(client.name, response_id)
             if begun is not None:
                 _record_end(context, client, begun, found, request_id, began_s)
-    fields = {"content-type": JSON, "x-holeshot-provider": deployment.provider, "x-holeshot-deployment": made_by or ""}
+    fields = {
+        "content-type": JSON,
+        "x-holeshot-provider": deployment.provider,
+        "x-holeshot-deployment": deployment.name,
+    }
     fields.update(headers.identifying(request_id or context.services.new_id()))
     if found is not None and found.cost_usd is not None and method == METH_GET:
         fields["x-holeshot-cost-usd"] = f"{found.cost_usd:.8f}"
@@ -104,7 +108,15 @@ async def _asked(deployment: Deployment, answering: Awaitable[Answer]) -> Answer
         raise UpstreamError(ErrorKind.TTFT_TIMEOUT, f"no answer within {limit_s:g} s") from None
 
 
-def _deployment(fleet: Fleet, name: str) -> Deployment | None:
+def _deployment(fleet: Fleet, maker: Maker | None, client: Client) -> Deployment | None:
+    """Return the deployment of ``maker``, asked with the key that ``client`` brings; None if it may not ask it."""
+    if maker is None or not client.made(maker):
+        return None
+    found = _named(fleet, maker.deployment)
+    return found if found is None or client.tenant is None else fleet.with_key(found, client.tenant)
+
+
+def _named(fleet: Fleet, name: str) -> Deployment | None:
     """Return the deployment ``name`` of any model, or one of the provider that ``name`` begins with."""
     known = (deployment for model in fleet.models.values() for deployment in model.deployments.values())
     found = next((deployment for deployment in known if deployment.name == name), None)
@@ -113,10 +125,12 @@ def _deployment(fleet: Fleet, name: str) -> Deployment | None:
     return next(iter(fleet.find(name, adhoc=True).deployments.values()), None)
 
 
-def _translated(deployment: str, response_id: str, error: UpstreamError) -> ApiError:
+def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:
     if error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
-        return ResponseNotFound(f"{deployment} does not know the response {response_id!r} any more: {error.message}")
-    return race_failed(deployment, [(deployment, error)])
+        return ResponseNotFound(
+            f"{deployment.name} does not know the response {response_id!r} any more: {error.message}"
+        )
+    return _failed(deployment, error)
 
 
 # What a response in the background has cost. Its call has ended with its beginning, and that row stays as it is: limits
@@ -145,12 +159,19 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
             model=record.model,
             ran_as=begun.model or call.model,
             since_s=call.started_at.timestamp(),
-            counted_usd=begun.limit_usd if begun.cost_high_usd is None else begun.cost_high_usd,
+            counted_usd=_counted_usd(begun),
             owners=tuple(level.owner for level in call.levels),
             size_class=call.prompt_class.size,
             tags=call.tags,
         ),
     )
+
+
+def _counted_usd(begun: AttemptRecord) -> float | None:
+    """Return what limits in dollars count for an answer that has begun; None: not known, or its client pays."""
+    if begun.learnt_as is not None:
+        return None
+    return begun.limit_usd if begun.cost_high_usd is None else begun.cost_high_usd
 
 
 def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptRecord | None:
@@ -168,6 +189,8 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
         number=1,
         started_at=context.services.utc_now(),
         role=Role.PRIMARY,
+        key_name=None if deployment.tenant is None else TENANT,
+        learnt_as=deployment.learnt_as,
         provider=deployment.provider,
         deployment=deployment.name,
         launch_offset_ms=0.0,
@@ -197,6 +220,7 @@ def _record_end(  # noqa: PLR0917 - what is known of both
             model = context.fleet.find(begun.ran_as, adhoc=True)
             payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
         context.limits.correct(begun.owners, payer, usd - begun.counted_usd, since_s=begun.since_s)
+    is_own = ended.learnt_as is None  # the operator's key has paid
     attempt = msgspec.structs.replace(
         ended,
         continues=begun.attempt_id,
@@ -234,10 +258,10 @@ def _record_end(  # noqa: PLR0917 - what is known of both
             reasoning_tokens=attempt.reasoning_tokens,
             cached_tokens=attempt.cached_tokens,
             cache_write_tokens=attempt.cache_write_tokens,
-            cost_usd=attempt.cost_usd,
-            cost_low_usd=attempt.cost_low_usd,
-            cost_high_usd=attempt.cost_high_usd,
-            cache_saved_usd=attempt.cache_saved_usd,
+            cost_usd=attempt.cost_usd if is_own else 0.0,
+            cost_low_usd=attempt.cost_low_usd if is_own else 0.0,
+            cost_high_usd=attempt.cost_high_usd if is_own else 0.0,
+            cache_saved_usd=attempt.cache_saved_usd if is_own else None,
             api=ENDPOINT,
             size_class=begun.size_class,
             tokens_source=attempt.tokens_source,
@@ -285,7 +309,7 @@ async def _conversation(request: web.Request, client: Client, received: Received
             deployment = _keeper(context, client, model, named)
         else:
             maker = await context.responses.maker(client.name, name)
-            found = None if maker is None else _deployment(context.fleet, maker.deployment)
+            found = _deployment(context.fleet, maker, client)
             if maker is None or found is None or not found.upstream.can_fetch:
                 raise NothingStored(f"the conversation {name!r} is not known here, or not to this key")
             deployment, key_name = found, maker.key_name
@@ -307,8 +331,10 @@ async def _conversation(request: web.Request, client: Client, received: Received
         try:
             answer = await _asked(deployment, answering)
         except UpstreamError as error:
-            raise _gone(deployment.name, name, error) from None
-    await _keep_names(context, client, answer.body, Maker(deployment.name, sendings.key_name or key_name))
+            raise _gone(deployment, name, error) from None
+    await _keep_names(
+        context, client, answer.body, Maker(deployment.name, sendings.key_name or key_name, deployment.tenant)
+    )
     headed = {"content-type": JSON, "x-holeshot-provider": deployment.provider}
     headed["x-holeshot-deployment"] = deployment.name
     headed.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
@@ -348,7 +374,12 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
     found: dict[str, Deployment] = {}
     reasons: dict[str, str] = {}
     for each in models:
-        for deployment in client.deployments(each):
+        try:
+            usable = each if client.tenant is None else context.fleet.with_keys(each, client.tenant)
+        except NoDeploymentFits as error:
+            reasons.update(error.reasons)
+            continue
+        for deployment in client.deployments(usable):
             reason = policy_violation(deployment, client.require)
             if RESPONSES.name not in deployment.apis or not deployment.upstream.can_fetch:
                 reason = f"answers {', '.join(sorted(deployment.apis))} only, and keeps no conversations"
@@ -369,16 +400,23 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
 
 async def _keep_names(context: Context, client: Client, answer: bytes, maker: Maker) -> None:
     """Store that this client may name the conversation or the items of an answer."""
-    given = Given(RESPONSES.name, client.name)
+    given = Given(RESPONSES.name, is_owned=client.name is not None or maker.tenant is not None)
     names: list[str] = []
     with suppress(*UNREADABLE):
         made = msgspec.json.decode(answer, type=_Named)
         names += [] if made.id is None else [made.id]
         given.add(b'{"output":%b}' % bytes(msgspec.json.decode(answer, type=_Listed).data))
-    await context.responses.keep_all(client.name, [*names, *given.names], maker.deployment, maker.key_name)
+    await context.responses.keep_all(
+        client.name, [*names, *given.names], maker.deployment, maker.key_name, maker.tenant
+    )
 
 
-def _gone(deployment: str, name: str | None, error: UpstreamError) -> ApiError:
+def _gone(deployment: Deployment, name: str | None, error: UpstreamError) -> ApiError:
     if name is not None and error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
-        return NothingStored(f"{deployment} does not know the conversation {name!r}, or what is asked of it")
-    return race_failed(deployment, [(deployment, error)])
+        return NothingStored(f"{deployment.name} does not know the conversation {name!r}, or what is asked of it")
+    return _failed(deployment, error)
+
+
+def _failed(deployment: Deployment, error: UpstreamError) -> ApiError:
+    brought = () if deployment.tenant is None else (deployment.name,)
+    return race_failed(deployment.name, [(deployment.name, error)], brought=brought)

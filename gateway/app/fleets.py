@@ -42,11 +42,18 @@ class Upstreams:
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
 
     def open(
-        self, name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: Sequence[str] = ()
+        self,
+        name: str,
+        settings: ProviderSettings,
+        vendor: Vendor | None,
+        secrets: Sequence[str] = (),
+        *,
+        for_tenant: bool = False,
     ) -> Upstream:
         """Return the upstream of provider ``name``, not yet connected.
 
-        ``secrets``: further ones, besides the provider's own, to be masked in messages.
+        ``secrets``: further ones, besides the provider's own, to be masked in messages. ``for_tenant``: with a client's
+        own key, which replaces none.
 
         Raises:
             ConfigurationError: they lack a base URL, say what no request could have, or the environment's proxy does.
@@ -54,7 +61,7 @@ class Upstreams:
         """
         # A former key goes to the same account at the same address only.
         address = (settings.kind, settings.preset, settings.base_url, settings.organization)
-        known_at, before = self._known.get(name, (address, {}))
+        known_at, before = (address, {}) if for_tenant else self._known.get(name, (address, {}))
         places = settings.api_keys or ({} if settings.api_key is None else {0: settings.api_key})
         keys = succeeded(
             {place: key.get_secret_value() for place, key in places.items()}, before if known_at == address else {}
@@ -91,11 +98,11 @@ class Upstreams:
                 secrets=secrets,
                 former_keys=tuple(keys.values()),
                 on_rotation=on_rotation,
-                on_strict=partial(self._on_strict, name),
+                on_strict=(lambda _: None) if for_tenant else partial(self._on_strict, name),
             )
         except ValueError as error:
             raise ConfigurationError([Problem(str(error))]) from error
-        if self._rotates:
+        if self._rotates and not for_tenant:
             self._known[name] = address, keys
         return upstream
 
@@ -111,6 +118,7 @@ class Fleets:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
         self._upstreams = Upstreams(rotates=True)
+        self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks
         self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
@@ -128,6 +136,7 @@ class Fleets:
             open_upstream=self._open_upstream,
             find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
             previous=previous,
+            open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
         )
 
     def warm_up(self, fleet: Fleet) -> None:

@@ -5,24 +5,23 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
-from gateway.admin.sign_in import SignIn
 from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
 from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
-from gateway.api.routes import application
 from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, Watch
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
+from gateway.app.routes import application
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.ledger import (
     Database,
@@ -48,6 +47,8 @@ from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
 if TYPE_CHECKING:
+    from gateway.admin.answers import Stores
+    from gateway.admin.sign_in import SignIn
     from gateway.ledger import ClickHouseSink
 
 
@@ -157,7 +158,7 @@ class Gateway:
         self.context = Context(
             settings=settings,
             fleet=engine.fleet,
-            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys)),
+            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys), settings.brought),
             steering=self.steering,
             limits=limits,
             services=engine.services(
@@ -186,6 +187,7 @@ class Gateway:
             vectors=VectorComparisons(engine.tasks.start),
             replica=replica,
         )
+        self._sign_in: SignIn | None = None
         self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
             reports=self._page_reports,
@@ -203,7 +205,7 @@ class Gateway:
             readiness=self._readiness,
             render_metrics=self.metrics.render,
             signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
-            sign_in=SignIn(clock=runtime.clock, unix_clock=runtime.unix_clock),
+            sign_in=self._signing_in,
         )
         add_gauges(
             self.metrics,
@@ -289,7 +291,8 @@ class Gateway:
             last_first.push_async_callback(self.context.admission.keys.close)
             if self.context.admission.tokens is not None:
                 last_first.push_async_callback(self.context.admission.tokens.close)
-            last_first.push_async_callback(self.operations.sign_in.close)
+            if self._sign_in is not None:
+                last_first.push_async_callback(self._sign_in.close)
             last_first.push_async_callback(self._reports.aclose)
             last_first.push_async_callback(self._page_reports.aclose)
             last_first.push_async_callback(self.tracing.close)
@@ -304,6 +307,14 @@ class Gateway:
             last_first.callback(self.context.intake.delay.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
+
+    def _signing_in(self) -> "SignIn":
+        """Return what signs people in at a provider, made at its first use: few pages have one."""
+        if self._sign_in is None:
+            from gateway.admin.sign_in import SignIn  # noqa: PLC0415 - memory: off by default
+
+            self._sign_in = SignIn(clock=self._runtime.clock, unix_clock=self._runtime.unix_clock)
+        return self._sign_in
 
     def _kept_s(self) -> float:
         return self.context.responses.ttl_s
@@ -321,7 +332,7 @@ class Gateway:
         self.context.responses.ttl_s = settings.response_ids_ttl_s
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
-        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens)
+        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens, settings.brought)
         if tokens is not None:
             tokens.fetch()
         self.engine.replace(settings, new)
@@ -353,7 +364,7 @@ class Gateway:
         answered_s_ago = self.ledger.answered_s_ago
         return inf if answered_s_ago is None and self.ledger.last_error is not None else answered_s_ago
 
-    def _readiness(self) -> dict[str, Any]:
+    def _readiness(self) -> "Stores":
         context = self.context
         peers, models = self._runtime.peers, len(context.fleet.models)
         return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)

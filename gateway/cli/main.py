@@ -11,6 +11,7 @@ from gateway import __version__
 from gateway.cli.alerts import alerts
 from gateway.cli.bench import bench
 from gateway.cli.check import check
+from gateway.cli.costs import costs
 from gateway.cli.explain import explain
 from gateway.cli.init import importing, init, schema
 from gateway.cli.keys import keys
@@ -74,6 +75,7 @@ def application() -> typer.Typer:
     app.command()(prune)
     app.command()(slo)
     app.command()(sql)
+    app.command()(costs)
     app.command()(replay)
     app.add_typer(alerts(), name="alerts")
     app.command()(race)

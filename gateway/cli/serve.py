@@ -40,6 +40,7 @@ def serve(
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
     collect_less()  # before it imports the gateway
+    _import_log()
     from gateway.settings import ConfigurationError, References, load  # noqa: PLC0415 - pydantic only where it is needed
 
     overrides, references = {"host": host, "port": port, "workers": workers}, References()
@@ -68,6 +69,17 @@ def serve(
         fail(str(error))
     except OSError as error:
         fail(_explained(error))
+
+
+def _import_log() -> None:
+    """Import structlog as where rich is not installed: three megabytes, for traces that are drawn, as ours are not."""
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment] # its import fails meanwhile
+    try:
+        import structlog  # noqa: F401, PLC0415 - only for who serves
+    finally:
+        del sys.modules["rich"]
 
 
 _SCARCE = {

@@ -105,7 +105,8 @@ def sql(
       buckets, client_keys, key_changes, and sums: target_counts, and of calls
       and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
-      tag_differences, speed_by_hour, speed_days, rollup_pending
+      tag_differences, speed_by_hour, speed_hours, speed_days, outages_30d,
+      rollup_pending
     Views of all time: race_value, slo, throughput, provider_errors,
       answer_quality, client_usage, tag_values, cache_value, waste
     The same of the last hour, day or month: add _1h, _24h or _30d.

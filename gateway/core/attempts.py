@@ -144,7 +144,7 @@ class Flaw(StrEnum):
     REFUSAL = "refusal"  # a refusal by the model, or the provider's filter
 
 
-class AttemptStart(msgspec.Struct, frozen=True, gc=False):
+class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One upstream request at its launch."""
 
     id: str
@@ -160,6 +160,8 @@ class AttemptStart(msgspec.Struct, frozen=True, gc=False):
     asked_tokens: int | None = None  # of the prompt, estimated; not a column
     continues: str | None = None  # the attempt whose answer it finishes
     is_extra: bool | None = None  # another attempt of its call could still answer, or did; None: an older version's
+    # Of an attempt with a client's own key: the name of what it shows of its deployment; not a column.
+    learnt_as: str | None = None
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):
@@ -174,7 +176,7 @@ _BEGUN = frozenset({IN_PROGRESS, "queued"})  # the statuses of a response in the
 _ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
 
     id: str
@@ -263,6 +265,12 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tier: str | None = None  # that served it, as reported; "": standard service; not a column
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
     limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
+    learnt_as: str | None = None  # as of its start; with it, its cost is not the operator's; not a column
+
+    @property
+    def failed(self) -> bool:
+        """Whether its provider failed."""
+        return self.outcome in BROKEN
 
     @property
     def is_begun(self) -> bool:

@@ -4,7 +4,8 @@ Everything here is frozen and has no behaviour but a call's ``repr``. Times with
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
 ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
-Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database.
+Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
+spool's JSON they are without what is unknown or usual: half of an attempt's fields.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +17,11 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
 from gateway.core.ids import TraceContext
+from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
+from gateway.core.rules import has_failed
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect
-
-
-class Mode(StrEnum):
-    """How a call is run; with ``auto`` the policy decides, within the budget."""
-
-    SINGLE = "single"
-    RACE = "race"
-    HEDGE = "hedge"
-    AUTO = "auto"
 
 
 class Objective(StrEnum):
@@ -63,11 +57,15 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     is_of_body: bool = False
 
 
+TENANT = "tenant"  # the name in the ledger of every key that a client brings
+
+
 class Maker(msgspec.Struct, frozen=True):
     """Who made an answer, or reasoning that only its maker can read."""
 
     deployment: str
     key_name: str | None = None  # None: its provider has only one
+    tenant: str | None = None  # the digest of a client's own key; None: the operator's
 
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""
@@ -133,7 +131,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "headers", sorted(self.headers)
 
 
-class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
 
     id: str
@@ -155,7 +153,7 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
     id: str
@@ -194,7 +192,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
-    cost_usd: float | None = None  # winner and losers, as far as known
+    cost_usd: float | None = None  # winner and losers, as far as known; without those that a client's own key paid for
     duplicate_cost_usd: float | None = None  # the losers' share of it
     cache_saved_usd: float | None = None  # the winner's
     api: str | None = None  # ``endpoint``
@@ -227,6 +225,17 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: tuple[AttemptRecord, ...] = ()
     kind: Kind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error that was not its client's own fault."""
+        return has_failed(self.status_code, self.error_kind)
+
+
+def whole_cost_usd(record: CallRecord) -> float | None:
+    """Return what a call cost the operator and its client together; None: nothing of it is known."""
+    known = [attempt.cost_usd for attempt in record.attempts if attempt.cost_usd is not None]
+    return sum(known) if known else None
 
 
 class HourlySum(msgspec.Struct, frozen=True, gc=False):

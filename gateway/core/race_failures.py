@@ -58,6 +58,7 @@ class NotAsked(msgspec.Struct, frozen=True):
     for_good: bool  # until the operator changes its configuration
     is_broken: bool = True  # otherwise it only cools down
     cause: str | None = None  # its last error, in words for operators: "the provider refused the key (401)"
+    kind: str | None = None  # of its last error
 
     def __str__(self) -> str:
         return f"{self.deployment}: not asked, {self.reason}"
@@ -91,6 +92,19 @@ class ProviderMisconfigured(RaceFailed):
         super().__init__(message)
         if len(kinds) == 1:
             self.code = CODES_OF_OPERATORS[next(iter(kinds))]
+
+
+class BroughtKeyRefused(RaceFailed):
+    """Each deployment refuses the key that the client has brought for its provider."""
+
+    # Means: The call has brought its own keys of providers (`x-holeshot-provider-keys`, or `provider_keys` of its
+    # client), and each provider refuses them, or wants to be paid first. The message has the reason of each.
+    # Retry: no.
+    # Caller: Bring valid keys. The gateway's own key is not at fault.
+    # Operator: Nothing, if the keys come with the request; else correct `provider_keys` of the client.
+    status = 401
+    type = "authentication_error"
+    code = "provider_key_refused"
 
 
 class NoValidAnswer(RaceFailed):
@@ -238,17 +252,20 @@ def race_failed(
     full: Sequence[str] = (),
     out: Sequence[NotAsked] = (),
     adhoc: bool = False,
+    brought: Collection[str] = (),
 ) -> RaceFailed:
     """Return one error for ``failures``, pairs of a deployment's name and its error.
 
     ``full`` are deployments without a free slot under ``max_in_flight``: a retry may succeed. ``out`` are deployments
-    that were not used. ``adhoc``: the request names the deployments itself.
+    that were not used. ``adhoc``: the request names the deployments itself. ``brought``: the deployments that are asked
+    with a key of the client's own.
     """
-    for _, error in failures:
-        if error.kind is ErrorKind.BAD_REQUEST:
-            return RejectedByProvider(error)
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
+    own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
+    if own_fault is not None or (brought and not full and _are_refused(failures, out, brought)):
+        words = f"every key that this call brings for {model!r} is refused ({causes})"
+        return own_fault or BroughtKeyRefused(words)
     if ErrorKind.LOCAL_RESOURCES in kinds:
         return OutOfResources(f"the gateway is short of descriptors, ports or memory; retry soon ({causes})")
     if full:
@@ -273,6 +290,14 @@ def race_failed(
     )
     error_type = AllTimedOut if kinds and kinds <= _TIMEOUTS else NoValidAnswer if is_invalid else AllProvidersFailed
     return error_type(message)
+
+
+def _are_refused(
+    failures: Sequence[tuple[str, UpstreamError]], out: Sequence[NotAsked], brought: Collection[str]
+) -> bool:
+    """Whether nothing but refused keys of the client's own kept deployments from answering."""
+    kinds = {name: str(error.kind) for name, error in failures} | {each.deployment: each.kind for each in out}
+    return set(kinds) <= set(brought) and set(kinds.values()) == {str(ErrorKind.PROVIDER_AUTH)}
 
 
 _FAULT_OF_OPERATOR = (

@@ -13,9 +13,11 @@ from typing import Self
 from urllib.request import getproxies_environment
 
 import msgspec
+from pydantic import SecretStr
 
-from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound
+from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters
+from gateway.fleet.tenants import OPERATORS, TenantKeys, TenantUpstreams, digest_of
 from gateway.settings import (
     DeploymentSettings,
     ModelSettings,
@@ -283,8 +285,12 @@ class Fleet:
         open_upstream: OpenUpstream,
         find_datasheet: FindDatasheet,
         previous: "Fleet | None" = None,
+        open_for_tenant: OpenUpstream | None = None,
     ) -> None:
+        """``open_for_tenant`` opens upstreams with clients' own keys; None: ``open_upstream`` does."""
         self._settings = settings
+        self._open_for_tenant = open_for_tenant or open_upstream
+        self._of_tenants = TenantUpstreams(self._opened_for_tenant)
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``
@@ -320,6 +326,33 @@ class Fleet:
         if model is None:
             raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
         return model
+
+    def with_keys(self, model: Model, tenant: TenantKeys) -> Model:
+        """Return ``model`` for a call of a client that brings keys: asked with these, at their providers.
+
+        It has no other deployments, unless ``tenant_keys.mixed`` allows both.
+
+        Raises:
+            NoDeploymentFits: none of the keys is for one of the model's providers.
+
+        """
+        found = {name: self.with_key(each, tenant) for name, each in model.deployments.items()}
+        deployments = {name: each for name, each in found.items() if each is not None}
+        if found and not deployments:
+            words = "needs a key for {}, and this call brings its own keys, of other providers"
+            without = {name: words.format(each.provider) for name, each in model.deployments.items()}
+            raise NoDeploymentFits(model.name, without)
+        if not any(each.tenant for each in deployments.values()):
+            return model
+        return model.with_deployments(deployments, tenant.id, is_free=not self._settings.tenant_keys.mixed)
+
+    def with_key(self, deployment: Deployment, tenant: TenantKeys) -> Deployment | None:
+        """Return ``deployment`` for a call of a client that brings keys; None if that may not use it."""
+        provider = deployment.provider
+        key = tenant.keys.get(provider)
+        if key is None or provider not in self._upstreams:  # a reload may have removed it
+            return deployment if self._settings.tenant_keys.mixed else None
+        return deployment.with_key(self._of_tenants.of(provider, key), digest_of(provider, key))
 
     def payer_of(self, name: str) -> str:
         """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""
@@ -367,6 +400,15 @@ class Fleet:
         for upstream in self._upstreams.values():
             if id(upstream) not in kept:
                 await upstream.aclose()
+        await self._of_tenants.aclose()
+
+    def _opened_for_tenant(self, provider: str, key: str) -> Upstream:
+        """Open the upstream of a client's own key, without what is the operator's at that provider."""
+        settings = self._settings.providers[provider]
+        headers = {name: value for name, value in settings.headers.items() if name.lower() not in OPERATORS}
+        own = {"api_key": SecretStr(key), "api_keys": {}, "organization": None, "headers": headers}
+        vendor, secrets = self._resolver.vendor(provider), self._secrets_sent_to(provider)
+        return self._open_for_tenant(provider, settings.model_copy(update=own), vendor, secrets)
 
     def _secrets_sent_to(self, provider: str) -> tuple[str, ...]:
         """Return the values of the extra headers of all deployments at ``provider``."""

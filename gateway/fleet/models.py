@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from math import inf
+from typing import TypeVar
 
 import msgspec
 
 from gateway.core.errors import InvalidRequest
+from gateway.fleet.tenants import OPERATORS
 from gateway.settings import (
     DEAR_FALLBACK,
     FallbackAfter,
@@ -62,6 +64,15 @@ class Deployment(MaskedRecord, frozen=True):
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads
     listed: Price | None = None  # the prices that are known, where that of input or output is not
+    tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
+    learnt_as: str | None = None  # the name of what that key shows of it; None: its own
+
+    def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
+        """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider."""
+        headers = tuple((name, value) for name, value in self.extra_headers if name not in OPERATORS)
+        return msgspec.structs.replace(
+            self, upstream=upstream, tenant=digest, learnt_as=f"{self.name}\x1f{digest}", extra_headers=headers
+        )
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield only its name for the ``repr``: its headers may be secrets."""
@@ -238,6 +249,9 @@ class Common(msgspec.Struct, frozen=True):
         )
 
 
+_T = TypeVar("_T")
+
+
 class Model(msgspec.Struct, frozen=True):
     """A public name and the deployments behind it, by name, in the order of the configuration."""
 
@@ -259,7 +273,47 @@ class Model(msgspec.Struct, frozen=True):
     keepalive_s: float | None = None
     takeover: TakeoverSettings = TakeoverSettings()
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
+    tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
+    is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
+
+    @property
+    def learnt_as(self) -> Mapping[str, str] | None:
+        """The deployments with a client's own key, with the names of what these keys show; None: there are none."""
+        if self.tenant is None:
+            return None
+        return {name: each.learnt_as for name, each in self.deployments.items() if each.learnt_as is not None}
+
+    def with_deployments(self, deployments: Mapping[str, Deployment], tenant: str, *, is_free: bool) -> "Model":
+        """Return it with these ``deployments`` alone, of which some have a key of ``tenant``, a digest.
+
+        If all have, it spends nothing of the operator's dollars, and its own limits in dollars do not apply.
+        ``is_free``: neither do its fallbacks.
+        """
+        race, usd_per_day, dearest = self.race, self.usd_per_day, self.dearest
+        if all(each.tenant is not None for each in deployments.values()):
+            usd_per_day = dearest = None
+            if race.usd_per_day is not None or race.extra_usd_per_call is not None:
+                race = race.model_copy(update={"usd_per_day": None, "extra_usd_per_call": None})
+
+        def kept(by_name: Mapping[str, _T]) -> Mapping[str, _T]:
+            return {name: each for name, each in by_name.items() if name in deployments}
+
+        return msgspec.structs.replace(
+            self,
+            deployments=deployments,
+            race=race,
+            prices=kept(self.prices),
+            limits=kept(self.limits),
+            weights=kept(self.weights),
+            canaries=kept(self.canaries),
+            bills_losers=self.bills_losers & deployments.keys(),
+            usd_per_day=usd_per_day,
+            dearest=dearest,
+            common=Common.of(deployments.values()),
+            tenant=tenant,
+            is_free=is_free,
+        )
 
     @property
     def mean_price_usd(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The book of alerts in Postgres or SQLite, which all replicas share."""
+"""What replicas share in Postgres or SQLite beside calls: the books of alerts and of probes, and slowdowns."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -36,7 +36,9 @@ from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, written
 
-TIMEOUT_S = 5.0  # of each query; they take some milliseconds
+# The book of alerts: which process opens one, and which messages are due.
+
+TIMEOUT_S = 5.0  # of each query of the books; they take some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")

@@ -9,9 +9,10 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
-from gateway.core.calls import CallRecord, CallStart
+from gateway.core.calls import TENANT, CallRecord, CallStart
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.rules import has_failed
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
@@ -146,28 +147,43 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 class Columns:
     """The columns of one table, which are fields of a record with the same names.
 
-    ``left_out`` are fields without a column, ``json`` those stored as JSON. ``names`` are the columns, JSON last;
-    ``plain`` returns a record's values of the others, in order, in half a microsecond.
+    ``left_out`` are fields without a column, ``made`` columns that follow from fields, ``json`` those stored as JSON.
+    ``names`` are the columns, JSON last; ``plain`` returns a record's values of the others, in order, in half a
+    microsecond.
     """
 
     __slots__ = ("names", "plain")
 
-    def __init__(self, record: type[msgspec.Struct], *, left_out: frozenset[str], json: tuple[str, ...]) -> None:
-        plain = tuple(name for name in record.__struct_fields__ if name not in left_out and name not in json)
+    def __init__(
+        self,
+        record: type[msgspec.Struct],
+        *,
+        left_out: frozenset[str] = frozenset(),
+        made: tuple[str, ...] = (),
+        json: tuple[str, ...] = (),
+    ) -> None:
+        fields = (name for name in record.__struct_fields__ if name not in left_out and name not in json)
+        plain = (*fields, *made)
         self.names = (*plain, *json)
         self.plain: Callable[[msgspec.Struct], Row] = attrgetter(*plain)
 
 
-_CALLS = Columns(CallRecord, left_out=frozenset(("attempts", "kind", "trace")), json=("dropped", "tags"))
+_CALLS = Columns(
+    CallRecord, left_out=frozenset(("attempts", "kind", "trace")), made=("failed",), json=("dropped", "tags")
+)
 _ATTEMPTS = Columns(
     AttemptRecord,
     left_out=frozenset(
-        ("asked_tokens", "headroom", "is_restricted", "limit_usd", "other_units", "retry_after_s", "tier"),
+        (
+            *("asked_tokens", "headroom", "is_restricted", "learnt_as", "limit_usd", "other_units"),
+            *("retry_after_s", "tier"),
+        ),
     ),
+    made=("failed",),
     json=("price", "itl", "units"),
 )
-_REFUSALS = Columns(RefusalRecord, left_out=frozenset(), json=())
-_OUTAGES = Columns(OutageRecord, left_out=frozenset(), json=())
+_REFUSALS = Columns(RefusalRecord)
+_OUTAGES = Columns(OutageRecord)
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
 REFUSAL_COLUMNS = _REFUSALS.names
@@ -233,6 +249,7 @@ def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) 
     """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
     return AttemptRecord(
         **asdict(start) | {"audited": audited},
+        key_name=None if start.learnt_as is None else TENANT,
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
@@ -252,6 +269,7 @@ def _interrupted_call(start: CallStart) -> Row:
         "size_class": decoded_class(start.prompt_class).size,
         "status_code": INTERRUPTED_STATUS,
         "error_kind": INTERRUPTED,
+        "failed": has_failed(INTERRUPTED_STATUS, INTERRUPTED),
         "deadline_met": None if start.deadline_ms is None else False,
         "tags": _encode(start.tags).decode(),
     }

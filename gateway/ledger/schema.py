@@ -55,13 +55,21 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     **_each("waste"),
     **_spans("gaps"),
     "speed_by_hour": ("speed", ""),
+    "speed_hours": ("speed", ""),
     "speed_days": ("speed", ""),
     "load_5m": ("load_5m", ""),
     "load_peaks": ("load_peaks", ""),
     **_spans("refusals"),
     **_spans("wrong_keys"),
+    "outages_30d": ("outages_30d", ""),
     "rollup_pending": ("rollup_pending", ""),
 }
+SINCE = {"speed_hours": "0041", "outages_30d": "0041"}  # the revision that a view came with, if not the first
+
+
+def views_of(revision: str) -> tuple[str, ...]:
+    """Return the views that a revision has."""
+    return tuple(name for name in VIEWS if SINCE.get(name, "") <= revision)
 
 
 @cache
@@ -134,6 +142,9 @@ def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., 
     if name == "speed_by_hour":
         week = moment("{now} / 3600 * 3600 - 604800")
         parts |= {"minutes": "60", "slot": words.hour("r.window_start"), "named": "hour", "since": week}
+    elif name == "speed_hours":
+        week = moment("{now} / 3600 * 3600 - 604800")
+        parts |= {"minutes": "60", "slot": "r.window_start", "named": "window_start", "since": week}
     elif name == "speed_days":
         month = moment("{now} / 86400 * 86400 - 2592000")
         parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}
@@ -236,6 +247,20 @@ class Changes:
         for name in names:
             self.run(f"drop view {name}")
 
+    def make_views_again(self, *names: str) -> None:
+        """Make views with fewer columns than they have, which Postgres takes from none; who may read one may still."""
+        grants = [grant for name in names for grant in self._grants(name)]
+        self.drop_views(*names)
+        self.make_views(*names)
+        for grant in grants:
+            self.run(grant)
+
+    def _grants(self, name: str) -> list[str]:
+        """Return the statements that grant again what others than its owner may do with a view."""
+        if not self.words.is_postgres:
+            return []
+        return list(self._connection.scalars(text(_GRANTS), {"name": name}))
+
     def make_sums(self) -> None:
         """Make what adds up rows, or make it again."""
         if self.words.is_postgres:
@@ -259,4 +284,11 @@ class Changes:
         self._connection.exec_driver_sql(statement)
 
 
+_GRANTS = """
+select format('grant %s on %I to %s%s', acl.privilege_type, view.relname,
+  case when acl.grantee = 0 then 'public' else acl.grantee::regrole::text end,
+  case when acl.is_grantable then ' with grant option' else '' end)
+from pg_class as view cross join lateral aclexplode(view.relacl) as acl
+where view.oid = to_regclass(:name) and acl.grantee <> view.relowner
+"""
 _FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"

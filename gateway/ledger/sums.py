@@ -8,6 +8,7 @@ the call's winner. A sum of nothing known stays null; all others begin at 0.
 from collections.abc import Collection, Mapping, Sequence
 
 from gateway.core import rules
+from gateway.core.calls import TENANT
 from gateway.ledger.reports.reader import Words, conditions, has_failed, listed
 
 _RULES = conditions("f.")
@@ -40,6 +41,10 @@ ADDED = (  # as ``gateway.racing.costs`` has it
 )
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
+# What the operator's keys did, not those that clients bring: these pay themselves, and what fails with them is theirs.
+OWN = f"coalesce(f.key_name, '') <> '{TENANT}'"
+# Rows of older versions have a cost alone, which was the most it could be.
+UNPRICED = "f.cost_high_usd is null and (f.cost_usd is null or f.cost_low_usd is not null)"
 
 
 def _count(condition: str) -> str:
@@ -56,30 +61,31 @@ ATTEMPTS = {
     "n_won": _count("f.outcome = 'won'"),
     "n_first_token": "count(f.ttft_ms)",
     "n_censored": _count("f.ttft_ms is null and f.censored_at_ms is not null"),
-    "n_errors": _count(ERROR),
-    "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
+    "n_errors": _count(f"({ERROR}) and {OWN}"),
+    "n_rate_limited": _count(f"f.error_kind = 'rate_limited' and {OWN}"),
     "n_stated": _count(STATED),
     "stated_tokens": _known("f.completion_tokens", STATED),
     "stated_chars": _known("f.chars", STATED),
     "n_told": _count(TOLD),
     "told_prompt_tokens": _known("f.prompt_tokens", TOLD),
     "told_cached_tokens": _known("f.cached_tokens", TOLD),
-    "cost_usd": "sum(f.cost_usd)",
-    "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
-    "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+    "cost_usd": f"sum(f.cost_usd) filter (where {OWN})",
+    "cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {OWN})",
+    "cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {OWN})",
     "cached_tokens": "sum(f.cached_tokens) filter (where f.outcome = 'won')",
     "cache_write_tokens": "sum(f.cache_write_tokens) filter (where f.outcome = 'won')",
-    "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
-    "n_tried": _count(TRIED),
+    "cache_saved_usd": f"sum(f.cache_saved_usd) filter (where f.outcome = 'won' and {OWN})",
+    "n_tried": _count(f"f.ttft_ms is not null or (({ERROR}) and {OWN})"),
     "n_wasted": _count(LOST),
     "n_bounded": f"count(f.wasted_high_tokens) filter (where {LOST})",
     "wasted_prompt_tokens": _known("f.prompt_tokens", LOST),
     "wasted_tokens": _known("f.completion_tokens", LOST),
     "wasted_low_tokens": _known("f.wasted_low_tokens", LOST),
     "wasted_high_tokens": _known("f.wasted_high_tokens", LOST),
-    "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST})",
-    "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST})",
-    "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST})",
+    "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST} and {OWN})",
+    "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
+    "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
+    "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
 }
 # By column of rollup_calls: those of calls, and below those of their attempts.
 CALLS = {
@@ -137,13 +143,14 @@ RACES = {
     "n_explored_seen": _count(EXPLORED),
     "explored_seen": _known(SEEN, EXPLORED),
     "explored_seen_squared": _known(f"{SEEN} * {SEEN}", EXPLORED),
-    "race_cost_usd": "sum(f.cost_usd)",
-    "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
-    "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
-    "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED})",
-    "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED})",
-    "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED})",
-    "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
+    "race_cost_usd": f"sum(f.cost_usd) filter (where {OWN})",
+    "race_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {OWN})",
+    "race_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {OWN})",
+    "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED} and {OWN})",
+    "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
+    "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
+    "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
+    "n_unpriced": _count(f"{UNPRICED} and {OWN}"),
 }
 # By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
 TAGS = {
@@ -165,11 +172,41 @@ TAGS = {
     },
 }
 # What a revision of the schema added, and what was added up before one.
-SINCE = {"saved_seen_squared": "0034", "explored_seen_squared": "0034"}
+SINCE = {
+    "saved_seen_squared": "0034",
+    "explored_seen_squared": "0034",
+    "n_unpriced": "0040",
+    "n_wasted_unpriced": "0040",
+}
 BEFORE = {
+    "0042": {
+        "race_cost_usd": "sum(f.cost_usd)",
+        "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
+        "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+        "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED})",
+        "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED})",
+        "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED})",
+        "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
+        "n_unpriced": _count(UNPRICED),
+    },
     "0035": {
         "n_raced": "count(*) filter (where f.launched > 1)",
         "extra": "sum(case when f.launched > 1 then f.launched - 1 else 0 end)",
+    },
+}
+BEFORE_OF_ATTEMPTS = {
+    "0042": {
+        "n_errors": _count(ERROR),
+        "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
+        "n_tried": _count(TRIED),
+        "cost_usd": "sum(f.cost_usd)",
+        "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
+        "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
+        "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
+        "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST})",
+        "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST})",
+        "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST})",
+        "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED}"),
     }
 }
 
@@ -230,16 +267,10 @@ class Summing:
     def of_attempts(self, fresh: str, called: str = "") -> list[str]:
         """Return what adds up attempts; ``called`` yields them as ``f`` beside their calls, ``c``."""
         called = called or self.called(fresh)
-        window, sums, races = self._five_minutes, self._of_revision(ATTEMPTS), self._of_revision(RACES)
+        sums, races = self._of_revision(ATTEMPTS), self._of_revision(RACES)
         return [
             _series([(OF_ATTEMPT, fresh, "true"), (OF_CLIENT, fresh, "f.itl is not null")]),
-            self._add_up(
-                "rollup_attempts",
-                ("series_id",),
-                sums,
-                f"select {window} as w, s.id as series_id, {listing(sums)} "
-                f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2",
-            ),
+            self._add_up("rollup_attempts", ("series_id",), sums, self._by_series(fresh, sums)),
             self._errors(fresh),
             self._histograms(self._points(fresh, called)),
             self._add_up("rollup_calls", ("client", "model"), races, self._by_race(called, races)),
@@ -250,13 +281,20 @@ class Summing:
         return _series([([expression.format("c") for expression in OF_CALL], called, f"({DRAWN}) or ({EXPLORED})")])
 
     def added_later(self, names: Collection[str]) -> list[str]:
-        """Return what adds these sums of calls and races, which are new, of the rows that are there already."""
-        calls, races = ({name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES))
+        """Return what adds these sums, which are new, of the rows that are there already."""
+        calls, races, attempts = (
+            {name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES, ATTEMPTS)
+        )
         grouped = (
             (calls, self._by_client("calls as f", calls)),
             (races, self._by_race(self.called("attempts as f"), races)),
         )
-        return [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
+        added = [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
+        if attempts:
+            added.append(
+                self._add_up("rollup_attempts", ("series_id",), attempts, self._by_series("attempts as f", attempts))
+            )
+        return added
 
     def called(self, fresh: str) -> str:
         """Return what yields attempts beside their calls."""
@@ -265,14 +303,21 @@ class Summing:
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
         found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
-        for changed in sorted(BEFORE, reverse=True):
+        before = BEFORE_OF_ATTEMPTS if sums is ATTEMPTS else BEFORE  # calls have sums of the same names
+        for changed in sorted(before, reverse=True):
             if self._revision < changed:
-                found |= {name: each for name, each in BEFORE[changed].items() if name in found}
+                found |= {name: each for name, each in before[changed].items() if name in found}
         return found
 
     def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
         who = "coalesce(f.client, '') as client, f.model as model"
         return f"select {self._five_minutes} as w, {who}, {listing(sums)} from {fresh} group by 1, 2, 3"
+
+    def _by_series(self, fresh: str, sums: Mapping[str, str]) -> str:
+        return (
+            f"select {self._five_minutes} as w, s.id as series_id, {listing(sums)} "
+            f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} group by 1, 2"
+        )
 
     def _by_race(self, called: str, sums: Mapping[str, str]) -> str:
         won = "w.id = c.winner_attempt_id and w.call_id = c.id" + (

@@ -200,6 +200,7 @@ calls = Table(
     Column("narrowed", Text),
     Column("width_asked", SmallInteger),
     Column("extras", SmallInteger),
+    Column("failed", Boolean),  # null: stored by a version that did not know it
     Index("calls_started_at", "started_at"),
     Index("calls_request_id", "request_id", postgresql_using="hash", **where("request_id is not null")),
     Index("calls_client_started_at", "client", "started_at"),
@@ -284,6 +285,7 @@ attempts = Table(
     Column("tier_asked", Text),
     Column("tier_served", Text),
     Column("units_cost_usd", Double),
+    Column("failed", Boolean),  # as of a call
     Column("units", JSON()),
     Column("price", JSON()),
     Column("itl", JSON()),

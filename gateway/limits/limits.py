@@ -159,8 +159,10 @@ class Limits:
         self._models: dict[str, Account] = {}  # by the payer's name
         self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
-    def check(self, levels: Iterable[Level]) -> None:
+    def check(self, levels: Iterable[Level], *, spends: bool = True) -> None:
         """Refuse a client whose limit is known to be used up, before its request is read.
+
+        Without ``spends`` its call costs the operator nothing, and no limit in dollars applies.
 
         Raises:
             LimitReached: nothing is left.
@@ -169,14 +171,18 @@ class Limits:
         for level in levels:
             account = self._accounts.get(level.owner)
             if account is not None and (quota := account.refused_by) is not None:
+                if not spends and quota.name in DOLLARS:
+                    continue
                 account.use(level.limits)
                 unix_s = self._unix_clock()
                 if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
                     raise limit_reached(quota, level.whose, unix_s, of_model=False)
                 account.refused_by = None
 
-    def check_least(self, levels: Iterable[Level], least: Use) -> None:
+    def check_least(self, levels: Iterable[Level], least: Use, *, spends: bool = True) -> None:
         """Refuse a call of which even the ``least`` use is known to be too much, before work is done for it.
+
+        ``spends``: as for ``check``.
 
         Raises:
             LimitReached: too little is left.
@@ -188,6 +194,8 @@ class Limits:
             if least.prompt_tokens > level.limits.get("tpm", least.prompt_tokens):
                 raise LargerThanLimit(least.prompt_tokens, level.limits["tpm"], level.whose)
             for quota in self._account(level, unix_s).quotas(unix_s):
+                if not spends and quota.name in DOLLARS:
+                    continue
                 amount = least.usd if quota.name in DOLLARS else least.prompt_tokens if quota.name == "tpm" else 0.0
                 if amount > quota.left + ROUNDING:
                     raise limit_reached(quota, level.whose, unix_s, of_model=False)
@@ -216,10 +224,12 @@ class Limits:
         use: Use,
         *,
         begun: Begun | None = None,
+        spends: bool = True,
     ) -> dict[str, str]:
         """Hold a call's probable usage; return the response headers about what is left.
 
-        ``begun`` has the holds of its request. The end of the call must be recorded, or ``drop`` called.
+        ``spends``: as for ``check``. ``begun`` has the holds of its request. The end of the call must be recorded, or
+        ``drop`` called.
 
         Raises:
             LimitReached: too little is left, for one of the levels or for the model.
@@ -238,6 +248,8 @@ class Limits:
                 account = self._account(level, unix_s)
                 header_quotas += account.header_quotas
                 quotas = account.listed if begun is None or level.is_of_body else account.after_body
+                if not spends:
+                    quotas = tuple(quota for quota in quotas if quota.name not in DOLLARS)
                 mine.append((account, quotas, level))
             usd = use.held_usd
             amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": usd, "usd_per_month": usd}
@@ -325,6 +337,8 @@ class Limits:
         for attempt in record.attempts:
             model = attempt.model or record.model
             usd = self._cost_usd(attempt, model)
+            if attempt.learnt_as is not None:
+                continue  # its client has paid
             if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
                 held_usd = max(hold.amounts.get("usd_per_day", 0.0), attempt.limit_usd or 0.0)
                 usd = max(usd, held_usd if attempt.cost_high_usd is None else attempt.cost_high_usd)
@@ -464,7 +478,9 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return an attempt's cost; without a price, that of its vendor's or its model's dearest, whichever is more."""
+        """Return what an attempt cost the operator; without a price, as its vendor's or its model's dearest."""
+        if attempt.learnt_as is not None:
+            return 0.0
         if attempt.cost_usd is not None:
             return attempt.cost_usd
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest

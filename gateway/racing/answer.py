@@ -59,7 +59,7 @@ async def open_exchange(
     )
     exchange = await deployment.upstream.stream(request)
     if makers is not None and spoken.answers.binds:
-        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name))
+        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name, deployment.tenant))
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets

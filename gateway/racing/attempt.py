@@ -167,7 +167,7 @@ class Attempt:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
         known, call = race.open_call.services.whole, race.call
-        may_be = deployment.whole or deployment.name in known.until
+        may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
         self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = State.ASKED

@@ -1,17 +1,16 @@
 """The cost of a call's attempts, as far as it can be known: losers are billed to the operator alone.
 
 A winner is priced by the usage its provider reports. A loser is cut before it reports usage, but it was sent the same
-prompt, as long as the winner's provider says if that is near our own estimate. Its vendor may or may not stop billing
-at a disconnect. Its ``cost_usd`` is its prompt and the received part
-of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's. ``cost_low_usd``
-and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one without a known
-price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is. Tokens read from
-a prompt cache or written to it, and reasoning tokens, have their own prices if these are known.
+prompt, as long as the winner's provider says if that is near our own estimate. Its ``cost_usd`` is its prompt and the
+received part of its answer; or, if the vendor is known to bill the whole answer, an answer as long as the winner's.
+``cost_low_usd`` and ``cost_high_usd`` are its bounds. An attempt that failed before its first token counts as free, one
+without a known price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
 from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import (
+    OFF_PEAK,
     STANDARD,
     Cost,
     ErrorKind,
@@ -30,18 +30,16 @@ from providers import (
     cost_usd,
     dearest_unasked,
     is_bought,
+    is_off_peak,
     least_and_most,
     possible,
     tier_asked_by,
 )
 
-# Lower and upper bounds of an attempt's cost, for attempts whose usage is not reported. A loser that was cut before
-# its provider reported usage cost at least its prompt, at the lowest price it may have had (the cache's), and the
-# part of its answer that was received. At most it cost its prompt at the highest price, and what may have been
-# generated but not received: one chunk if the vendor is known to stop at a disconnect, else an answer as long as the
-# request or the model allows. An attempt that failed before its first token, or was cut before the provider's
-# headers, may have cost nothing, as the request may not have been accepted. It cost nothing if it was refused or not
-# sent.
+# A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
+# (the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
+# may have been generated but not received: one chunk if the vendor stops at a disconnect, else an answer as long as
+# request or model allow. One that failed or was cut before it began may have cost nothing, as did one never accepted.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
@@ -49,6 +47,7 @@ ANSWER_TOKENS = 4096  # the maximum without limit and without winner
 MISCOUNT = 2.0  # factor by which our own estimate of tokens may be wrong, either way
 NEAR = 1.6  # factor between the winner's count of the prompt and our estimate, up to which the count is taken,
 TEMPLATE_TOKENS = 64  # besides what a chat template adds
+RUNS_ON_S = 3600.0  # for which an answer that was cut may be generated and billed at most
 FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
 _REFUSED = frozenset(  # before anything was generated, if the request arrived at all
     {
@@ -93,6 +92,7 @@ class Generated(msgspec.Struct, frozen=True):
 
 _NOTHING = Bounds(0.0, 0.0)
 _NO_TOKENS = Generated(0, 0)
+_LEARNT_AS = attrgetter("learnt_as")
 
 
 def generated(
@@ -283,7 +283,7 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The attempts with their costs, and the sums."""
+    """The attempts with their costs, and the sums of those that the operator pays for."""
 
     attempts: tuple[AttemptRecord, ...]
     total: Sum
@@ -305,8 +305,7 @@ def settle(
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
     An estimate of 0 is none: the input is not text. ``is_text``: all of the prompt is text in the body, else the
-    estimate says nothing about the count. ``asked`` is what the request says of its answers, ``seen`` the tiers that
-    answers named.
+    estimate says nothing about the count. ``asked``: what the request says of its answers; ``seen``: tiers they named.
     """
     reported = winner.prompt_tokens if winner is not None else None
     if reported is not None and winner is not None and winner.continues is not None:
@@ -318,12 +317,13 @@ def settle(
         _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
     ]
     winner_id = winner.id if winner is not None else None
+    own = [one for one in priced if one.learnt_as is None] if any(map(_LEARNT_AS, priced)) else priced
     return Bill(
         tuple(priced),
-        _sum(priced),
-        _sum([one for one in priced if one.id != winner_id and _is_added(one, winner)]),
-        _sum([one for one in priced if one.outcome is Outcome.CLIENT_GONE]),
-        next((one.cache_saved_usd for one in priced if one.id == winner_id), None),
+        _sum(own),
+        _sum([one for one in own if one.id != winner_id and _is_added(one, winner)]),
+        _sum([one for one in own if one.outcome is Outcome.CLIENT_GONE]),
+        next((one.cache_saved_usd for one in own if one.id == winner_id), None),
     )
 
 
@@ -387,7 +387,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
         wasted = generated(record, deployment, winner=winner, asked=asked)
         changes |= {"wasted_low_tokens": wasted.low_tokens, "wasted_high_tokens": wasted.high_tokens}
     if price is not None and sent is not None:
-        if price.cards or record.tier or (seen is not None and record.deployment in seen.named):
+        if price.cards or record.tier or (seen is not None and (record.learnt_as or record.deployment) in seen.named):
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
@@ -411,8 +411,7 @@ def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any
         return {"cost_low_usd": 0.0, "cost_high_usd": 0.0}
     if price is None or not record.other_units:
         return {}
-    found = cost(price, 0, 0, units=record.other_units)
-    if found.unknown:
+    if (found := cost(price, 0, 0, units=record.other_units)).unknown:
         return {"cost_low_usd": found.known_usd, "limit_usd": _counted_usd(price, found)}
     return dict.fromkeys(("cost_low_usd", "cost_usd", "cost_high_usd"), found.known_usd)
 
@@ -505,6 +504,9 @@ def _by_tier(  # noqa: PLR0917
     The bounds are over the tiers that may have served the attempt, and the sizes that its prompt may have.
     """
     tiers = _tiers(record, deployment, tier_wanted(deployment, asked.tier), price, sent, seen)
+    ends_s = (record.last_token_ms or 0.0) / 1000 + 60 if _is_whole(record) else RUNS_ON_S
+    if price.off_peak and is_off_peak(price, record.started_at, ends_s):
+        tiers = [OFF_PEAK if tier == STANDARD else tier for tier in tiers]
     applied = price.at(tiers[-1], sent.tokens)
     low_usd, high_usd, is_known = inf, 0.0, True
     if bought := [tier for tier in tiers if tier and is_bought(deployment.vendor, tier, price)]:
@@ -537,11 +539,11 @@ def _tiers(  # noqa: PLR0917 - likewise
     """
     if record.tier is not None:
         if asked is None and seen is not None:
-            seen.saw(record.deployment, record.tier)
+            seen.saw(record.learnt_as or record.deployment, record.tier)
         return (record.tier,)
     if asked is not None:
         return (STANDARD, asked)
-    if seen is not None and (named := seen.of(record.deployment)):
+    if seen is not None and (named := seen.of(record.learnt_as or record.deployment)):
         return (STANDARD, *named)
     return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
 

@@ -7,16 +7,25 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
+from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment, Model
-from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.call import AttemptSeat, OpenCall, Times, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
+from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.race import Phase
-from gateway.racing.records import RelayedAttempt, billed, keep_words, outcome_of, relayed_record
+from gateway.racing.records import (
+    NOT_KNOWN,
+    RelayedAttempt,
+    alone,
+    billed,
+    keep_words,
+    outcome_of,
+    relayed_record,
+)
 from gateway.racing.sinks import ClientGone
-from gateway.racing.slots import Seat
 from gateway.steering import Launch, Plan
 from providers import (
     NOTHING,
@@ -67,99 +76,6 @@ def _interruption(why: type[ApiError]) -> Outcome:
     return Outcome.CLIENT_GONE if issubclass(why, ClientDisconnected) else Outcome.INTERRUPTED
 
 
-# The seat of one attempt of a relayed call.
-
-
-class AttemptSeat:
-    """The seat of an attempt, and its count in the number of running attempts."""
-
-    def __init__(self, open_call: OpenCall) -> None:
-        self._open_call = open_call
-        self._under_way: AttemptStart | None = None  # the attempt that runs
-        self._seat: Seat | None = None  # the attempt's seat
-        self._called: asyncio.Future[str | None] | None = None  # while it waits for one
-
-    async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
-        """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
-
-        Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
-        """
-        if not self._open_call.services.seats.lines:
-            return names[0]
-        well = [name for name in names if name not in tripped]
-        chosen = next(filter(self._has_room, well), None)
-        if chosen is None:
-            if well and (name := await self._wait_for_seat(tuple(dict.fromkeys(well)))) is not None:
-                return name
-            chosen = next(filter(self._has_room, names), None)
-        if chosen is not None:
-            self._take(chosen)
-        return chosen
-
-    def take_beside(self, name: str, *, is_extra: bool) -> bool:
-        """Occupy a seat at ``name`` for an attempt beside another one; return whether one is left for that."""
-        line = self._open_call.services.seats.lines.get(name)
-        if line is not None and not (line.has_room_for_extra if is_extra else line.has_room):
-            return False
-        self._take(name)
-        return True
-
-    def enter(self, start: AttemptStart) -> None:
-        """Count an attempt."""
-        self._under_way = start
-        self._open_call.running += 1
-        tasks = self._open_call.services.tasks
-        tasks.entered(start.deployment)
-        tasks.relayed[self] = (self._open_call, start)
-
-    def leave_seat(self) -> None:
-        """Stop counting the attempt and give its seat back, once."""
-        start, self._under_way = self._under_way, None
-        if start is not None:
-            self._open_call.running -= 1
-            tasks = self._open_call.services.tasks
-            tasks.left(start.deployment)
-            del tasks.relayed[self]
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            seat.give_back()
-
-    def stop_waiting(self) -> None:
-        """Have ``take_seat`` return None if it waits."""
-        if self._called is not None and not self._called.done():
-            self._called.set_result(None)
-
-    async def _wait_for_seat(self, names: Sequence[str]) -> str | None:
-        """Wait for a seat at one of ``names``, which are all full; return the deployment, None after the timeout."""
-        loop = asyncio.get_running_loop()
-        called: asyncio.Future[str | None] = loop.create_future()
-        self._called = called
-
-        def seated(name: str) -> None:
-            if not called.done():  # else its client has just disconnected
-                self._take(name)
-                called.set_result(name)
-
-        def timed_out() -> None:
-            if not called.done():
-                called.set_result(None)
-
-        wait = self._open_call.wait(seated=seated, timed_out=timed_out, loop=loop)
-        wait.line_up(names)
-        try:
-            return await called if wait.start_clock() else None
-        finally:
-            self._open_call.waited(wait)
-
-    def _has_room(self, name: str) -> bool:
-        line = self._open_call.services.seats.lines.get(name)
-        return line is None or line.has_room
-
-    def _take(self, name: str) -> None:
-        line = self._open_call.services.seats.lines.get(name)
-        self._seat = None if line is None else Seat(line)
-
-
 def _due_at(timed: tuple[float, Launch]) -> float:
     return timed[0]
 
@@ -167,7 +83,7 @@ def _due_at(timed: tuple[float, Launch]) -> float:
 MAX_CLIENT_FAULTS = 2  # a request that two providers reject is invalid
 
 
-_PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED, Outcome.LOST})
+_PAID = frozenset({Outcome.WON, Outcome.CLIENT_GONE, Outcome.INTERRUPTED, Outcome.LOST, Outcome.SUPERSEDED})
 
 
 class Asking(msgspec.Struct, frozen=True):
@@ -181,6 +97,7 @@ class Asking(msgspec.Struct, frozen=True):
     unpriced: Collection[str] = ()  # of these it is the dearest price of their vendor, which only limits count
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
     is_sound: bool = False  # it answers with a sound, or is about one: the header of a container is no answer yet
+    is_compared: bool = False  # it is short, and raced: the call's row says when its answer came, and what racing saved
 
 
 async def _begun(answer: Answer) -> Answer:
@@ -208,7 +125,8 @@ class Relay:
     """Runs one call over a plan's deployments. Use once: ``await Relay(...).run(outlet)``.
 
     One attempt runs at a time, but for those that the plan launches beside it: the first answer wins, and the others
-    are cut before a byte of it is sent. ``answer`` is the answer, once there is one.
+    are cut before a byte of it is sent, but for those that are audited: they run on. ``answer`` is the answer, once
+    there is one.
     """
 
     def __init__(
@@ -236,6 +154,8 @@ class Relay:
         self._may_launch = may_launch
         self._on_slot_refused = on_slot_refused
         self._running: dict[asyncio.Task[Answer], RelayedAttempt] = {}
+        self._launched: list[RelayedAttempt] = []
+        self._winner: RelayedAttempt | None = None
         self._cut_tasks: list[asyncio.Task[Answer]] = []
         self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
         self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
@@ -319,6 +239,7 @@ class Relay:
             self._launch_due()
             if (won := await self._first()) is not None:
                 attempt, answer = won
+                self._won(attempt)
                 self._cut(Outcome.LOST)
                 return await self._answered(attempt, answer, outlet)
             if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in self._failures) >= MAX_CLIENT_FAULTS:
@@ -404,12 +325,67 @@ class Relay:
             if not isinstance(error, UpstreamError):
                 raise error
             attempt = self._running.pop(task)
+            attempt.failed_at = self._open_call.services.clock()
             failed.append(error.without_frames())
             self._failures.append((attempt.deployment.name, error))
             self._end(attempt, outcome_of(error), error=error)
         for each in failed:
             self._replace(each)
         return None
+
+    def _won(self, winner: RelayedAttempt) -> None:
+        """Note that the others are overtaken; those that are audited run on to their answer."""
+        now, primary = self._open_call.services.clock(), self._plan.primary
+        self._winner = winner
+        winner.claimed_at = winner.measurement.first_at = now
+        for task, loser in [*self._running.items()]:
+            is_primary = loser.start.number == 1 and loser.deployment.name == self._plan.launches[0].deployment
+            expected_s = primary.expected_s(now - loser.began) if is_primary and primary is not None else None
+            loser.overtaken = Overtaken(now, expected_s)
+            if loser.start.audited and not task.done():
+                del self._running[task]
+                self._seats[loser.start.id].lose()
+                self._watch(task, loser, AUDIT_S - (now - loser.began))
+
+    def _watch(self, task: asyncio.Task[Answer], loser: RelayedAttempt, limit_s: float) -> None:
+        """Let an audited loser run on to its answer, for at most ``limit_s`` more; then record it."""
+        outcome = Outcome.INTERRUPTED  # if the gateway ends before
+
+        def expire() -> None:
+            nonlocal outcome
+            outcome = Outcome.LOST
+            task.cancel()
+
+        def ended(_: object) -> None:
+            timer.cancel()
+            self._watched(task, loser, outcome)
+
+        timer = self.loop.call_later(max(0.0, limit_s), expire)
+        task.add_done_callback(ended)
+        self._open_call.services.tasks.watch(task)
+        self._open_call.held_by(task)
+
+    def _watched(self, task: asyncio.Task[Answer], loser: RelayedAttempt, if_cut: Outcome) -> None:
+        services, outcome, said = self._open_call.services, if_cut, NOTHING
+        answer: Answer | None = None
+        found = None if task.cancelled() else task.exception()
+        error = found.without_frames() if isinstance(found, UpstreamError) else None
+        if error is not None:
+            outcome = outcome_of(error)
+        elif found is not None:
+            get_logger().error("audit.crashed", call=self.call.id, exc_info=found)
+        elif not task.cancelled():
+            answer, outcome, now = task.result(), Outcome.SUPERSEDED, services.clock()
+            loser.measurement.first_at = now
+            services.outbox.add(self._open_call.first_token, self.call, loser.start, loser.began, now)
+            if answer.rest is None:
+                said = reported(answer.body)
+            else:
+                answer.rest.abort()
+        ttft_s = None if loser.measurement.first_at is None else loser.measurement.first_at - loser.began
+        self._end(loser, outcome, answer=answer, said=said, error=error, ttft_s=ttft_s)
+        if self._open_call.record is not None:
+            services.outbox.drain()
 
     def _cut(self, outcome: Outcome) -> None:
         """Cut and record at once what still runs; ``run`` awaits it. What has failed by itself keeps its error."""
@@ -530,12 +506,15 @@ class Relay:
         now = open_call.services.clock()
         first = self._plan.launches[0].role if self._plan.launches and self._due is None else Role.FAILOVER
         role = role or (first if first is Role.FALLBACK or not open_call.launched else Role.FAILOVER)
-        start = open_call.launch(self.call, deployment, role, now=now)
+        launched = (*self._plan.launches, *(() if self._plan.withheld is None else (self._plan.withheld,)))
+        is_audited = self._asking.is_compared and any(each.audited and each.deployment == name for each in launched)
+        start = open_call.launch(self.call, deployment, role, now=now, audited=is_audited)
         seat.enter(start)
         self._seats[start.id] = seat
         open_call.begin([start])
         open_call.services.recorder.attempt_started(self.call, start)
-        attempt = RelayedAttempt(start, deployment, now, SendCount())
+        attempt = RelayedAttempt(start, deployment, Measurement(now), SendCount())
+        self._launched.append(attempt)
         self._running[asyncio.create_task(self._ask(attempt))] = attempt
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
@@ -589,9 +568,21 @@ class Relay:
         return record
 
     def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:
+        claimed_at = None if self._winner is None else self._winner.claimed_at
+        times = Times(None, None)
+        if self._asking.is_compared and claimed_at is not None:
+            since_ms, streamed = self._open_call.since_received_ms, self.call.streamed
+            is_first = self._launched[0].start.number == 1  # of all the call's models
+            times = Times(
+                since_ms(claimed_at),
+                None,
+                alone(self._launched, self._winner, claimed_at, since_ms, streamed=streamed) if is_first else NOT_KNOWN,
+            )
         return self._open_call.finish(
             winner,
             status_code=status_code,
             error_kind=error_kind,
+            ttft_ms=times.ttft_ms,
+            alone=times.alone,
             priced_as=partial(billed, is_priced=self._asking.is_priced),
         )

@@ -234,7 +234,7 @@ class AnswerReader:
             at = run.end
         if at < len(block):
             self._parse(self._look(block[at:]), now, draft)
-        return draft.block()
+        return draft.block(block)
 
     def _read_end(self, now: float) -> Block:
         """Parse what the end of the stream has left: an event without its blank line, or the beginning of one."""
@@ -471,8 +471,14 @@ class _Draft(msgspec.Struct):
     parts: list[Part] = []
     error: UpstreamError | None = None
 
-    def block(self) -> Block:
-        return Block(b"".join(self.forward), tuple(self.parts), self.error)
+    def block(self, whole: bytes = b"") -> Block:
+        """Return the block; if it is ``whole``, which was read, that is not copied."""
+        at = 0
+        for each in self.forward:
+            if not whole.startswith(each, at):
+                return Block(b"".join(self.forward), tuple(self.parts), self.error)
+            at += len(each)
+        return Block(whole if at == len(whole) else whole[:at], tuple(self.parts), self.error)
 
 
 def _end_of_event(block: bytes, at: int) -> int:

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
-from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.calls import TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
@@ -205,7 +205,8 @@ def attempt_record(
         finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
-        key_name=ending.key_name,
+        key_name=ending.key_name if start.learnt_as is None else TENANT,
+        learnt_as=start.learnt_as,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
         system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
         provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
@@ -246,13 +247,25 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 # Builds the records of attempts that are not raced, and decides whose prices apply.
 
 
-class RelayedAttempt(msgspec.Struct, frozen=True):
-    """A running request at one deployment."""
+class RelayedAttempt(msgspec.Struct, eq=False):
+    """A running request at one deployment, whose answer passes unread."""
 
     start: AttemptStart
     deployment: Deployment
-    began: float
+    measurement: Measurement  # of its launch, and of its answer: the whole of one, or the first bytes of a sound
     sendings: SendCount
+    overtaken: Overtaken | None = None
+    failed_at: float | None = None
+    claimed_at: float | None = None
+
+    @property
+    def began(self) -> float:
+        """When it was launched."""
+        return self.measurement.started
+
+    def token_at(self) -> float | None:
+        """Return the time of its answer; None before it."""
+        return self.measurement.first_at
 
 
 def relayed_record(
@@ -268,7 +281,7 @@ def relayed_record(
 ) -> AttemptRecord:
     """Return the record of an attempt that ended ``now``; ``said`` has the data its answer has reported so far."""
     is_censored = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and ttft_s is None
-    first_ms = None if ttft_s is None else milliseconds(ttft_s)
+    first_ms, overtaken = None if ttft_s is None else milliseconds(ttft_s), attempt.overtaken
     usage, source, beyond = said.usage, None, None
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
@@ -285,8 +298,11 @@ def relayed_record(
         size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=first_ms,
+        is_overtaken=overtaken is not None,
+        overtaken_at_ms=None if overtaken is None else milliseconds(overtaken.at - attempt.began),
+        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         outcome=outcome,
-        key_name=attempt.sendings.key_name,
+        key_name=attempt.sendings.key_name if attempt.start.learnt_as is None else TENANT,
         model_version=short(said.model, answer.secrets) if answer else None,
         provider_request_id=request_id(answer.headers) if answer else None,
         sends=attempt.sendings.times,

@@ -56,6 +56,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
+        self._watching: set[asyncio.Task[Any]] = set()  # of losers that are counted by ``entered``
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -78,6 +79,11 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
         task.add_done_callback(self._ended)
         return task
+
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Own the task of an attempt that has lost, runs on, and is counted by ``entered`` until its end."""
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
 
     def entered(self, deployment: str) -> None:
         """Count an attempt at ``deployment`` that has no task of its own, until ``left``."""
@@ -110,10 +116,11 @@ class AttemptTasks(Generic[AttemptT, CallT]):
 
     async def close(self) -> None:
         """Cancel and await every task."""
-        for task in self._tasks:
+        running = {*self._tasks, *self._watching}
+        for task in running:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
+        if running:
+            await asyncio.wait(running)
 
 
 class Outbox:
@@ -194,16 +201,17 @@ class WholeAnswers:
     """The requests that deployments refuse to stream, as their parameters."""
 
     def __init__(self) -> None:
-        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment
+        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment, and by each client's own key there
 
     def expected(self, call: Call, deployment: Deployment, now: float) -> bool:
         """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
-        if call.streamed or not (deployment.whole or deployment.name in self.until):
+        name = deployment.learnt_as or deployment.name
+        if call.streamed or not (deployment.whole or name in self.until):
             return False
         parameters = _parameters(call, deployment)
         rules = deployment.whole
         is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
-        return is_listed or self.until.get(deployment.name, {}).get(parameters, now) > now
+        return is_listed or self.until.get(name, {}).get(parameters, now) > now
 
     def refused(
         self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
@@ -212,11 +220,12 @@ class WholeAnswers:
 
         Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
         """
+        name = deployment.learnt_as or deployment.name
         if whole and error.kind is ErrorKind.BAD_REQUEST:
-            self.until.get(deployment.name, {}).pop(_parameters(call, deployment), None)
+            self.until.get(name, {}).pop(_parameters(call, deployment), None)
         if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
             return False
-        known = self.until.setdefault(deployment.name, {})
+        known = self.until.setdefault(name, {})
         known[_parameters(call, deployment)] = now + WHOLE_S
         if len(known) > MOST_WHOLE:
             del known[next(iter(known))]

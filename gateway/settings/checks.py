@@ -71,11 +71,12 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     yield from _server(settings)
     yield from _stores(settings)
     for name, provider in settings.providers.items():
-        yield from _provider(name, provider, catalog)
+        yield from _provider(name, provider, catalog, is_brought=_is_brought(name, settings))
     for name in settings.models:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
     yield from check_clients(settings)
+    yield from _tenants(settings)
     yield from check_issuers(settings)
     yield from cors(settings)
     yield from check_page(settings)
@@ -141,7 +142,8 @@ def _is_sqlite(url: SecretStr) -> bool:
     return _scheme(url.get_secret_value()).startswith("sqlite")
 
 
-def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterator[Complaint]:
+def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_brought: bool) -> Iterator[Complaint]:
+    """Yield the problems of a provider. ``is_brought``: clients may bring keys for it, so it needs none itself."""
     place: Place = ("providers", name)
     if "/" in name or "," in name:
         yield Complaint(
@@ -177,7 +179,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog) -> Iterat
         else:
             yield Complaint(place, f"is not in the catalog: set its base_url, or a preset; {nearest(name, catalog)}")
     own_host = provider.base_url is None or (vendor is not None and vendor.base_url is None)
-    if vendor is not None and vendor.key_required and own_host and not _is_set(provider):
+    if vendor is not None and vendor.key_required and own_host and not (_is_set(provider) or is_brought):
         variables = " or ".join(vendor.key_env) or f"api_key of provider '{name}'"
         yield Complaint(place, f"{vendor.title} needs a key: set {variables}, or remove provider '{name}'")
 
@@ -197,7 +199,12 @@ def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) 
     keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}
     keys |= {(*place, "api_keys", name): key for name, key in provider.api_keys.items()}
     for here, secret in keys.items():
-        key = "" if secret is None else secret.get_secret_value()
+        yield from _no_key(here, secret, may_have_lines=may_have_lines)
+
+
+def _no_key(here: Place, secret: SecretStr | None, *, may_have_lines: bool = False) -> Iterator[Complaint]:
+    key = "" if secret is None else secret.get_secret_value()
+    if key:
         if not key.isascii() or not (key.isprintable() or may_have_lines):
             yield Complaint(here, _NO_KEY)
         elif key[:1] in _QUOTES and key:
@@ -206,6 +213,26 @@ def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) 
             yield Complaint(here, _WITH_SCHEME)
         elif key != key.strip(" \t"):
             yield Complaint(here, _BLANKS)
+
+
+def _is_brought(provider: str, settings: Settings) -> bool:
+    """Whether clients may bring keys for a provider."""
+    return settings.tenant_keys.header or any(provider in each.provider_keys for each in settings.clients.values())
+
+
+def _tenants(settings: Settings) -> Iterator[Complaint]:
+    """Yield the problems of keys of providers that clients have in their settings."""
+    for name, client in settings.clients.items():
+        for provider, key in client.provider_keys.items():
+            place: Place = ("clients", name, "provider_keys", provider)
+            if provider not in settings.providers:
+                yield Complaint(place, f"there is no provider {provider!r}; {nearest(provider, settings.providers)}")
+            elif settings.providers[provider].has_login:
+                yield Complaint(place, f"the base_url of {provider!r} names a user, so no key can be brought for it")
+            elif not key.get_secret_value():
+                yield Complaint(place, "is empty: set it, or remove it")
+            else:
+                yield from _no_key(place, key)
 
 
 def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]:

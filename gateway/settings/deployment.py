@@ -1,6 +1,7 @@
 """The section of a deployment: one model at one provider, its price, capabilities and data policy."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -180,6 +181,11 @@ class ProviderSettings(Section):
     def key_names(self) -> tuple[str | None, ...]:
         """The operator's names for several keys; None for keys in a list."""
         return tuple(name if isinstance(name, str) else None for name in self.api_keys)
+
+    @property
+    def has_login(self) -> bool:
+        """Whether its base URL names a user, so that there can be no key besides."""
+        return self.base_url is not None and "@" in urlsplit(self.base_url).netloc
 
     @field_validator("api_keys", mode="before", json_schema_input_type=list[SecretStr] | dict[str, SecretStr])
     @classmethod

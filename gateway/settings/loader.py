@@ -224,6 +224,9 @@ def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
         for header, value in _section(provided.get("headers")).items():
             if _SECRET_HEADERS.search(header):
                 yield (*place, "headers", header), value
+    for name, client in _section(data.get("clients")).items():
+        for provider, key in _section(_section(client).get("provider_keys")).items():
+            yield ("clients", name, "provider_keys", provider), key
 
 
 def load_database_url(path: Path | None, environ: Mapping[str, str], *, for_reports: bool = False) -> SecretStr:

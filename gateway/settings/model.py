@@ -42,6 +42,7 @@ from gateway.settings.sections import (
     TakeoverSettings,
     TargetSettings,
     TeamSettings,
+    TenantKeySettings,
     Timeouts,
     TracingSettings,
     Unpriced,
@@ -287,6 +288,8 @@ class ClientSettings(LimitSettings):
     team: str | None = None  # its calls also count against this team's limits
     end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
+    # Its own keys of providers, by the provider's name: its calls use these providers only (``tenant_keys``).
+    provider_keys: dict[str, SecretStr] = {}
     # Of calls of which a part has no known price, if a limit in dollars counts them. None: only speech is refused.
     unpriced: Unpriced | None = None
 
@@ -431,6 +434,7 @@ class Settings(Section):
     keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
     teams: dict[str, TeamSettings] = {}  # of clients, by name
+    tenant_keys: TenantKeySettings = TenantKeySettings()
     end_users: EndUserSettings | None = None  # the limits of each end user of a client, unless its team has others
     issuers: dict[str, IssuerSettings] = {}  # of tokens that count as keys, by a name that the operator chooses
     cors: tuple[_Origin, ...] = ()  # origins of web pages that may call /v1, with a key of their own
@@ -438,6 +442,13 @@ class Settings(Section):
     slo: dict[str, TargetSettings] = {}  # targets, by name
     probes: ProbeSettings = ProbeSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
+
+    @property
+    def brought(self) -> frozenset[str] | None:
+        """The providers for which requests may bring keys; None: requests may bring none."""
+        if not self.tenant_keys.header:
+            return None
+        return frozenset(name for name, provider in self.providers.items() if not provider.has_login)
 
     @property
     def limits_dollars(self) -> bool:

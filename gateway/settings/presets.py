@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import SecretStr
@@ -22,6 +23,7 @@ from providers import (
     has_litellm,
     price_of,
     tier_of,
+    uplifted,
 )
 
 Catalog = Mapping[str, Vendor]
@@ -191,6 +193,7 @@ class Datasheets:
                 if key is not None:
                     wanted.add(key)
         self._table = table
+        self._providers = settings.providers
         self._listed = table.look_up(wanted) if wanted else {}
 
     def of(self, vendor: Vendor | None, item: DeploymentSettings) -> Datasheet:
@@ -199,9 +202,22 @@ class Datasheets:
         A configured price replaces the table's completely, but for what limits count of units without a price.
         """
         listed = self._look_up(_key(vendor, item))
+        if listed.uplifts and (factor := listed.uplifts.get(self._region(vendor, item))) is not None:
+            price, others = (None if each is None else uplifted(each, factor) for each in (listed.price, listed.listed))
+            listed = msgspec.structs.replace(listed, price=price, listed=others)
         price = _configured_price(item, listed.price or listed.listed)
         capabilities = _configured_capabilities(item, listed.capabilities)
         return Datasheet(price, capabilities) if price else Datasheet(listed.price, capabilities, listed.listed)
+
+    def _region(self, vendor: Vendor | None, item: DeploymentSettings) -> str:
+        """Return the region whose surcharge a deployment pays by its address or its fields, as its uplifts have it."""
+        if item.extra_body.get("inference_geo") == "us":
+            return "us"
+        provider = self._providers.get(item.deployment.partition("/")[0])
+        host = urlsplit((provider and provider.base_url) or (vendor and vendor.base_url) or "").hostname or ""
+        if host.endswith(".api.openai.com"):
+            return host.partition(".")[0]
+        return "endpoint" if host.endswith("-aiplatform.googleapis.com") else ""
 
     def _look_up(self, key: ModelKey | None) -> Datasheet:
         if key is None:

@@ -296,6 +296,16 @@ class TeamSettings(LimitSettings):
     end_users: EndUserSettings | None = None  # of the team; None: as ``end_users`` says
 
 
+# The keys of providers that clients bring for their own calls.
+
+
+class TenantKeySettings(Section):
+    """Keys of providers that clients bring for their own calls. A client's settings may have some as well."""
+
+    header: bool = False  # whether requests may have some, in x-holeshot-provider-keys
+    mixed: bool = False  # whether such calls may also use the other providers, with the operator's keys
+
+
 # The section of takeovers: whether another deployment finishes an answer that breaks.
 
 

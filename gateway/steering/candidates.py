@@ -65,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
+    learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
 
 
 _NONE: Mapping[str, float] = {}
@@ -485,7 +486,7 @@ class Lineups:
     ) -> Lineup:
         """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
         race, terms = race_terms
-        if terms.limits:  # it depends on what is in flight
+        if terms.limits or terms.learnt_as:  # it depends on what is in flight, or on a key that few calls have
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))

@@ -1,7 +1,7 @@
 """All constants of the policy, with their units and reasons.
 
 docs/reference/policy.md is made from this file: its sections, and beside each constant where the value came from and
-what it is for. ``documentation/policy.py`` says which sources there are.
+what it is for. ``tools/documentation/policy.py`` says which sources there are.
 """
 
 # Histograms

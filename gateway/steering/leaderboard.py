@@ -340,5 +340,6 @@ def not_asked(
             reason += f": {health.trouble.for_others}"
         state = condition.state
         cause = None if health.trouble is None else health.trouble.in_words
-        found.append(NotAsked(name, reason, state is State.OUT, state is not State.COOLING, cause))
+        kind = None if health.trouble is None else health.trouble.kind
+        found.append(NotAsked(name, reason, state is State.OUT, state is not State.COOLING, cause, kind))
     return tuple(found)

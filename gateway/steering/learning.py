@@ -92,7 +92,7 @@ def _of_end(attempt: AttemptRecord, prompt_class: PromptClass) -> Counts:
         names = fields(attempt.deployment)
         if attempt.error_kind == ErrorKind.RATE_LIMITED:
             counts[names.lim] = 1.0
-        elif attempt.error_kind not in _NOT_COUNTED:
+        elif attempt.error_kind not in NOT_COUNTED:
             counts[names.n] = counts[names.err] = 1.0
     elif attempt.censored_at_ms is not None and outcome.was_cut:
         name, age_s = attempt.deployment, attempt.censored_at_ms / 1000
@@ -321,10 +321,10 @@ class OwnDelay:
 
 
 # Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
-_NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO_SUCH_API})
-_OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
-_TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
-_UNAUTHORIZED = 401
+NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO_SUCH_API})
+OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
+TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
+UNAUTHORIZED = 401
 
 
 class _Launched(msgspec.Struct, frozen=True):
@@ -487,7 +487,7 @@ class Learning:
     ) -> None:
         name, kind, now_s = attempt.deployment, attempt.error_kind, self._clock() - ago_s
         health = self.health_of(name)
-        if kind is None or kind in _NOT_COUNTED:
+        if kind is None or kind in NOT_COUNTED:
             return
         trouble = Trouble(kind, attempt.status_code, attempt.error_message)
         if kind == ErrorKind.RATE_LIMITED:
@@ -500,9 +500,9 @@ class Learning:
                 pause_s = round(health.cooling_s(now_s), 3)
                 get_logger().warning("steering.limited", model=model, deployment=name, pause_s=pause_s)
             return
-        if kind in _OPERATORS:
+        if kind in OPERATORS:
             # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
-            if not (prompt_class.is_answer or prompt_class.is_whole) and attempt.status_code != _UNAUTHORIZED:
+            if not (prompt_class.is_answer or prompt_class.is_whole) and attempt.status_code != UNAUTHORIZED:
                 return
             health.trouble = trouble
             if health.refuse(now_s):
@@ -517,7 +517,7 @@ class Learning:
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
         is_complete = attempt.ttft_ms is not None or kind == ErrorKind.INVALID_ANSWER  # but empty or refused
         if not is_complete and not (
-            kind in _TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
+            kind in TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
         ):
             self._strike(model, attempt, kind, ago_s)
 

@@ -5,7 +5,6 @@ The other rooms use only this object: a race asks it for a plan and for permits,
 seconds.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import inf, log
@@ -24,6 +23,7 @@ from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
 from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
+from gateway.steering.clients import MOST_NAMES_A_CLIENT, ClientsNames, TenantLearning
 from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
@@ -39,52 +39,6 @@ _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
 _NONE_FULL: frozenset[str] = frozenset()
 _FULL = "no extra attempt at {}: rate limits leave no room there"
-
-
-MOST_NAMES, MOST_NAMES_A_CLIENT = 1_000, 100  # of models that clients make up
-
-
-class ClientsNames:
-    """The names of models that clients make up, lists of models and of deployments: the last used stay."""
-
-    def __init__(self) -> None:
-        self._names: OrderedDict[str, set[str | None]] = OrderedDict()  # the clients of each; the last used at the end
-        self._of: dict[str | None, OrderedDict[str, None]] = {}  # by client, likewise
-        self._again: set[str] = set()  # those asked for more than once
-
-    def asked(self, name: str, client: str | None) -> list[str]:
-        """Note that ``client`` asks for a model; return the names that are to be forgotten for it."""
-        mine = self._of.setdefault(client, OrderedDict())
-        if name in self._names:
-            self._again.add(name)
-        clients = self._names.setdefault(name, set())
-        clients.add(client)
-        mine[name] = None
-        mine.move_to_end(name)
-        self._names.move_to_end(name)
-        gone = []
-        if len(mine) > MOST_NAMES_A_CLIENT:
-            oldest, _ = mine.popitem(last=False)
-            self._names[oldest].discard(client)
-            if not self._names[oldest]:
-                gone.append(oldest)
-        if len(self._names) - len(gone) > MOST_NAMES:
-            gone.append(next(iter(self._names)))
-        for each in gone:
-            self._forget(each)
-        return gone
-
-    def is_known(self, name: str) -> bool:
-        """Whether it was asked for more than once, and is one of those kept."""
-        return name in self._again
-
-    def _forget(self, name: str) -> None:
-        self._again.discard(name)
-        for client in self._names.pop(name):
-            names = self._of[client]
-            names.pop(name, None)
-            if not names:
-                del self._of[client]
 
 
 class Steering:
@@ -126,6 +80,7 @@ class Steering:
             unix_clock=unix_clock,
             own_delay=own,
         )
+        self._tenants = TenantLearning(board.add, self._snapshots, own, clock=clock, unix_clock=unix_clock)
         self._affinity = Affinity()
         self._narrowings = Narrowings(self._due_to, clock=clock, unix_clock=unix_clock)
         self._budgets = Budgets(spending or Spending(unix_clock))
@@ -164,7 +119,8 @@ class Steering:
             for name in self._clients_names.asked(model, client):
                 self._drop(name)
         budget = self._budgets.of(payer)
-        self._budgets.call(model, race, self._clock(), payer)
+        if terms.learnt_as is None or race.usd_per_day is not None:  # others take nothing of the operator's rate limits
+            self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
@@ -173,7 +129,7 @@ class Steering:
             now_s = self._clock()
             for launch in plan.launches:
                 if launch.role in EXPLORING or launch.why is Why.TRIAL:
-                    self._learning.health_of(launch.deployment).probed(now_s, launch.watch_s)
+                    self._health_of(launch.deployment, terms.learnt_as).probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -249,16 +205,21 @@ class Steering:
         cost_usd: float | None,
         payer: str | None = None,
         is_needed: bool = False,
+        learnt_as: Mapping[str, str] | None = None,
     ) -> bool:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
+        ``learnt_as`` as in ``Terms``.
         """
         now_s = self._clock()
-        room, _ = self._room(model, self._planned.get(model, ()), now_s)
-        if self._full((launch.deployment,), now_s):
-            room = 0.0
+        if learnt_as is not None and launch.deployment in learnt_as:
+            room = 0.0 if launch.deployment in self._tenants.full(learnt_as, now_s) else inf
+        else:
+            room, _ = self._room(model, self._planned.get(model, ()), now_s)
+            if self._full((launch.deployment,), now_s):
+                room = 0.0
         limit = self.refused_by = self._budgets.draw(
             model,
             launch.role,
@@ -291,17 +252,26 @@ class Steering:
     def attempt_started(self, model: str, start: AttemptStart) -> None:
         """Count it as in flight."""
         del model
-        self._learning.attempt_started(start)
+        if start.learnt_as is not None:
+            self._tenants.attempt_started(start.learnt_as, start)
+        else:
+            self._learning.attempt_started(start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float = 0.0
     ) -> None:
         """Count a first token, ``ago_s`` seconds ago; the deployment is healthy."""
-        self._learning.first_token(model, prompt_class, start, ttft_s, ago_s)
+        if start.learnt_as is not None:
+            self._tenants.first_token(start.learnt_as, model, prompt_class, start, ttft_s, ago_s)
+        else:
+            self._learning.first_token(model, prompt_class, start, ttft_s, ago_s)
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float = 0.0) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
-        self._learning.attempt_ended(model, prompt_class, attempt, ago_s)
+        if attempt.learnt_as is not None:
+            self._tenants.attempt_ended(attempt.learnt_as, model, prompt_class, attempt, ago_s)
+        else:
+            self._learning.attempt_ended(model, prompt_class, attempt, ago_s)
 
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers, and whether racing is narrowed."""
@@ -321,12 +291,25 @@ class Steering:
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, of all models."""
         self._catch_up()
-        return self._learning.under_way(deployment)
+        return self._learning.under_way(deployment) + self._tenants.under_way(deployment)
 
-    def not_asked(self, deployments: Iterable[str], asked: Collection[str]) -> tuple[NotAsked, ...]:
-        """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
+    def not_asked(
+        self,
+        deployments: Iterable[str],
+        asked: Collection[str],
+        learnt_as: Mapping[str, str] | None = None,
+    ) -> tuple[NotAsked, ...]:
+        """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why.
+
+        ``learnt_as`` as in ``Terms``.
+        """
         self._catch_up()
-        return not_asked(self._learning.healths, deployments, asked, self._clock())
+        now_s = self._clock()
+        if learnt_as is None:
+            return not_asked(self._learning.healths, deployments, asked, now_s)
+        names = list(deployments)
+        out = self._tenants.not_asked(learnt_as, names, asked, now_s)
+        return out + not_asked(self._learning.healths, [name for name in names if name not in learnt_as], asked, now_s)
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return the published leaderboard of one model, up to now."""
@@ -382,12 +365,13 @@ class Steering:
         if terms.kind is not None:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
-        names: Sequence[str] = self._names(model, deployments)
+        learnt_as = terms.learnt_as
+        names: Sequence[str] = self._names(model, deployments) if learnt_as is None else deployments
         if (flawed := self._learning.quality.demoted(model, terms.answer_kind)) is not None:
             terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
-        conditions = self._conditions(names, now_s)
+        conditions = self._conditions(names, now_s) if learnt_as is None else self._of_keys(names, learnt_as, now_s)
         kind = (model, prompt_class, size_of(size_tokens))
         lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s)
         held, home = NOTHING_HELD, None
@@ -404,8 +388,10 @@ class Steering:
         race, unusual = self._budgets.paced(model, race)
         limit = Narrowed.USD if unusual else limit
         probes = race.budget > 0
-        room, demand = self._room(model, names, now_s)
-        full = self._full(names, now_s) if self._learning.limited else _NONE_FULL
+        own = names if learnt_as is None else [name for name in names if name not in learnt_as]
+        room, demand = self._room(model, own, now_s)
+        full = self._full(own, now_s) if self._learning.limited else _NONE_FULL
+        full = full if learnt_as is None else full | self._tenants.full(learnt_as, now_s)
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
             race = race.model_copy(update={"budget": room / demand})
             unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS
@@ -456,6 +442,15 @@ class Steering:
             # Mostly the cached one: nothing has happened there since.
             conditions[name] = health.cached_condition or health.condition(now_s)
         return conditions
+
+    def _health_of(self, deployment: str, learnt_as: Mapping[str, str] | None) -> Health:
+        """Return the health of a deployment, as the client's own key shows it where there is one."""
+        if learnt_as is None or deployment not in learnt_as:
+            return self._learning.health_of(deployment)
+        return self._tenants.health_of(learnt_as[deployment])
+
+    def _of_keys(self, names: Iterable[str], learnt_as: Mapping[str, str], now_s: float) -> dict[str, Condition]:
+        return {name: self._health_of(name, learnt_as).condition(now_s) for name in dict.fromkeys(names)}
 
     def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
         limited = self._learning.limited
@@ -519,6 +514,7 @@ class Steering:
         self._learning.keep({*models, *self._configured}, used)
         self._affinity.keep(used)
         self._narrowings.keep({*models, *self._configured})
+        self._tenants.forget()
 
 
 # Rendezvous hashing: the deployment for a prompt that is in no known cache, the same in every replica. So the next

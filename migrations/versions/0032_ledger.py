@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import op
 
-from gateway.ledger.schema import VIEWS, Changes, function_sql, rendered
+from gateway.ledger.schema import Changes, function_sql, rendered, views_of
 
 revision = "0032"
 down_revision = None
@@ -57,7 +57,7 @@ def upgrade() -> None:
     )
     if changes.words.is_postgres:
         _make_functions(changes)
-    changes.make_views(*VIEWS)
+    changes.make_views(*views_of(revision))
     changes.make_sums()
 
 
@@ -77,7 +77,7 @@ def _make_functions(changes: Changes) -> None:
 def downgrade() -> None:
     changes = Changes(op.get_bind(), revision)
     is_postgres = changes.words.is_postgres
-    changes.drop_views(*reversed(tuple(VIEWS)))
+    changes.drop_views(*reversed(views_of(revision)))
     for table in (*TABLES, *(NOTED if is_postgres else NOTED_ON_SQLITE)):
         changes.run(f"drop table {table}")
     for function in FUNCTIONS if is_postgres else ():

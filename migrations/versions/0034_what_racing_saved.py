@@ -31,8 +31,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     before = Changes(op.get_bind(), down_revision)
-    before.drop_views(*VIEWS)
-    before.make_views(*VIEWS)
+    before.make_views_again(*VIEWS)
     before.make_sums()
     for name in SUMS:
         op.drop_column("rollup_calls", name)

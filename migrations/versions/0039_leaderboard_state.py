@@ -23,5 +23,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     before = Changes(op.get_bind(), down_revision)
-    before.drop_views(VIEW)
-    before.make_views(VIEW)
+    before.make_views_again(VIEW)

@@ -5,7 +5,8 @@
 -- of those without an error. Costs are of all attempts, low and high at least and at most, also of those that ended after
 -- their call (race_...: added when their rows arrived, to the call's window). Where rows of attempts were deleted before
 -- there were sums, the calls' own costs are more. duplicate_cost: what racing added; abandoned_cost: of answers whose clients
--- left. n_deadlines: calls that kept or missed a deadline of the first token, with the share that kept it.
+-- left. n_deadlines: calls that kept or missed a deadline of the first token, with the share that kept it. n_unpriced: attempts
+-- whose upper bound is unknown: of these only what is known is in the sums, so they are bounds where it is 0.
 select
   nullif(r.client, '') as client,
   r.model,
@@ -24,7 +25,8 @@ select
   sum(r.abandoned_cost_high_usd) as abandoned_cost_high_usd,
   sum(r.cache_saved_usd) as cache_saved_usd,
   cast(sum(r.n_deadlines) as bigint) as n_deadlines,
-  cast(sum(r.deadlines_met) as double precision) / nullif(sum(r.n_deadlines), 0) as deadline_met_share
+  cast(sum(r.deadlines_met) as double precision) / nullif(sum(r.n_deadlines), 0) as deadline_met_share,
+  cast(sum(r.n_unpriced) as bigint) as n_unpriced
 from rollup_calls as r
 where {windows}
 group by r.client, r.model

@@ -17,7 +17,8 @@
 -- extra_per_call: attempts that started while another one of their call ran (calls.extras). overtaken: calls answered by
 -- another attempt than the primary. rescued: calls answered although the primary failed. cost_usd: all attempts, as far as prices are known;
 -- duplicate_cost_usd: what racing added; abandoned_cost: of answers whose clients left; audit_cost_usd: overtaken
--- attempts that were watched on, part of duplicate_cost_usd. low and high: at least and at most.
+-- attempts that were watched on, part of duplicate_cost_usd. low and high: at least and at most. n_unpriced: attempts whose
+-- upper bound is unknown: of these only what is known is in the sums, so these are bounds where it is 0.
 -- saved_p50_ms and so on: alone_... - ttft_...; what racing took off the quantile, not the quantile of what calls saved.
 -- Their intervals of 95 % hold what audits leave open (null where audits are too few), and that either quantile may be
 -- anywhere in its bucket.
@@ -61,7 +62,8 @@ with recursive sums as (
     sum(r.race_duplicate_cost_usd) as duplicate_cost_usd,
     sum(r.race_duplicate_cost_low_usd) as duplicate_cost_low_usd,
     sum(r.race_duplicate_cost_high_usd) as duplicate_cost_high_usd,
-    sum(r.audit_cost_usd) as audit_cost_usd
+    sum(r.audit_cost_usd) as audit_cost_usd,
+    cast(sum(r.n_unpriced) as bigint) as n_unpriced
   from rollup_calls as r
   where {windows}
   group by r.{key}
@@ -267,7 +269,7 @@ counts as (
 costs as (
   select
     model, overtaken, rescued, cost_usd, cost_low_usd, cost_high_usd, duplicate_cost_usd, duplicate_cost_low_usd,
-    duplicate_cost_high_usd, audit_cost_usd
+    duplicate_cost_high_usd, audit_cost_usd, n_unpriced
   from sums
 )
 select
@@ -329,7 +331,8 @@ select
   case
     when is_raced and (not is_told or (low_ms <= 0 and high_ms > 5 * n_compared and high_ms > 0.01 * ttft_ms))
       then cast(round(more + 0.499) as bigint)
-  end as calls_more
+  end as calls_more,
+  coalesce(n_unpriced, 0) as n_unpriced
 from counts
 left join costs using (model)
 left join saved using (model)

@@ -2,7 +2,8 @@
 --
 -- token_ms: first token by the call's win_on, from the attempt's launch; censored_ms: the age at which it was cut before
 -- that. bucket: of either. audited: it was to be watched on if it lost. is_counted: it ended with a first token or an
--- error; neither 429s (is_rate_limited), the client's own faults nor an API that the deployment lacks are errors.
+-- error; neither 429s (is_rate_limited), the client's own faults nor an API that the deployment lacks are errors, and what
+-- fails with a key that a client has brought is neither.
 -- is_late: launched after its call, where others were slow, so that it is no fair sample. is_overtaken: another one won
 -- before its first token, and it was cut, unless it is one of those drawn to be watched (is_watched). Tokens and seconds
 -- are of answers whose provider counted the tokens; is_burst: of those whose speed could be known (is_timed), it came at
@@ -30,9 +31,11 @@ with judged as (
       attempts.audited and (attempts.role in ('explore', 'probe') or (attempts.role = 'primary' and attempts.predicted_ms is null))
     ) as is_overtaken,
     attempts.outcome in ('failed', 'timeout', 'stalled')
-      and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
+      and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api')
+      and coalesce(attempts.key_name, '') <> 'tenant' as is_error,
     attempts.outcome in ('failed', 'timeout', 'stalled')
-      and coalesce(attempts.error_kind, '') = 'rate_limited' as is_rate_limited,
+      and coalesce(attempts.error_kind, '') = 'rate_limited'
+      and coalesce(attempts.key_name, '') <> 'tenant' as is_rate_limited,
     attempts.judged_as is not null as is_judged,
     attempts.flaw is not null as is_flawed,
     coalesce(attempts.win_on, '') = 'sentence' as is_spoken,

@@ -63,6 +63,7 @@ select
   decode_tps_p99,
   e2e_tps_p50,
   e2e_tps_p95,
-  e2e_tps_p99
+  e2e_tps_p99,
+  decode_tps_p95 as decode_tps_p05
 from sums
 left join quantiles on quantiles.window_start = sums.window_start and quantiles.deployment = sums.deployment and quantiles.provider = sums.provider

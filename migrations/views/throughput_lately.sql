@@ -40,6 +40,7 @@ select
   min(decode_tps) filter (where decode_rank >= 0.01 * decode_n) as decode_tps_p99,
   min(e2e_tps) filter (where e2e_rank >= 0.50 * e2e_n) as e2e_tps_p50,
   min(e2e_tps) filter (where e2e_rank >= 0.05 * e2e_n) as e2e_tps_p95,
-  min(e2e_tps) filter (where e2e_rank >= 0.01 * e2e_n) as e2e_tps_p99
+  min(e2e_tps) filter (where e2e_rank >= 0.01 * e2e_n) as e2e_tps_p99,
+  min(decode_tps) filter (where decode_rank >= 0.05 * decode_n) as decode_tps_p05
 from ranked
 group by deployment, provider

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.gateways import WAYS
-from benchmarks.micro import path
+from tests.support.measured.gateways import WAYS
+from tools import path
 
 CEILINGS = json.loads((Path(path.__file__).parent / "ceilings.json").read_text())
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.chromium import chromium
-from tests.browser.installation import KEYS, MODEL, Installation, installed, people
+from tests.support.browser.chromium import chromium
+from tests.support.browser.installation import KEYS, MODEL, Installation, installed, people
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

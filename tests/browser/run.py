@@ -3,8 +3,8 @@
 By hand: ``python tests/browser/run.py [PYTEST-ARGUMENTS]``.
 
 A process of its own, because Playwright's loop and pytest-asyncio's do not share one. Playwright comes from
-requirements/browser.lock, and Sphinx, for the documentation's search, from requirements/docs.lock; a browser is never
-downloaded. Without a Chromium it says so and ends with 0.
+tools/requirements/browser.lock, and Sphinx, for the documentation's search, from tools/requirements/docs.lock; a
+browser is never downloaded. Without a Chromium it says so and ends with 0.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
+from tests.support.browser.chromium import HOW, chromium  # noqa: E402 - the checkout is found by the line above
 
 LOCKS = {"playwright": "browser.lock", "sphinx": "docs.lock"}  # by a module of each
 _PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r")
@@ -28,7 +28,7 @@ def main() -> int:
         return 0
     for module, lock in LOCKS.items():
         if importlib.util.find_spec(module) is None:
-            subprocess.run([sys.executable, *_PIP, str(ROOT / "requirements" / lock)], check=True)
+            subprocess.run([sys.executable, *_PIP, str(ROOT / "tools" / "requirements" / lock)], check=True)
     asked = sys.argv[1:]
     is_narrowed = any(Path(each.partition("::")[0]).exists() for each in asked)
     everything = [str(Path(__file__).parent), "--numprocesses", "2", "--dist", "loadfile"]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from gateway.settings import Role
-from tests.browser.installation import KEYS, Installation
 from tests.browser.visit import Visit
+from tests.support.browser.installation import KEYS, Installation
 
 WRONG = "hs-nobody-has-this"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.browser.installation import Installation, installed
 from tests.browser.prefix import prefixed
 from tests.browser.upstream import odd_fleet, odd_upstream
 from tests.browser.visit import Visit
+from tests.support.browser.installation import Installation, installed
 
 SENT = "() => Number(document.querySelector('.demo p').textContent.match(/\\d+/))"  # calls of the demo
 SAVED = """() => [...document.querySelectorAll(".stat")].some(each =>

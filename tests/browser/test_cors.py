@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.browser.installation import KEYS, Installation, installed, people
 from tests.browser.upstream import BEGINNING, ENDLESS, odd_fleet, odd_upstream
 from tests.browser.visit import Visit
+from tests.support.browser.installation import KEYS, Installation, installed, people
 
 # Fetches and reads up to some words, or to the end; an answer that the browser keeps from the page is null.
 ASK = """async ([url, options, upTo]) => {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
+from tests.support.browser.installation import MODEL, Installation
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
+from tests.support.browser.installation import MODEL, Installation
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.installation import KEYS, Installation, installed
 from tests.browser.upstream import APART_S, BEGINNING, ENDLESS, HANG, HELD, MARKUP, odd_fleet, odd_upstream
 from tests.browser.visit import Visit
+from tests.support.browser.installation import KEYS, Installation, installed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -1,4 +1,4 @@
-"""The site of the documentation: its search, with Sphinx from requirements/docs.lock."""
+"""The site of the documentation: its search, with Sphinx from tools/requirements/docs.lock."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.installation import ROOT
 from tests.browser.visit import Visit
+from tests.support.browser.installation import ROOT
 
 PAGES = {
     "index": "# Start\n\n```{toctree}\nerrors\nother\n```\n",
@@ -24,7 +24,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, made = tmp_path_factory.mktemp("docs"), tmp_path_factory.mktemp("site")
     for name, text in PAGES.items():
         (source / f"{name}.md").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "sphinx", "--quiet", "-c", str(ROOT / "documentation"), str(source), str(made)]
+    settings = str(ROOT / "tools" / "documentation")
+    command = [sys.executable, "-m", "sphinx", "--quiet", "-c", settings, str(source), str(made)]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT, check=True)
     return made
 

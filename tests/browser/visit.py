@@ -101,7 +101,7 @@ class Visit:
 
 @cache
 def _axe() -> str:
-    """Return axe-core, which a wheel of requirements/browser.lock has."""
+    """Return axe-core, which a wheel of tools/requirements/browser.lock has."""
     spec = find_spec("axe_playwright_python")
     assert spec is not None
     assert spec.submodule_search_locations is not None

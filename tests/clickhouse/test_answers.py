@@ -24,8 +24,8 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.spool import Spool
 from gateway.settings import ClickHouseSettings
 from tests.clickhouse.rows import lately, made
-from tests.clickhouse.stand_in import StandIn, clickhouse
-from tests.services.servers import postgres
+from tests.support.clickhouse import StandIn, clickhouse
+from tests.support.servers import postgres
 
 CALLS = int(os.environ.get("CALLS", "20000"))
 DAYS = 20.0

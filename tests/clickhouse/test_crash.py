@@ -10,8 +10,8 @@ import pytest
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
-from tests.clickhouse.stand_in import clickhouse
 from tests.patience import PATIENCE_S
+from tests.support.clickhouse import clickhouse
 
 CALLS = 20
 

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from tests.real.programs import running
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 SCRAPE_EVERY_S = 1
 PROGRAMS = ("prometheus", "promtool")

@@ -29,7 +29,7 @@ from tests.monitoring.traffic import traffic  # noqa: E402 - likewise
 from tests.monitoring.troubled import troubled_providers  # noqa: E402 - likewise
 from tests.real.checks import Checks  # noqa: E402 - likewise
 from tests.real.programs import running  # noqa: E402 - likewise
-from tests.services.servers import free_port, postgres, redis_server  # noqa: E402 - likewise
+from tests.support.servers import free_port, postgres, redis_server  # noqa: E402 - likewise
 
 VAR = ROOT / "var" / "monitoring"
 FOLDER = ROOT / "config" / "monitoring"
@@ -73,8 +73,8 @@ def main() -> int:
 
 def _check_files(checks: Checks) -> None:
     """Hold what is committed against what the code makes, and let promtool look at it."""
-    current = subprocess.run([sys.executable, "-m", "monitoring", "--check"], cwd=ROOT, check=False)
-    checks.that(current.returncode == 0, "the committed files are what python -m monitoring makes")
+    current = subprocess.run([sys.executable, "-m", "tools.monitoring", "--check"], cwd=ROOT, check=False)
+    checks.that(current.returncode == 0, "the committed files are what python -m tools.monitoring makes")
     for command in (
         ["check", "rules", RULES.name],
         ["test", "rules", "holeshot.tests.yml"],

@@ -17,7 +17,7 @@ from tests.app.gateway.identity_browser import Browser
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.test_sessions import people
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 AUDIENCE = "https://gateway.example.com"
 SECRET = "secret/of:the page+"  # has what a URL and a header must not have as it is

@@ -22,7 +22,7 @@ import yaml
 from tests.real.checks import Checks
 from tests.real.llama import MODEL, Server
 from tests.real.programs import output, program, running, until
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 PROMPTS = ("The sky is blue because", "A gearbox is", "Bees are important, as", "Rain falls when", "Once upon a time")
 CUT_AFTER = (900, 2500, 5000, 9000)  # bytes of an answer: an event has some two hundred

@@ -14,7 +14,7 @@ import msgspec
 
 from tests.real.programs import running
 from tests.real.progress import on_standard_output, run
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 HERE = Path(__file__).resolve().parent
 LOCKS = (HERE / "build.lock", HERE / "requirements.lock")

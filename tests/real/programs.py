@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.services.servers import LAUNCHER
+from tests.support.servers import LAUNCHER
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0

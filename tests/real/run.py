@@ -21,7 +21,7 @@ import yaml
 from tests.real import breaks, llama, tls
 from tests.real.checks import Checks
 from tests.real.programs import output, program, running, until
-from tests.services.servers import free_port, postgres, redis_server
+from tests.support.servers import free_port, postgres, redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
 VAR = ROOT / "var" / "real"

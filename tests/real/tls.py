@@ -22,7 +22,7 @@ import yaml
 from providers.simulator.script import Gate, Hang, RoleOnly, ScriptedProvider, Step, answer
 from tests.real.checks import Checks
 from tests.real.programs import running
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 CALLS = 20  # of each kind
 WAIT_S = 10.0

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import trustme
 
 from tests.real_servers.watched import Way
-from tests.services.servers import LAUNCHER, free_port
+from tests.support.servers import LAUNCHER, free_port
 
 HTTP1, HTTP1_TLS, HTTP2, HTTP2_TLS = Way("1.1", False), Way("1.1", True), Way("2", False), Way("2", True)  # noqa: FBT003 - a way has two parts
 AUTO_TLS = Way("auto", True)  # noqa: FBT003 - likewise

@@ -16,8 +16,9 @@ from providers import ErrorKind, events
 from tests.app.gateway.broken_answers import text_in
 from tests.schedules.clients import Seen
 from tests.schedules.providers import DONE, Asked, complete
-from tests.schedules.scenario import MODEL, NEVER_S
+from tests.schedules.scenario import MODEL
 from tests.schedules.simulation import Evidence
+from tests.support.behaviour import NEVER_S
 
 REFUSED = re.compile(r"^holeshot_refusals_total\{.*\} (.+)$", re.MULTILINE)
 WORD = re.compile(r"<([a-z]+\d+):(\d+)>")

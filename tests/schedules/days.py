@@ -30,8 +30,9 @@ from providers import Request
 from tests.schedules.clients import Seen, SimulatedClient
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import DONE, Simulated
-from tests.schedules.scenario import MODEL, NEVER_S, Ask, Behaviour, Client
+from tests.schedules.scenario import MODEL, Ask, Client
 from tests.schedules.simulation import FOLDER, MemoryStore, catalog, virtual_runtime
+from tests.support.behaviour import NEVER_S, Behaviour
 
 NAMES = ("ada", "bee", "cid")
 BAD = "ada"

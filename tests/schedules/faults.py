@@ -13,8 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.schedules.checks import wrong
-from tests.schedules.scenario import NEVER_S, PROVIDERS, Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import PROVIDERS, Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import NEVER_S, Behaviour
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 WELL = Behaviour(opens_s=0.01, first_s=0.05, gap_s=0.02, tokens=4)

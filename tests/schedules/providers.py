@@ -12,7 +12,7 @@ from providers import Answer, ErrorKind, Exchange, Listing, Request, UpstreamErr
 from providers.dialects import Dialect, Loss
 from providers.errors import kind_of_status
 from tests.schedules.loop import ShuffledLoop
-from tests.schedules.scenario import NEVER_S, Behaviour
+from tests.support.behaviour import NEVER_S, Behaviour
 
 Read = bytes | UpstreamError | None  # None: the end
 TEXT = re.compile(rb'"(?:content|text)":"[^"]')

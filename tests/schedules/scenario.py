@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
+from tests.support.behaviour import NEVER_S, Behaviour
+
 PROVIDERS = ("ada", "bee", "cid", "dot")
 DIALECTS = ("chat", "messages", "responses", "completions")
-NEVER_S = 1e6
 KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 LONE_MODEL = "lone"  # one deployment; ``spare`` is its fallback
@@ -33,37 +34,6 @@ BLANK_SHARE = 0.15  # of the answers there begin with empty lines
 OPEN_SHARE = 0.1  # have bodies that stay open after their answer, for good
 HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
 LIES = ("garbage", "error_event", "empty", "html", "no_finish", "foreign_shape")
-
-
-class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider does with one request. Seconds count from the request."""
-
-    opens_s: float = 0.01  # when its headers come
-    refusal: str | None = None  # an error kind, instead of headers
-    status: int | None = None  # likewise, by the status of its HTTP answer
-    retry_after_s: float | None = None
-    says: str | None = None  # the message of its refusal
-    recovers_s: float | None = None  # after the first that it refuses so: then it does no more
-    first_s: float = 0.05  # when its first event comes, after the headers
-    gap_s: float = 0.02  # between two events
-    tokens: int = 4
-    thoughts: int = 0  # reasoning deltas before them
-    usage: bool = True
-    done: bool = True  # [DONE] follows
-    stalls_at: int | None = None  # before this event; it never comes
-    breaks_at: int | None = None  # before this event the connection is reset
-    lie: str | None = None
-    per_read: int = 1  # events that arrive together
-    torn: bool = False  # events arrive in pieces
-    sends: int = 1  # a kept connection was lost, and it was sent again
-    lingers_s: float = 0.0  # between [DONE] and the end of its body
-    json: str | None = None  # its text is "good" JSON, or "bad"
-    prose: bool = False  # its tokens are words, which arrive in pieces of any size
-    blanks: int = 0  # empty lines before them, one in each event
-    slow_at: int | None = None  # from this event on ``slow_gap_s`` is between two
-    fast_at: int | None = None  # until this one
-    slow_gap_s: float = 1.0
-    habit: str = "repeats"  # how it goes on with a text, one of HABITS; or "refuses" to
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +87,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     has_clients: bool = False  # one, whose key is KEY
     takeover: dict[str, Any] | None = None  # of the raced model
     usual_tps: dict[str, float] = {}  # by provider: what is known of its speed
+    known_streams: dict[str, int] = {}  # by provider: streams of before, none of which paused
     stall_s: float = STALL_S
     ttft_s: float = TTFT_S
     total_s: float = TOTAL_S

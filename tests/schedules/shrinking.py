@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
+from tests.support.behaviour import Behaviour
 
 PLAIN = Behaviour()
 

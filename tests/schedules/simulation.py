@@ -327,6 +327,8 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     for name, tps in scenario.usual_tps.items():
         for _ in range(FEWEST):
             context.services.paces.add(f"{name}/{MODEL}", tps)
+    for name, streams in scenario.known_streams.items():
+        context.services.pauses[f"{name}/{MODEL}"].streams += streams
     looking: list[asyncio.Task[None]] = []
     if evidence.look is not None:
         spectator = Spectator(gateway.live, evidence.look)

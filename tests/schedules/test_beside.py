@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tests.schedules.checks import wrong
-from tests.schedules.scenario import LONE_MODEL, NEVER_S, Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import LONE_MODEL, Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import NEVER_S, Behaviour
 
 WELL = Behaviour(first_s=0.4)
 SILENT = Behaviour(first_s=NEVER_S)

@@ -1,4 +1,4 @@
-"""Sixteen ways in which a provider fails, in each setup of benchmarks/failover: whole gateways in virtual time."""
+"""Sixteen ways in which a provider fails, in each setup: whole gateways in virtual time."""
 
 import re
 from functools import cache
@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.failover.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import Behaviour  # noqa: TC001 - of a hint that is read when the test runs
+from tests.support.faults import FAULTS, SETUPS, WELL, Fault, Outcome, Verdict, judged_in_turn
 
 NAME = "failing"
 WELL_EVERYWHERE = Fault(first=(WELL,))

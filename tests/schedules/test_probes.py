@@ -21,8 +21,8 @@ from gateway.settings.loader import load
 from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated
-from tests.schedules.scenario import Behaviour
 from tests.schedules.simulation import FOLDER, UNIX_S, MemoryStore, virtual_runtime
+from tests.support.behaviour import Behaviour
 
 NAMES = ("ada", "bee")
 QUIET_S = 300.0

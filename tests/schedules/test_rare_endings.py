@@ -6,31 +6,30 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.api import call_context, handler, plan_call
-from gateway.api.call_context import ClientContext
-from gateway.api.context import Context
+from gateway.api import handler
+from gateway.api.call_context import CallContext, ClientContext, Stamp
 from gateway.app.gateway import Gateway
 from gateway.core.attempts import Outcome
 from gateway.core.calls import Call
-from gateway.fleet.models import Model
 from gateway.settings import Settings
 from tests.schedules import simulation
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
 from tests.schedules.providers import SimulatedUpstream
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import run
+from tests.support.behaviour import Behaviour
 
 
 def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = call_context.new_call
+    original = ClientContext.stamp
 
-    def defective(context: Context, origin: ClientContext, model: Model, *args: Any, **options: Any) -> Call:
-        if model.name == "spare":
+    def defective(client: ClientContext, context: CallContext, fields: Any, first: Call | None) -> Stamp:
+        if first is not None:  # it is built for the spare model
             raise RuntimeError("a defect")
-        return original(context, origin, model, *args, **options)
+        return original(client, context, fields, first)
 
-    monkeypatch.setattr(plan_call, "new_call", defective)
+    monkeypatch.setattr(ClientContext, "stamp", defective)
     fault = everybody(refuses("server_error"), ask=Ask(model="other", fallback="spare"))
     evidence = run(fault.scenario())
     problems = [p for p in wrong(evidence) if not p.startswith("nothing_crashed")]

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.core.attempts import Outcome
-from gateway.racing.timeouts import PausesByDeployment
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS
-from tests.schedules.scenario import Ask, Behaviour, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import Evidence, run
+from tests.support.behaviour import Behaviour
 
 PROSE = Behaviour(prose=True, tokens=40, opens_s=0.01, first_s=0.05, gap_s=0.02)
 STOPS = replace(PROSE, stalls_at=20)
@@ -53,16 +53,8 @@ def test_another_goes_on_beside_a_stream_that_stopped(dialect: str) -> None:
     assert NOTICED_S < call.total_ms / 1000 < NOTICED_S + 3.0
 
 
-def test_a_deployment_whose_pauses_are_known_is_noticed_after_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = PausesByDeployment.__missing__
-
-    def known(self: PausesByDeployment, deployment: str) -> object:
-        pauses = missing(self, deployment)
-        pauses.streams = 300
-        return pauses
-
-    monkeypatch.setattr(PausesByDeployment, "__missing__", known)
-    (call,) = ended(STOPS).store.calls.values()
+def test_a_deployment_whose_pauses_are_known_is_noticed_after_three_seconds() -> None:
+    (call,) = ended(STOPS, known_streams={FIRST: 300}).store.calls.values()
     assert call.takeover == "finished"
     assert 3.0 < call.total_ms / 1000 < 6.0
 

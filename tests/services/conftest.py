@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.ledger import migrate
 from tests.patience import PATIENCE_S
-from tests.services import servers
+from tests.support import servers
 
 _STRATEGIES = 15  # the first version of Postgres with them; copying files takes half as long
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import redis
 
-from tests.services import servers
+from tests.support import servers
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ def test_redis_is_empty_at_the_start_of_each_test(redis_url: str, round_: int) -
 
 def test_no_port_is_given_twice_while_whoever_asked_lives() -> None:
     """Picked by the kernel, two of ten thousand clusters' nodes had one port, and one of them answered for both."""
-    asking = "import sys; from tests.services.servers import free_port; print(*(free_port() for _ in range(400)))"
+    asking = "import sys; from tests.support.servers import free_port; print(*(free_port() for _ in range(400)))"
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", f"{asking}; sys.stdout.flush(); sys.stdin.read()"]
     both = [subprocess.Popen(command, cwd=CHECKOUT, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]

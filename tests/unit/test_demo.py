@@ -7,8 +7,6 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.replay.worlds import ledger
-from benchmarks.steering.savings import LEAST_AUDITS, Overtaken, saved
 from gateway.replay.advice import advice
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.settings import settings
@@ -16,6 +14,8 @@ from gateway.replay.world import Drawn
 from gateway.server.demo import with_demo
 from gateway.settings import Settings
 from providers.simulator.persona import CHAT_MODEL, DEMO_FLEET, Fate, Persona, are_demo
+from tests.support.replayed import ledger
+from tests.support.savings import LEAST_AUDITS, Overtaken, saved
 
 MINUTE = 120  # calls: fewer than the page sends in one
 SEEDS = range(20)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.house import AT_LEAST, LIMITS, ROOT, House, doors_of, imported, measure
+from tools.house import AT_LEAST, LIMITS, ROOT, House, doors_of, imported, measure, modules_of
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,29 @@ def test_modules_that_import_each_other_are_a_circle_and_one_importer_is_counted
 
     assert house.circles == [["a", "b"]]
     assert house.one_importer == ["a", "b", "c"]
+
+
+_APART = {
+    "benchmarks": re.compile(r"tests\.(?!support\b|patience\b)"),  # what both need is in tests/support
+    "tests": re.compile(r"benchmarks\b(?!\.detector)"),
+    "tests/support": re.compile(r"tests\.(?!support\b|patience\b)|tools\b"),
+    "tools": re.compile(r"tests\.(?!support\b|patience\b)|benchmarks\b"),
+    "gateway": re.compile(r"(?:tests|benchmarks|tools)\b"),
+    "providers": re.compile(r"(?:tests|benchmarks|tools)\b"),
+    "holeshot": re.compile(r"(?:tests|benchmarks|tools)\b"),
+    "migrations": re.compile(r"(?:tests|benchmarks|tools)\b"),
+}
+
+
+@pytest.mark.parametrize("room", _APART)
+def test_benchmarks_import_no_test_tests_no_benchmark_and_the_product_no_tool(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for module in sorted(modules_of(ast.parse(path.read_text(encoding="utf-8"))))
+        if _APART[room].match(module)
+    ]
+    assert found == []
 
 
 _OWN = ("ledger", "limits", "steering", "topology")  # the last: limits and steering on each topology

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from gateway.api.routes import ROUTES
+from gateway.app.routes import ROUTES
 from gateway.cli.main import application
 from gateway.settings import Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX

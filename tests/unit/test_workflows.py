@@ -116,6 +116,6 @@ def test_every_input_of_an_action_is_a_variable_of_its_script_and_no_part_of_a_c
     assert {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]} <= set(given.values())
     script = "".join(each.read_text(encoding="utf-8") for each in path.parent.glob("*.sh")) + str(run)
     assert [name for name in given if f"${name}" not in script and f"${{{name}" not in script] == []
-    requirements = re.findall(r"requirements/[\w.]+", str(run))
+    requirements = re.findall(r"tools/requirements/[\w.]+", str(run))
     assert requirements
     assert all((ROOT / each).is_file() for each in requirements)

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness.load import asking
+from tests.support.measured.load import asking
 
 CALLS = 20  # at a time
 LIMIT_S = 20.0  # for whatever is waited for

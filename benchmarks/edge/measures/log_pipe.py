@@ -7,7 +7,7 @@ import signal
 import time
 
 from benchmarks.edge.edge import Edge, Figure, ask
-from benchmarks.harness.load import asking
+from tests.support.measured.load import asking
 
 CALLS, CALLERS = 1000, 10
 PATIENCE_S = 5.0  # a caller whose call takes longer makes no more

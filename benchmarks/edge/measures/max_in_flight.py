@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 
 from benchmarks.edge.edge import HOST, Edge, Figure, Running
-from benchmarks.harness import gateways
-from benchmarks.harness.serving import Serving
+from tests.support.measured import gateways
+from tests.support.measured.serving import Serving
 
 CALLS, LIMIT = 50, 5
 ANSWER_S = 0.3  # so that not all can be answered within the two seconds for which a call waits

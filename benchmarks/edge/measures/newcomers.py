@@ -5,10 +5,10 @@ import contextlib
 from statistics import median
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness import load
-from benchmarks.harness.load import Order, asking
 from benchmarks.harness.report import quantile
-from benchmarks.harness.servers import count
+from tests.support.measured import load
+from tests.support.measured.load import Order, asking
+from tests.support.measured.servers import count
 
 CALLERS, CALLS = 1000, 6000
 PACED_CALLS, PACED_CALLERS, TOKENS = 400, 100, 100
@@ -25,8 +25,8 @@ PAUSE_S = 0.1  # between newcomers
 SETTLING_S = 3.0  # until all callers are connected and in their rhythm
 
 
-async def measure(edge: Edge, loop: str | None = None) -> list[Figure]:
-    async with edge.gateway(SETTINGS, loop=loop) as gateway:
+async def measure(edge: Edge) -> list[Figure]:
+    async with edge.gateway(SETTINGS) as gateway:
         idle_mb = gateway.rss_mb()
         question = asking(gateway.port, gateway.headers, MODEL)
         await asyncio.to_thread(load.run, Order(question=question, calls=200, concurrency=20))

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get
-from benchmarks.harness import gateways
 from benchmarks.harness.client_connection import Connection, NothingReceived, connected, is_whole
-from benchmarks.harness.load import asking
+from tests.support.measured import gateways
+from tests.support.measured.load import asking
 
 RESTARTS, GATEWAYS = 2, 2
 KEEPING, FRESH = 12, 4  # callers that keep their connections, and that make one for each call

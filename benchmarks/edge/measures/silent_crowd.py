@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from benchmarks.edge.edge import Edge, Figure, Running, ask, get, silent
-from benchmarks.harness.load import asking
+from tests.support.measured.load import asking
 
 DESCRIPTORS = 1024  # what a shell gives
 CROWDS = ((1100, False), (5000, False), (1100, True))  # how many, and whether the limit cannot be raised

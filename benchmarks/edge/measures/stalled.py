@@ -16,9 +16,9 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamReset, WindowUpdated
 
 from benchmarks.edge.edge import HOST, Edge, Figure, Running
-from benchmarks.harness.answers import TOKEN
-from benchmarks.harness.load import asking
-from benchmarks.harness.serving import STREAM_HEAD, Serving, framed
+from tests.support.measured.answers import TOKEN
+from tests.support.measured.load import asking
+from tests.support.measured.serving import STREAM_HEAD, Serving, framed
 
 _CHUNK = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n'
 _EVENTS = (_CHUNK % TOKEN.encode()) * 150  # as much as one frame holds

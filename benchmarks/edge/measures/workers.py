@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.edge.edge import HOST, PATIENCE_S, Edge, Figure, Running
-from benchmarks.harness import gateways, load, machine
-from benchmarks.harness.load import Order, asking
-from tests.services.servers import postgres, redis_server
+from benchmarks.harness import machine
+from tests.support.measured import gateways, load
+from tests.support.measured.load import Order, asking
+from tests.support.servers import postgres, redis_server
 
 WORKERS, CONNECTIONS = 4, 400
 LOAD_CALLS, LOAD_CALLERS = 3000, 200

@@ -15,8 +15,8 @@ from gateway.ledger.reports.reader import Reader, Words, conditions
 # Of a list: columns of calls, then of the winner.
 _OF_CALL = (
     "id", "started_at", "client", "model", "answered_model", "streamed", "mode", "status_code", "error_kind", "ttft_ms",
-    "total_ms", "launched", "extras", "width_asked", "narrowed", "prompt_tokens", "completion_tokens", "cost_usd",
-    "duplicate_cost_usd", "tags", "request_id", "replica",
+    "total_ms", "launched", "extras", "width_asked", "narrowed", "prompt_tokens", "completion_tokens",
+    "tokens_source", "cost_usd", "duplicate_cost_usd", "tags", "request_id", "replica",
 )  # fmt: skip
 _OF_WINNER = ("deployment", "decode_tps")
 _OF_ATTEMPT = (

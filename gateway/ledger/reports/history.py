@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistoryWanted, Table, Window
+from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
 from gateway.ledger.schema import rendered, text_of
@@ -22,8 +22,11 @@ _MINUTES: Mapping[Window, tuple[int, int]] = {
     Window.WEEK: (60, 1440),
     Window.MONTH: (1440, 1440),
 }
-# Minutes of a history's steps: each is a window that the database keeps long enough.
-_STEPS: Mapping[Window, int] = {Window.HOUR: 5, Window.DAY: 5, Window.WEEK: 60, Window.MONTH: 1440}
+# Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
+_KEPT = ((5, timedelta(days=2)), (60, timedelta(days=31)), (1440, None))
+_MOST_STEPS = 600  # of less than a day
+_MINUTELY = timedelta(hours=2)  # the longest range with steps of a minute, which are made from rows
+_MOST_ROWS = 50_000  # of attempts: adding up so many takes about a second
 
 
 def first(window: Window, now: datetime) -> datetime:
@@ -55,9 +58,19 @@ class Steps(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, window: Window, now: datetime) -> "Steps":
         """Return the steps of a window that ends now."""
-        minutes = _STEPS[window]
-        since, last = _floor(now - window.length, minutes), _floor(now, minutes)
-        return cls(since, (last - since) // timedelta(minutes=minutes) + 1, minutes)
+        return cls.between(now - window.length, now, now)
+
+    @classmethod
+    def between(cls, since: datetime, until: datetime, now: datetime, minutes: int | None = None) -> "Steps":
+        """Return the shortest steps that the database has from one instant to another, or those of so many minutes."""
+        if minutes is None:
+            minutes = next(
+                each
+                for each, kept in _KEPT
+                if kept is None or (now - since <= kept and until - since <= _MOST_STEPS * timedelta(minutes=each))
+            )
+        first_start, last = _floor(since, minutes), _floor(until, minutes)
+        return cls(first_start, (last - first_start) // timedelta(minutes=minutes) + 1, minutes)
 
     @property
     def until(self) -> datetime:
@@ -94,7 +107,7 @@ _MOST_OUTAGES = 500  # the newest ones
 
 async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> History:
     """Return the series of all wanted deployments that had attempts."""
-    steps = Steps.of(wanted.window, now)
+    steps = await _steps(reader, wanted, now)
     sql = _history_sql(reader.words, wanted, steps)
     answer = await reader.run(sql)
     series = []
@@ -103,6 +116,25 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
     outages_sql = _outages_sql(reader.words, wanted, steps)
     outages = shapes.rows(await reader.run(outages_sql))
     return History(steps.since, steps.until, steps.minutes * 60, series, outages, sql, outages_sql)
+
+
+async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
+    """Return the steps of the window, or of the range of time, if that is what is asked for."""
+    since = wanted.since
+    if since is None:
+        return Steps.of(wanted.window, now)
+    # A range that ends where a step begins does not have that step; one that ends now does.
+    until, words = now if wanted.until is None else wanted.until - timedelta(microseconds=1), reader.words
+    if until - since <= _MINUTELY:
+        fine = Steps.between(since, until, now, 1)
+        sql = (
+            f"select count(*) from (select 1 from attempts where started_at >= {words.instant(fine.since)} "  # noqa: S608 - quoted
+            f"and started_at < {words.instant(fine.until)} and {_which(words, wanted)} limit {_MOST_ROWS + 1}) as taken"
+        )
+        [[number]] = (await reader.run(sql)).rows
+        if 0 < number <= _MOST_ROWS:  # if there is none they may have been deleted, and their sums not
+            return fine
+    return Steps.between(since, until, now)
 
 
 async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: Steps) -> msgspec.Raw:
@@ -116,8 +148,8 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
                 columns[name][place] = value
     await asyncio.sleep(0)  # a series takes a quarter of a millisecond; there may be hundreds
     model, deployment, provider = key
-    known = {"model": model, "deployment": deployment, "provider": provider, "t": list(starts)}
-    return msgspec.Raw(msgspec.json.encode(known | columns))
+    found = HistorySeries(model=model, deployment=deployment, provider=provider, t=list(starts), **columns)
+    return msgspec.Raw(msgspec.json.encode(found))
 
 
 async def outages(reader: Reader, now: datetime) -> Table:
@@ -146,7 +178,8 @@ async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
 
 
 def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    tables, counts = (_sums_of_rows if wanted.client is not None else _sums)(words, wanted, steps)
+    are_rows = wanted.client is not None or steps.minutes == 1
+    tables, counts = (_sums_of_rows if are_rows else _sums)(words, wanted, steps)
     asked = {metric: {name: q for name, (of, q) in _QUANTILES.items() if of == metric} for metric in counts}
     quantiles = ",\n".join(_quantiles(metric, asked[metric], each) for metric, each in counts.items())
     joined = "\n".join(f"left join {metric} using (slot, place)" for metric in counts)
@@ -199,9 +232,9 @@ def _each(counts: _Counts) -> str:
     return "slots cross join lateral " if counts.of_each else ""
 
 
-def _slots(words: Words, minutes: int, since: str, slot: str) -> str:
+def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
     """Return the table of slots: windows of sums that are added up together, by number."""
-    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and window_start >= {since}"  # noqa: S608 - our own values
+    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and {within}"  # noqa: S608 - our own values
     windows = f"select window_start, {slot} as slot from ({found}) as windows"  # noqa: S608 - likewise
     if words.is_postgres:
         windows = f"select slot, array_agg(window_start) as windows from ({windows}) as numbered group by slot"  # noqa: S608 - likewise
@@ -242,6 +275,7 @@ def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mappi
         "cast(sum(r.n_rate_limited) as bigint) as rate_limited, cast(sum(r.n_won) as bigint) as won, "
         "cast(sum(r.n_first_token) as bigint) as first_tokens",
     )
+    within = f"window_start >= {words.window(steps.since)} and window_start < {words.window(steps.until)}"
     tables = f"""\
 series as (  -- numbers are grouped in half the time that names take
   select id, min(id) over (partition by model, deployment, provider) as place from rollup_series
@@ -250,7 +284,7 @@ series as (  -- numbers are grouped in half the time that names take
 places as (
   select id as place, model, deployment, provider from rollup_series where id in (select place from series)
 ),
-{_slots(words, steps.minutes, words.window(steps.since), words.epoch("window_start"))},
+{_slots(words, steps.minutes, within, words.epoch("window_start"))},
 sums as (
   select slot, place, n, errors, rate_limited, won, first_tokens
   from {_each(summed)}(
@@ -261,8 +295,9 @@ sums as (
 
 
 def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
-    """Return the same from one client's attempts, for which there are no sums."""
-    client = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
+    """Return the same from rows, for one client or steps of a minute, for which there are no sums."""
+    whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
+    client = "" if wanted.client is None else f" and {whose}"
     seconds = steps.minutes * 60
     error = conditions()["error"]
     tables = f"""\
@@ -271,7 +306,8 @@ taken as (
     {words.epoch("started_at")} / {seconds} * {seconds} as slot, model, deployment, provider, outcome, error_kind,
     ttft_ms, decode_tps, tokens_source, itl as gaps
   from attempts
-  where started_at >= {words.instant(steps.since)} and {client} and {_which(words, wanted)}
+  where started_at >= {words.instant(steps.since)} and started_at < {words.instant(steps.until)}{client}
+    and {_which(words, wanted)}
 ),
 places as (
   select row_number() over (order by model, deployment, provider) as place, model, deployment, provider
@@ -319,7 +355,7 @@ def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
     return f"""\
 select deployment, began_at, ended_at, reason, replica
 from outages
-where began_at >= {words.instant(steps.since - _LONGEST)}
+where began_at >= {words.instant(steps.since - _LONGEST)} and began_at < {words.instant(steps.until)}
   and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
 order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
 
@@ -338,7 +374,7 @@ def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
 ),
-{_slots(words, 60, words.window(first(wanted.window, now)), of_week)},
+{_slots(words, 60, f"window_start >= {words.window(first(wanted.window, now))}", of_week)},
 sums as (
   select slot, place, n, error_rate
   from {_each(summed)}(

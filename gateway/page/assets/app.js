@@ -2,8 +2,9 @@
 
 import { alarms, counting, entitle } from "./lib/alarm.js";
 import { get, send } from "./lib/api.js";
-import { themeChanged } from "./lib/colours.js";
+import { deal, themeChanged } from "./lib/colours.js";
 import { fill, h, say, tell } from "./lib/dom.js";
+import { finder, listen } from "./lib/keys.js";
 import { to, where } from "./lib/route.js";
 import { empty, failed, waiting } from "./lib/states.js";
 import { view as login } from "./views/login.js";
@@ -26,13 +27,15 @@ const VIEWS = {
   teams: { title: "Teams", under: "keys", payers: true },
   configuration: { title: "Configuration", group: "Access" },
 };
-const CARRIED = ["model", "client", "deployment", "window"]; // filters that go along to other views
+const CARRIED = ["model", "client", "deployment", "window", "from", "to"]; // filters that go along to other views
+const NAMED = ["model", "client", "deployment"]; // of them, what the title names
 
 const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
 
 const main = document.getElementById("main");
 const side = document.querySelector(".side");
 const menu = document.getElementById("menu");
+const find = document.getElementById("find");
 let session = null;
 let open = null; // the view that is shown
 let provider = null; // where people sign in without a key, if they can
@@ -48,22 +51,21 @@ async function show() {
   main.dataset.view = wanted;
   if (!Object.hasOwn(VIEWS, wanted)) {
     mark(null);
-    entitle("Not found · Holeshot");
+    entitle("Not found");
     fill(main, h("header", { class: "head" }, h("h1", {}, "Not found")), h("div", { class: "card" },
       empty(`There is no view called ${wanted}`, "The menu has all there are.", h("a", { class: "button", href: to(home()) }, "Open Live"))));
     return;
   }
-  const { title, one, under } = VIEWS[wanted];
+  const { one, under } = VIEWS[wanted];
   const file = one && params.length ? one : wanted;
   mark(under ?? wanted);
-  entitle(`${title} · Holeshot`);
   fill(main, waiting());
   try {
     const { view } = await import(`./views/${file}.js`);
     if (turn !== turns) return;
     const place = h("div");
     fill(main, tabs(wanted), place);
-    carry();
+    filtered();
     window.scrollTo(0, 0);
     open = view(place, params, session, query);
   } catch (error) {
@@ -104,8 +106,25 @@ function carry() {
   for (const link of document.querySelectorAll("a[data-view]")) link.setAttribute("href", to(link.dataset.view, [], kept));
 }
 
+/** What follows from the filters in the address: links to other views, and the title. */
+function filtered() {
+  const { name, query } = where();
+  carry();
+  const { title } = VIEWS[name || home()] ?? {};
+  if (title) entitle(title, ...NAMED.map((each) => query.get(each)));
+}
+
 function home() {
   return Object.keys(VIEWS)[0];
+}
+
+/** Where Ctrl-K goes: every view, and each model in those that show one. */
+function places() {
+  if (!session) return [];
+  const seen = Object.keys(VIEWS).filter((each) => isSeen(VIEWS[each]));
+  const ofModels = ["live", "leaderboard", "calls", "history"].flatMap((each) =>
+    session.models.map((model) => ({ words: `${VIEWS[each].title} of ${model}`, href: to(each, [], { model }) })));
+  return [...seen.map((each) => ({ words: VIEWS[each].title, href: to(each) })), ...ofModels];
 }
 
 async function start() {
@@ -119,8 +138,10 @@ async function start() {
     else fill(main, failed(error, start));
     return;
   }
+  deal(session.deployments ?? []);
   if (session.demo && session.models.length && session.user.role !== "viewer") session.traffic = new Traffic(session.models[0]);
   menu.hidden = false;
+  fill(find, finder());
   navigation();
   tools();
   window.addEventListener("hashchange", turned);
@@ -136,9 +157,10 @@ function signIn(words = "") {
   window.removeEventListener("hashchange", turned);
   fill(document.getElementById("navigation"));
   fill(document.getElementById("tools"));
+  fill(find);
   menu.hidden = true;
   counting(0);
-  entitle("Sign in · Holeshot");
+  entitle("Sign in");
   open = login(main, { words, provider, done: start });
 }
 
@@ -177,6 +199,7 @@ function tools() {
   fill(document.getElementById("tools"), alarms(session),
     h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
+    h("button", { type: "button", class: "quiet", "aria-keyshortcuts": "?", onclick: keys }, "Keys ", h("kbd", {}, "?")),
     theme,
     session.authentication === "key" && !session.trusted_header ? h("button", { type: "button", onclick: signOut }, "Sign out") : null);
 }
@@ -203,7 +226,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // #main is no view
   main.focus();
 });
-window.addEventListener("holeshot:filtered", carry);
+const keys = listen(places);
+window.addEventListener("holeshot:filtered", filtered);
 window.addEventListener("holeshot:signed-out", () => session && signIn(OVER));
 
 await start();

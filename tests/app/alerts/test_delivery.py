@@ -22,7 +22,7 @@ from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
 from tests.patience import PATIENCE_S
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 from tests.unit.alerts.world import START, World, condition
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -1,4 +1,4 @@
-"""The receiver's side of the signature, as benchmarks/alerts/RESULTS.md shows it: a test compares."""
+"""The receiver's side of the signature, as docs/monitoring.md shows it: a test compares."""
 
 # begin
 import base64

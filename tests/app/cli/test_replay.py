@@ -11,11 +11,11 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from benchmarks.replay.worlds import WORLDS, Drawing, ledger, store
 from gateway.cli.replay import _show
 from gateway.cli.replaying import Found, Request, replay_ledger
 from gateway.ledger import migrate
 from gateway.settings import RaceSettings
+from tests.support.replayed import WORLDS, Drawing, ledger, store
 
 Holeshot = Callable[..., Result]
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}

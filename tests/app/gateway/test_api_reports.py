@@ -77,6 +77,30 @@ async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_v
             assert statuses[3] not in {401, 403, 500}, (route, statuses)
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("from=2026-01-01T00:00:00", "from"),
+        ("to=2026-01-01T00:00:00Z", "to"),
+        ("from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
+        ("from=2020-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
+        ("from=yesterday", "from"),
+    ],
+)
+async def test_a_range_of_time_that_is_none_is_refused(serve: Serve, asked: str, named: str) -> None:
+    async with serve() as running, running.get(f"/api/history?{asked}") as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["param"] == named
+
+
+async def test_a_range_of_time_is_answered_with_its_beginning_and_its_end(serve: Serve) -> None:
+    async with serve() as running:
+        await called(running)
+        _, body = await read(running, "/api/history?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z")
+    assert (body["window"], body["from"], body["to"]) == (None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+    assert body["series"] == []
+
+
 async def test_a_history_counts_the_calls_that_were_made(serve: Serve) -> None:
     async with serve(alpha=None, beta=[Status(500)]) as running:
         for _ in range(3):

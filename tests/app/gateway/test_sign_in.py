@@ -13,7 +13,7 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body, 
 from tests.app.gateway.test_admission import KEYS
 from tests.app.gateway.test_sessions import people, signed_in
 from tests.identity import PAGE_ID, PAGE_SECRET, RSA_KEYS, Identity
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ async def test_while_the_provider_is_away_keys_let_people_in(serve: Serve, logge
         assert await (await signed_in(running)).look() == 200
         said = {entry["problem"] for entry in logged if entry["event"] == "page.provider_unreachable"}
         assert "it was asked a moment ago" in said
-        running.gateway.operations.sign_in._failed_at = None  # two seconds later
+        running.gateway.operations.sign_in()._failed_at = None  # two seconds later
         async with issuer:
             assert (await browser.sign_in())[0] == 303
 

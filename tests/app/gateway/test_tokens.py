@@ -20,7 +20,7 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.test_admission import KEYS, clients, status_and_code
 from tests.app.gateway.test_ended_keys import ended_as, is_cut_off, streaming
 from tests.identity import AUDIENCE, EC_KEY, RSA_KEYS, Identity, public_jwk, signed
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 WRONG = (401, "invalid_api_key")
 ENDLESS = [RoleOnly(), Delta("a"), Hang()]

@@ -17,7 +17,7 @@ from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
 from tests.patience import PATIENCE_S
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -17,7 +17,7 @@ from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Exchange, Line, Server
 from tests.app.http.tunnels import TunnelProxy
 from tests.app.providers.origin import soon, tls_pair
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 CREDENTIALS = b"Basic " + base64.b64encode(b"user:p@ss:word")
 VERSIONS: tuple[Versions, ...] = ("1.1", "2")

@@ -14,7 +14,7 @@ from tests.app.http.dialled import answered, calling
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[3]
-LOCKS = CHECKOUT / "requirements"
+LOCKS = CHECKOUT / "tools" / "requirements"
 HELD_BACK = {"litellm", "botocore", "boto3", "openai", "tokenizers", "huggingface-hub", "google-auth", "cryptography"}
 # Beside the script that installs, in place of pip: nothing is fetched, what is asked of it is told.
 PIP = "import sys; print('pip', *sys.argv[1:])"
@@ -56,7 +56,7 @@ def test_run_looks_for_what_is_needed_before_it_serves() -> None:
     commands = subprocess.run(
         ["make", "--dry-run", "--silent", "run"], cwd=CHECKOUT, capture_output=True, check=True, text=True
     ).stdout.splitlines()
-    assert commands[-2:] == [".venv/bin/python requirements/install.py --needed", ".venv/bin/holeshot serve"]
+    assert commands[-2:] == [".venv/bin/python tools/requirements/install.py --needed", ".venv/bin/holeshot serve"]
 
 
 @pytest.mark.parametrize(

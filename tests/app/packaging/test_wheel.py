@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.packaging.first_race import asked, serving
+from tests.support.first_race import asked, serving
 
 CHECKOUT = Path(__file__).parents[3]
 STRANGER = "raise SystemExit('this is somebody else')\n"

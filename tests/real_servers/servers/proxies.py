@@ -8,7 +8,7 @@ from tests.real_servers.servers.nginx import Nginx
 from tests.real_servers.servers.server import Server, which
 from tests.real_servers.site import AUTO_TLS, HTTP1, HTTP1_TLS, HTTP2_TLS, Site
 from tests.real_servers.watched import Way
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 
 class ForwardProxy(Server):

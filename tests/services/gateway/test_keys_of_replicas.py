@@ -18,7 +18,7 @@ from providers.simulator.script import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 ENDLESS: Sequence[Step] = (RoleOnly(), Delta("a"), Hang())
 

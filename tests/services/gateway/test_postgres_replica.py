@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.core.reports import Window
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 REPORTS = ("history", "heat", "race-value", "race-value?by=client", "calls", "refusals", "usage", "slowdowns", "slo")
 

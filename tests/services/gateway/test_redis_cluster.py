@@ -15,8 +15,8 @@ from providers.simulator.script import Hang
 from tests.app.gateway.running_gateway import MODEL, serving
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S
-from tests.services.servers import RedisCluster, free_port
 from tests.services.topology.process import agree
+from tests.support.servers import RedisCluster, free_port
 
 
 async def test_gateways_share_standings_and_live_calls_and_name_the_topology(

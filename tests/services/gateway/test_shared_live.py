@@ -17,7 +17,7 @@ from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 
 def board_of(running: RunningGateway) -> RedisBoard:

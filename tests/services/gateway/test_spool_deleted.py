@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 CALLS = 10
 

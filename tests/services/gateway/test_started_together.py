@@ -13,9 +13,9 @@ import pytest
 from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import COMMAND, GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
-from tests.services import servers
 from tests.services.gateway.test_workers import chat
 from tests.services.gateway.test_workers import ids as stored
+from tests.support import servers
 
 REPLICAS = 4
 

@@ -23,7 +23,7 @@ from tests.app.gateway.test_dialects import MESSAGE_BYTES, event
 from tests.app.gateway.test_kept_responses import IN_BACKGROUND, Worker
 from tests.services.limits.test_shared_leases import until
 from tests.services.limits.test_slots import STEADY
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 
 CREATED = (
     b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","object":"response"}}\n\n'

@@ -16,7 +16,7 @@ from gateway.ledger import connections, folding, inserts
 from gateway.ledger.connections import Pool
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
-from tests.services import servers
+from tests.support import servers
 
 MOST = 4
 REPORTS = ("calls", "refusals", "usage", "history", "heat", "slowdowns", "slo", "alerts", "race-value", "keys")

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from gateway.ledger.connections import OwnConnection
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 AT_A_TIME = 20
 

@@ -13,7 +13,7 @@ from gateway.ledger import database, inserts, queries, shipper
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call
 
 

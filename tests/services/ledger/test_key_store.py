@@ -20,7 +20,7 @@ from gateway.ledger import database, key_store, queries
 from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.key_store import SqlKeyStore
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

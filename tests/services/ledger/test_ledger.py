@@ -19,7 +19,7 @@ from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.writer import BACKOFF_MAX_S, Ledger, backoff_s
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.services import servers
+from tests.support import servers
 
 
 def test_a_postgres_that_does_not_start_is_passed_over_for_the_next() -> None:

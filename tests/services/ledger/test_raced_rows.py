@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, ledger, store
 from gateway.core.attempts import Outcome
 from gateway.ledger.board import models, raced_calls
 from gateway.ledger.writer import Ledger
 from gateway.replay.rows import Call, Try
 from gateway.replay.sample import audits
+from tests.support.replayed import RATE_S, WORLDS, Drawing, ledger, store
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

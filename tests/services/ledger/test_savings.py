@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.steering.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
+from tests.support.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
 BUCKET = 0.05  # a quantile out of buckets 9 % wide

@@ -86,7 +86,8 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
     assert set(on_postgres) == {
         *("calls", "attempts", "refusals", "outages", "probes", "buckets", "ledger_readers", "client_keys"),
         *("key_changes", "alerts", "alert_messages", "slowdowns", "detector"),
-        *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_days"),
+        *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_hours", "speed_days"),
+        "outages_30d",
         *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
         *("tag_differences", "load_5m", "load_peaks", "gaps_1h", "gaps_24h", "gaps_30d", "cache_latency_24h"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),
@@ -105,7 +106,8 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
 
 
 # Columns that revisions added, and those that the first one has.
-OF_0038 = frozenset({"tier_asked", "tier_served", "units_cost_usd", "units"})
+OF_0041 = frozenset({"failed"})
+OF_0038 = OF_0041 | {"tier_asked", "tier_served", "units_cost_usd", "units"}
 OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
 OF_0033 = OF_0035 | {"narrowed", "width_asked"}
 OF_0032 = {
@@ -175,6 +177,36 @@ async def test_the_way_back_under_load_meets_no_deadlock(postgres_url: str) -> N
     ended.set()
     await asyncio.gather(*running)
     assert (await queries.run(postgres_url, "select version_num from alembic_version")).rows == [("0032",)]
+
+
+@pytest.mark.parametrize("revision", ["0038", "0034", "0033"])
+async def test_who_may_read_a_view_still_may_on_the_way_back(postgres_url: str, revision: str) -> None:
+    owner = await asyncpg.connect(postgres_url)
+    role = f"looker_{revision}"
+    await owner.execute(f"create role {role}; grant select on leaderboard, race_value to {role} with grant option")
+    await owner.execute("grant select on waste to public")
+    try:
+        await downgrade(postgres_url, revision)
+        for view in ("leaderboard", "race_value"):
+            may = f"has_table_privilege('{role}', '{view}', 'select with grant option')"
+            assert await owner.fetchval(f"select {may} and not has_table_privilege('{role}', '{view}', 'insert')")
+        assert await owner.fetchval(f"select has_table_privilege('{role}', 'waste', 'select')")
+    finally:
+        await owner.execute(f"drop owned by {role}; drop role {role}")
+        await owner.close()
+
+
+async def test_rows_from_before_the_upgrade_are_counted_where_they_lack_an_upper_bound(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    await downgrade(ledger_url, "0039")
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    ledger.call_finished(raced_call())  # neither attempt has a price
+    await ledger.flush()
+    await ledger.close()
+    await migrate(ledger_url)
+    for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
+        assert (await queries.run(ledger_url, f"select n_unpriced from {view}")).rows == [(number,)]
 
 
 @pytest.mark.parametrize("revision", ["0031", "0032"])
@@ -263,7 +295,7 @@ async def test_a_path_with_odd_characters_is_migrated(tmp_path: Path) -> None:
 
 OF_SUMS = (
     *("race_value", "race_value_1h", "throughput", "provider_errors", "client_usage", "cache_value", "slo", "waste"),
-    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "gaps_30d"),
+    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "speed_hours", "gaps_30d"),
 )
 OF_TAGS = ("tag_values", "tag_values_30d", "tag_differences")  # a plan of SQLite names rows that it will not read
 

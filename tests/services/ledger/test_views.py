@@ -184,6 +184,23 @@ async def test_race_value_counts_the_money_of_losers_that_outlive_their_call_and
     assert (row["calls"], row["cost_usd"], row["duplicate_cost_usd"]) == (2, 1.75, 0.5)
 
 
+async def test_an_upper_bound_that_one_attempt_lacks_is_told_beside_the_sum(ask: Ask) -> None:
+    prices: list[dict[str, Any]] = [
+        {"cost_low_usd": 1.0, "cost_usd": 2.0, "cost_high_usd": 4.0},
+        {"cost_low_usd": 1.0, "cost_usd": 2.0, "cost_high_usd": None},  # a search that was not told
+        {"cost_low_usd": None, "cost_usd": None, "cost_high_usd": None},  # no price
+        {"cost_low_usd": None, "cost_usd": 2.0, "cost_high_usd": None},  # of an older version: what it cost
+    ]
+    calls = []
+    for price in prices:
+        winner = won(new_id(), number=1, cost_low_usd=0.0, cost_usd=0.0, cost_high_usd=0.0, model="llama")
+        calls.append(call(winner, lost(winner.call_id, model="llama", **price)))
+    (usage,) = await ask("select cost_high_usd, n_unpriced from client_usage", *calls)
+    assert usage == {"cost_high_usd": 8.0, "n_unpriced": 2}
+    assert await ask("select cost_high_usd, n_unpriced from race_value") == [usage]
+    assert await ask("select cost_high_usd, n_unpriced from waste") == [usage]
+
+
 async def test_cache_value_says_what_share_of_prompts_was_cached_and_what_that_saved(ask: Ask) -> None:
     now = datetime.now(UTC)
     cached: dict[str, Any] = {"prompt_tokens": 1000, "cached_tokens": 800, "cache_saved_usd": 0.5}

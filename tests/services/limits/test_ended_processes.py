@@ -10,7 +10,7 @@ from gateway.limits.lease_scripts import LEASE
 from gateway.limits.shared_leases import USUAL
 from tests.patience import PATIENCE_S
 from tests.services.limits.test_shared_leases import Process, spend, started
-from tests.services.servers import redis_server
+from tests.support.servers import redis_server
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends
-from tests.services.relay import Relay
-from tests.services.servers import redis_server
+from tests.support.relay import Relay
+from tests.support.servers import redis_server
 from tests.unit.limits.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")

@@ -19,7 +19,7 @@ from gateway.racing.slots import Line, Seat, Seats
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 from tests.services.limits.test_shared_leases import relayed, until
-from tests.services.servers import redis_server
+from tests.support.servers import redis_server
 
 NAME = "ollama/llama"
 # Nobody is taken for dead because the machine stands still for a moment, and no lease expires then.

@@ -26,7 +26,7 @@ from gateway.steering.router import Steering
 from gateway.topology.nodes import Nodes, connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends
-from tests.services.servers import free_port, redis_server
+from tests.support.servers import free_port, redis_server
 
 START_S = 1_800_000_000.0
 MODEL = "meta/llama {70b}"

@@ -16,7 +16,7 @@ from gateway.steering.redis_board import STRIKES_KEY, STRIKING_KEY, RedisBoard
 from gateway.topology.nodes import connect
 from providers import ErrorKind
 from tests.patience import PATIENCE_S
-from tests.services.servers import free_port
+from tests.support.servers import free_port
 from tests.unit.steering.replica import Replica, later, struck, well
 
 

@@ -15,8 +15,8 @@ from gateway.steering.board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError
 from tests.patience import PATIENCE_S
-from tests.services.servers import RedisCluster
 from tests.services.topology.process import NOW_S, Process, agree, burst, loaded, spend, standings, until_true, use_up
+from tests.support.servers import RedisCluster
 
 
 @pytest.fixture

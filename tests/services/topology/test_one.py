@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 
-from tests.services.relay import Relay
-from tests.services.servers import RedisNode
 from tests.services.topology.process import NOW_S, Process, agree, burst, standings, until_true, use_up
+from tests.support.relay import Relay
+from tests.support.servers import RedisNode
 
 LIMIT = {"usd_per_day": 12.0}
 

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.topology.nodes import connect
 from gateway.topology.urls import UnusableTopologyError
-from tests.services.servers import RedisNode, redis_sentinels
 from tests.services.topology.process import NOW_S, Process, agree, loaded, standings, until_true, use_up
+from tests.support.servers import RedisNode, redis_sentinels
 
 
 @pytest.fixture(scope="module")

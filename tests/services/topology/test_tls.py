@@ -18,9 +18,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
-from tests.services.servers import RedisCluster, free_port, redis_sentinels
 from tests.services.topology.process import NOW_S, Process, agree, standings, until_true, use_up
 from tests.services.topology.test_cluster import client_at, model_at
+from tests.support.servers import RedisCluster, free_port, redis_sentinels
 
 pytestmark = pytest.mark.usefixtures("redis_binary")
 

@@ -1,4 +1,4 @@
-"""benchmarks/alerts/RESULTS.md: what it shows of the signature is what the tests use, and node agrees."""
+"""docs/monitoring.md: what it shows of the signature is what the tests use, and node agrees."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from gateway.settings import key_of
 from tests.app.alerts.verifying import verified
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "benchmarks" / "alerts" / "RESULTS.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = b'{"test": 2432232314}'
 HEADERS = dict(signed_headers(key_of(SecretStr(SECRET)), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, BODY))

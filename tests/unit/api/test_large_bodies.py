@@ -1,14 +1,13 @@
 """Bodies of megabytes: understood as small ones are, in slices, and refused before they are made into anything."""
 
 import random
-from contextlib import nullcontext
-from itertools import accumulate
+import threading
 
 import msgspec
 import pytest
 
 from gateway.api import bodies, json_body
-from gateway.api.bodies import check_depth, contents_steps, read_contents
+from gateway.api.bodies import contents_steps, read_contents
 from gateway.api.context import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
@@ -105,51 +104,35 @@ def test_values_are_told_from_strings_wherever_a_slice_ends(size: int, monkeypat
         assert finished(values_outside_strings("".join(chosen).encode(), 100)) == expected, chosen
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
-def test_depth_is_told_from_strings_wherever_a_slice_ends(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_body, "STRUCTURE_BYTES", size)
-    monkeypatch.setattr(bodies, "MOST_DEPTH", 4)
-    chance = random.Random(size)
-    pieces = [
-        "[",
-        "]",
-        "{",
-        "}",
-        "[",
-        "{",
-        ",",
-        ":",
-        "1",
-        r'"a]["',
-        r'"\\"',
-        r'"\",[["',
-        r'"\\\"}{"',
-        '""',
-        r'"\u005b{\n]"',
-    ]
-    outcomes = set()
-    for _ in range(500):
-        chosen = [chance.choice(pieces) for _ in range(chance.randrange(20))]
-        levels = [(piece in {"[", "{"}) - (piece in {"]", "}"}) for piece in chosen]
-        is_deep = max(accumulate(levels), default=0) > 4
-        with pytest.raises(InvalidRequest, match="nested too deeply") if is_deep else nullcontext():
-            finished(check_depth("".join(chosen).encode()))
-        outcomes.add(is_deep)
-    assert outcomes == {True, False}
+DEEP = b'{"messages":[],"deep":' + b"[" * 10_000_000 + b"]" * 10_000_000 + b"}"
 
 
-@pytest.mark.parametrize("filler", [b"", b"{}," * 2000, b'"{[\\"",' * 1000])
-@pytest.mark.parametrize("size", [0, 2 * MIB])
-async def test_where_python_has_no_limit_of_depth_there_is_one(
-    filler: bytes, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bodies, "_HAS_NO_LIMIT", True)
-    monkeypatch.setattr(bodies, "MOST_DEPTH", 100)  # Python's own, which this may have, is higher
-    for depth, is_refused in ((100, False), (101, True)):
-        nested = b"[" * (depth - 2) + b"]" * (depth - 2)
-        body = b'{"messages":"' + b"x" * size + b'","deep":[' + filler + nested + b"]}"
-        with pytest.raises(InvalidRequest, match="nested too deeply") if is_refused else nullcontext():
-            assert (await read_contents(body, BodyWork())).size == len(body)
+async def test_ten_million_brackets_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        await read_contents(DEEP[:MIB], BodyWork())
+    with pytest.raises(InvalidRequest, match="more than 8000000 values"):
+        await read_contents(DEEP, BodyWork())
+
+
+@pytest.mark.parametrize("stack_kib", [0, 256])
+def test_they_are_refused_in_every_thread(stack_kib: int) -> None:
+    """Python has no limit of its own since 3.14: it looks how much is left of the thread's stack."""
+    refusals: list[InvalidRequest] = []
+
+    def read() -> None:
+        try:
+            read_fields(DEEP)
+        except InvalidRequest as refusal:
+            refusals.append(refusal)
+
+    before = threading.stack_size(stack_kib * 1024)
+    try:
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert [refusal.message for refusal in refusals] == ["the body is nested too deeply"]
 
 
 def test_no_step_looks_at_more_than_a_slice() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from documentation import advice, commands, errors, events
-from documentation.events import GROUPS
 from gateway.connections.connection import MALFORMED_BODY
 from gateway.core.errors import ApiError, KeyExpired, NoKey
 from gateway.core.race_failures import AtCapacity
 from gateway.limits import BudgetSpent
 from gateway.settings import Settings
 from providers import ErrorKind
+from tools.documentation import advice, commands, errors, events
+from tools.documentation.events import GROUPS
 
 ROOT = Path(__file__).resolve().parents[3]
 # Read in the tests: every process collects all of them.

@@ -4,18 +4,18 @@ import re
 
 import pytest
 
-from documentation import configuration
-from documentation.__main__ import MADE, ROOT, pages
-from documentation.links import to_repository
-from documentation.reasons import DEFAULTS, REASONS, SECTIONS
 from gateway.settings import ClientSettings, RaceSettings, Role, Settings
+from tools.documentation import configuration
+from tools.documentation.__main__ import MADE, ROOT, pages
+from tools.documentation.links import to_repository
+from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
 
 SHORTEST = 15  # characters of a reason
 
 
 @pytest.mark.parametrize("path", sorted(MADE))
 def test_a_page_is_current(path: str) -> None:
-    """If not: ``python -m documentation``."""
+    """If not: ``python -m tools.documentation``."""
     assert (ROOT / path).read_text(encoding="utf-8") == pages()[path]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.ledger.database import first_revision, head_revision, migrations_folder
 from gateway.ledger.reports.reader import Words
-from gateway.ledger.schema import VIEWS, function_sql, rendered, trigger_sql, view_sql
+from gateway.ledger.schema import SINCE, VIEWS, function_sql, rendered, trigger_sql, view_sql, views_of
 
 POSTGRES, SQLITE = Words(is_postgres=True), Words(is_postgres=False)
 REVISIONS = sorted(path.name[:4] for path in (migrations_folder() / "versions").glob("[0-9]*.py"))
@@ -19,6 +19,9 @@ MADE = {
     "0036": "bba2e1ae448aa483",
     "0037": "cef1bb78cf145f3a",
     "0039": "6bc67ed0e2a049a4",
+    "0040": "8226f2fb3a36a239",
+    "0041": "3678f253d9794f99",
+    "0042": "dbfff14d95fcfc50",
 }
 
 
@@ -26,7 +29,7 @@ def made(revision: str) -> str:
     """Return a digest of all views, functions and triggers of a revision, on both databases."""
     texts: list[str] = []
     for words in (POSTGRES, SQLITE):
-        texts += [view_sql(name, words, revision) for name in VIEWS]
+        texts += [view_sql(name, words, revision) for name in views_of(revision)]
     texts += [function_sql(name, POSTGRES, "s", revision) for name in ("roll_up_fresh", "values_of_wide_tag")]
     texts.append(trigger_sql(SQLITE, revision))
     return sha256("\0".join(texts).encode()).hexdigest()[:16]
@@ -52,7 +55,7 @@ def test_migrations_neither_import_each_other_nor_edit_sql() -> None:
 @pytest.mark.parametrize("words", [POSTGRES, SQLITE], ids=["postgres", "sqlite"])
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_has_no_part_that_is_not_filled_in(name: str, words: Words) -> None:
-    for revision in (first_revision(), head_revision()):
+    for revision in (SINCE.get(name, first_revision()), head_revision()):
         assert not re.search(r"\{[^}]", view_sql(name, words, revision))
 
 

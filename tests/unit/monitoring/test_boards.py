@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gateway.watching.series import Family
-from monitoring.__main__ import FOLDER, ROOT, texts
-from monitoring.alerts import ALERTS
-from monitoring.registry import families
 from tests.monitoring.panels import filled, panels, queries, variables
+from tools.monitoring.__main__ import FOLDER, ROOT, texts
+from tools.monitoring.alerts import ALERTS
+from tools.monitoring.registry import families
 
 _METRIC = re.compile(r"\b((?:holeshot|process)_\w+)(?:\{([^}]*)\})?")
 _OF_PROMETHEUS = frozenset({"job", "instance"})
@@ -56,7 +56,7 @@ def committed(path: str) -> str:
 
 def test_the_list_of_metrics_and_the_alert_rules_are_current() -> None:
     stale = [path for path, text in texts().items() if committed(path) != text]
-    assert stale == [], "run python -m monitoring"
+    assert stale == [], "run python -m tools.monitoring"
 
 
 def test_nobody_names_clients_but_counters() -> None:

@@ -19,7 +19,7 @@ from providers.usage import (
     tier_of,
     usage_of,
 )
-from requirements.extract_datasheets import unread
+from tools.requirements.extract_datasheets import unread
 
 PLAIN = Price(2e-6, 8e-6)
 APART = Price(2e-6, 8e-6, cached_input_usd=5e-7, cache_write_usd=2.5e-6, reasoning_usd=1e-5)
@@ -160,6 +160,26 @@ def test_anthropic_s_fast_service_is_a_multiple_of_the_price_of_tokens() -> None
         pytest.approx(1.2e-4),
         0.01,
     )
+
+
+def test_hours_off_peak_are_utc_s_and_their_weekdays_the_vendor_s() -> None:
+    day = 24 * 60
+    hours = {"input_cost_per_token": 1e-6, "windows": [{"hours_utc": "15:00-17:00", "weekdays": [1]}]}
+    for zone, times in (
+        ({}, [(15 * 60, 17 * 60)]),
+        # There Monday's 16:00 of UTC is Tuesday's midnight: Monday has the hour from Sunday's 16:00.
+        ({"weekday_timezone": "Asia/Shanghai"}, [(15 * 60, 16 * 60), (6 * day + 16 * 60, 6 * day + 17 * 60)]),
+    ):
+        price = read(ROW | {"off_peak_pricing": hours | zone})
+        assert price is not None
+        assert sorted(price.off_peak) == times
+
+
+def test_hours_off_peak_of_the_shipped_table_are_read() -> None:
+    price = DatasheetTable.shipped().look_up([("deepseek", "deepseek-v4-pro")])["deepseek", "deepseek-v4-pro"].price
+    assert price is not None
+    peak = 5 * 7 * 60  # 01:00 to 04:00 and 06:00 to 10:00 on five days
+    assert sum(to - since for since, to in price.off_peak) == 7 * 24 * 60 - peak
 
 
 def test_what_a_table_does_not_know_is_unknown_not_free() -> None:

@@ -1,6 +1,6 @@
 """The bill of a call: every kind of token at its own price, and what the prompt cache saved."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning
 
 def attempt(name: str, outcome: Outcome, **facts: Any) -> AttemptRecord:
     return AttemptRecord(
-        id=name, call_id="c", number=1, started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        id=name, call_id="c", number=1, started_at=facts.pop("started_at", datetime(2026, 1, 1, tzinfo=UTC)),
         role=facts.pop("role", Role.PRIMARY if name == "winner" else Role.RACE),
         headers_ms=facts.pop("headers_ms", 5.0),
         provider=name, deployment=name, launch_offset_ms=0.0, outcome=outcome, **facts,
@@ -371,6 +371,56 @@ def test_a_tier_that_was_not_asked_for_is_the_one_that_answers_of_the_last_day_n
     assert told(None) == (pytest.approx(2), pytest.approx(6), pytest.approx(6))
     now = 86_401.0
     assert told(None) == (pytest.approx(2), pytest.approx(2), pytest.approx(6))
+
+
+HOURLY = read(  # off-peak: 10:00 to midnight and 00:00 to 01:00 on weekdays, all of a weekend
+    {
+        "litellm_provider": "deepseek",
+        "mode": "chat",
+        "input_cost_per_token": 2e-3,
+        "output_cost_per_token": 2e-2,
+        "off_peak_pricing": {
+            "input_cost_per_token": 1e-3,
+            "output_cost_per_token": 1e-2,
+            "windows": [
+                {"hours_utc": ["00:00-01:00", "10:00-00:00"], "weekdays": [1, 2, 3, 4, 5]},
+                {"hours_utc": "00:00-00:00", "weekdays": [6, 7]},
+            ],
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("day", "hour", "usd"),
+    [
+        (6, 12, (2, 2, 2)),  # a Friday's noon
+        (6, 5, (2, 4, 4)),  # at its peak, or a holiday, which no table has
+        (6, 9.999, (2, 4, 4)),  # ends after ten, begins before
+        (6, 10, (2, 2, 2)),
+        (7, 5, (2, 2, 2)),  # a Saturday
+        (8, 23.9999, (2, 2, 2)),  # from Sunday to Monday
+        (9, 0.99, (2, 4, 4)),
+    ],
+)
+def test_off_peak_prices_are_exact_in_their_hours_and_bounds_in_others(
+    day: int, hour: float, usd: tuple[float, ...]
+) -> None:
+    deployment = msgspec.structs.replace(_listed(), price=HOURLY, vendor="deepseek")
+    at = datetime(2026, 3, day, tzinfo=UTC) + timedelta(hours=hour)
+    [priced] = settle([won(started_at=at)], won(), {"winner": deployment}, 1000).attempts
+    assert costs(priced) == tuple(map(pytest.approx, usd))
+
+
+def test_a_loser_that_may_be_billed_after_the_off_peak_hours_has_the_peak_s_upper_bound() -> None:
+    deployments = {
+        name: msgspec.structs.replace(_listed(), name=name, price=HOURLY, vendor="deepseek") for name in ("winner", "b")
+    }
+    at = datetime(2026, 3, 6, 0, 30, tzinfo=UTC)
+    winner = won(started_at=at)
+    cut = attempt("b", Outcome.LOST, started_at=at, prompt_tokens=1000)
+    _, loser = settle([winner, cut], winner, deployments, 1000, Requested(max_tokens=100)).attempts
+    assert (loser.cost_low_usd, loser.cost_high_usd) == (pytest.approx(1), pytest.approx(4))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.takeover.stalls import CHANGES, changes, fleet, known_s, quantile, together, unknown_s
 from gateway.racing.timeouts import (
     AMONG,
     CHANGED_S,
@@ -18,6 +17,7 @@ from gateway.racing.timeouts import (
     Pauses,
     PausesByDeployment,
 )
+from tests.unit.racing.pausing_streams import CHANGES, changes, fleet, known_s, quantile, together, unknown_s
 
 
 def known(*pauses_s: float, streams: int = FEWEST) -> Pauses:

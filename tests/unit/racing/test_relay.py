@@ -149,6 +149,7 @@ class Room:
         rescue_s: float | None = None,
         may_launch: Callable[[Launch], bool] = lambda _: True,
         withheld: Launch | None = None,
+        audited: bool = False,
     ) -> None:
         """``beside``: the plan's launches after the first."""
         self.recorder = RememberingRecorder()
@@ -169,7 +170,7 @@ class Room:
             )
             for name, speaker in zip(names, speakers, strict=True)
         }
-        launches = (Launch(names[0], 0.0, Role.PRIMARY), *beside) if names else ()
+        launches = (Launch(names[0], 0.0, Role.PRIMARY, audited), *beside) if names else ()
         rest = tuple(name for name in names[1:] if name not in {each.deployment for each in beside})
         retry_after_s = None if names else 7.0
         plan = Plan(launches, rest, Mode.SINGLE, retry_after_s=retry_after_s, rescue_s=rescue_s, withheld=withheld)

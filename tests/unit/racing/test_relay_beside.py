@@ -294,3 +294,67 @@ async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None
     assert (record.total_ms, [each.role for each in record.attempts]) == (pytest.approx(1200.0), ["fallback"])
     seats.lines["s1"].give_back()
     left_clean(seats)
+
+
+COMPARED = msgspec.structs.replace(EMBED, is_compared=True)
+
+
+@in_virtual_time
+async def test_the_row_of_a_short_call_says_when_its_answer_came_and_what_the_first_choice_alone_would_have_taken() -> (
+    None
+):
+    room = Room(Speaker(0.2, VECTORS), asking=COMPARED)
+    record = await room.run()
+    assert (record.ttft_ms, record.alone_ms) == (pytest.approx(200.0), pytest.approx(200.0))
+
+
+@in_virtual_time
+async def test_a_first_choice_that_a_hedge_has_overtaken_is_compared_as_in_a_race() -> None:
+    room = Room(Speaker(17.0, VECTORS), Speaker(0.2, VECTORS), asking=COMPARED, beside=[HEDGE])
+    record = await room.run()
+    assert (record.ttft_ms, record.alone_ms, record.alone_age_ms) == (pytest.approx(500.0), None, pytest.approx(500.0))
+    lost, won = record.attempts
+    assert (lost.outcome, lost.is_overtaken, lost.overtaken_at_ms) == ("lost", True, pytest.approx(500.0))
+    assert (won.outcome, won.is_overtaken) == ("won", False)
+
+
+@in_virtual_time
+async def test_a_first_choice_that_fails_shows_what_racing_saved() -> None:
+    room = Room(Speaker(0.5, SLOW), Speaker(0.4, VECTORS), asking=COMPARED, beside=[HEDGE])
+    record = await room.run()
+    assert record.ttft_ms == pytest.approx(700.0)
+    assert record.alone_ms == pytest.approx(900.0)  # its replacement would have begun at 500
+
+
+@in_virtual_time
+async def test_an_audited_first_choice_runs_on_after_its_loss_and_its_row_follows() -> None:
+    seats = limited(s1=1)
+    room = Room(
+        Speaker(0.9, VECTORS), Speaker(0.2, VECTORS), asking=COMPARED, beside=[HEDGE], seats=seats, audited=True
+    )
+    record = await room.run()
+    assert (record.total_ms, record.launched, len(record.attempts)) == (pytest.approx(500.0), 2, 1)
+    rooms = [seats.lines["s1"].has_room]  # none: its provider works on
+    await asyncio.sleep(0.5)
+    rooms.append(seats.lines["s1"].has_room)
+    [audited] = room.recorder.audited
+    assert (audited.outcome, audited.audited, audited.ttft_ms) == ("superseded", True, pytest.approx(900.0))
+    assert (rooms, room.tasks.in_flight("s1")) == ([False, True], 0)
+
+
+@in_virtual_time
+async def test_an_audited_first_choice_that_hangs_is_cut_after_half_a_minute() -> None:
+    room = Room(Speaker(90.0, VECTORS), Speaker(0.2, VECTORS), asking=COMPARED, beside=[HEDGE], audited=True)
+    await room.run()
+    await asyncio.sleep(31.0)
+    [audited] = room.recorder.audited
+    assert (audited.outcome, audited.ttft_ms, audited.censored_at_ms) == ("lost", None, pytest.approx(30_000.0))
+
+
+@in_virtual_time
+async def test_the_gateways_end_cuts_an_audited_first_choice() -> None:
+    room = Room(Speaker(20.0, VECTORS), Speaker(0.2, VECTORS), asking=COMPARED, beside=[HEDGE], audited=True)
+    await room.run()
+    await room.tasks.close()
+    [audited] = room.recorder.audited
+    assert audited.outcome == "interrupted"

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from benchmarks.takeover.slow import HEALTHY
-from benchmarks.takeover.slow import healthy as healthy_streams
 from gateway.racing.rescue import TICK_S, Slowness, slow_speed
 from gateway.racing.services import MOST_RESCUES, RescueBudget
+from tests.unit.racing.slow_streams import HEALTHY
+from tests.unit.racing.slow_streams import healthy as healthy_streams
 
 FLOOR_TPS = 3.0
 

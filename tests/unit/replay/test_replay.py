@@ -9,7 +9,6 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from benchmarks.replay.worlds import RATE_S, WORLDS, Drawing, World, ledger, truth
 from gateway.replay.advice import advice, yaml
 from gateway.replay.draws import Outcome
 from gateway.replay.replay import Replayed, replay
@@ -17,6 +16,7 @@ from gateway.replay.rows import CAP_MS, Call, Try
 from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
 from gateway.replay.settings import Figure, Ordered, settings
 from gateway.replay.world import Drawn, loadings, play
+from tests.support.replayed import RATE_S, WORLDS, Drawing, World, ledger, truth
 
 SHARED = next(each for each in WORLDS if each.name == "shared 60 %")
 PLAIN = World(name="plain", tail=0.0, failures=0.0, difficulty=0.5)

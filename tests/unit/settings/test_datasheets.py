@@ -52,6 +52,42 @@ def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("base_url", "extra_body", "times"),
+    [
+        ("https://api.openai.com/v1", {}, 1.0),
+        ("https://eu.api.openai.com/v1", {}, 1.1),
+        ("https://us.api.openai.com/v1", {}, 1.2),
+        ("https://jp.api.openai.com/v1", {}, 1.0),  # the table has no surcharge for it
+        ("https://api.anthropic.com", {"inference_geo": "us"}, 1.2),
+        ("https://api.anthropic.com", {"inference_geo": "global"}, 1.0),
+        ("https://europe-west4-aiplatform.googleapis.com/v1/projects/p", {}, 1.3),
+        ("https://aiplatform.googleapis.com/v1/projects/p", {}, 1.0),
+    ],
+)
+def test_tokens_cost_more_in_the_region_that_the_configuration_names(
+    tmp_path: Path, base_url: str, extra_body: dict[str, str], times: float
+) -> None:
+    row = ROW | {
+        "regional_processing_uplift_multiplier_eu": 1.1,
+        "provider_specific_entry": {"us": 1.2},
+        "regional_endpoint_uplift_multiplier": 1.3,
+        "input_cost_per_token_priority": 2e-6,
+        "search_context_cost_per_query": {"search_context_size_medium": 0.01},
+    }
+    path = tmp_path / "models.json"
+    source = {"name": "litellm", "version": "1", "date": "2026-01-01", "url": "", "license": "MIT"}
+    path.write_text(json.dumps({"source": source, "models": {"acme_ai/big": row}}))
+    settings = Settings.model_validate({"providers": {"acme": {"base_url": base_url}}})
+    item = DeploymentSettings.model_validate({"deployment": "acme/big", "extra_body": extra_body})
+    price = Datasheets(settings, {"acme": VENDOR}, DatasheetTable(path)).of(VENDOR, item).price
+    assert price is not None
+    priority = price.at("priority", 10)
+    assert priority is not None
+    found = (price.input_usd, price.output_usd, price.cached_input_usd, priority.input_usd, price.usd("web_search"))
+    assert found == pytest.approx((1e-6 * times, 2e-6 * times, 1e-7 * times, 2e-6 * times, 0.01))
+
+
 def test_a_configured_price_is_whole_and_takes_no_discount_from_the_list(table: DatasheetTable) -> None:
     configured = sheet(table, price_per_mtok={"input": 3, "output": 6})
     dearest = tuple(DEAREST.items())  # for what limits count of units without a price

@@ -9,7 +9,8 @@ from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
-from gateway.steering.router import MOST_NAMES, MOST_NAMES_A_CLIENT, ClientsNames, Steering
+from gateway.steering.clients import MOST_NAMES, MOST_NAMES_A_CLIENT, ClientsNames
+from gateway.steering.router import Steering
 from tests.unit.steering.replica import UNIX_S
 
 

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from benchmarks.micro.recorded import deployments, races
 from gateway.core.ids import begun_here
 from gateway.tracing import tracing
 from gateway.tracing.naming import Ended, EndedCall
 from gateway.tracing.tracing import Sender
 from tests.patience import PATIENCE_S
+from tests.support.recorded import deployments, races
 
 
 class FakeExporter:

@@ -11,7 +11,8 @@ with paid as (
     null as own_low_usd, sum(coalesce(cost_low_usd, cost_usd)) as low_usd,
     null as own_high_usd, sum(coalesce(cost_high_usd, cost_usd)) as high_usd,
     null as own_added_usd, sumIf(cost_usd, is_added) as added_usd,
-    null as abandoned_usd, null as saved_usd, 0 as n_deadlines, 0 as n_met
+    null as abandoned_usd, null as saved_usd, 0 as n_deadlines, 0 as n_met,
+    countIf(cost_high_usd is null and (cost_usd is null or cost_low_usd is not null)) as n_unpriced
   from (
     select
       of_call.client as client,
@@ -51,7 +52,8 @@ asked as (
     sum(abandoned_cost_high_usd) as abandoned_usd,
     sum(cache_saved_usd) as saved_usd,
     count(deadline_met) as n_deadlines,
-    countIf(deadline_met) as n_met
+    countIf(deadline_met) as n_met,
+    0 as n_unpriced
   from {calls} as calls
   group by client, model
 )
@@ -73,6 +75,7 @@ select
   sum(abandoned_usd) as abandoned_cost_high_usd,
   sum(saved_usd) as cache_saved_usd,
   sum(both.n_deadlines) as n_deadlines,
-  sum(n_met) / nullif(sum(both.n_deadlines), 0) as deadline_met_share
+  sum(n_met) / nullif(sum(both.n_deadlines), 0) as deadline_met_share,
+  sum(both.n_unpriced) as n_unpriced
 from (select * from asked union all select * from paid) as both
 group by client, model

@@ -43,6 +43,7 @@ tried as (
     sumIf(low_usd, is_added) as duplicate_cost_low_usd,
     sumIf(high_usd, is_added) as duplicate_cost_high_usd,
     sumIf(usd, is_audit) as audit_cost_usd,
+    countIf(is_unpriced) as n_unpriced,
     -- Audits of primaries: what they saw, and those drawn (of the overtaken calls that were predicted) beside the prediction.
     toFloat64(countIf(is_seen and is_drawn)) as n,
     countIf(is_seen and has_broken and token_ms is null) as n_failed,
@@ -81,7 +82,8 @@ tried as (
       ) as is_added,
       cost_usd as usd,
       coalesce(cost_low_usd, cost_usd) as low_usd,
-      coalesce(cost_high_usd, cost_usd) as high_usd
+      coalesce(cost_high_usd, cost_usd) as high_usd,
+      cost_high_usd is null and (cost_usd is null or cost_low_usd is not null) as is_unpriced
     from {attempts} as attempts
     join (
       select
@@ -245,5 +247,6 @@ select
   if(
     is_known and calls_with_extra > 0
       and (not is_told or (low_ms <= 0 and high_ms > 5 * n_compared and high_ms > 0.01 * ttft_ms)),
-    toInt64(round(more + 0.499)), null) as calls_more
+    toInt64(round(more + 0.499)), null) as calls_more,
+  coalesce(n_unpriced, 0) as n_unpriced
 from placed

@@ -43,5 +43,6 @@ select
   if(n_decode > 0, decode[toUInt64(ceil(0.01 * n_decode))], null) as decode_tps_p99,
   if(n_e2e > 0, e2e[toUInt64(ceil(0.50 * n_e2e))], null) as e2e_tps_p50,
   if(n_e2e > 0, e2e[toUInt64(ceil(0.05 * n_e2e))], null) as e2e_tps_p95,
-  if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_tps_p99
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_tps_p99,
+  decode_tps_p95 as decode_tps_p05
 from measured

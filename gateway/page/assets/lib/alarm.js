@@ -8,7 +8,7 @@ import { counted } from "./format.js";
 const ALERTS_EVERY_MS = 15_000;
 const EVERY_MS = 60_000;
 const SHOWN_S = 5; // sums are up to two seconds old anyway
-let title = "Holeshot";
+let title = [];
 let open = 0;
 
 /** The chips, kept up to date while they are on the page, with the count. `session` is what is known at first. */
@@ -29,13 +29,13 @@ export function counting(number) {
   const menu = document.getElementById("menu");
   if (open) menu.dataset.alerts = String(open);
   else delete menu.dataset.alerts;
-  entitle(title);
+  entitle(...title);
 }
 
-/** Name what is shown in the page's title, after the number of open alerts. */
-export function entitle(text) {
-  title = text;
-  document.title = `${open ? `(${open}) ` : ""}${text}`;
+/** Name what is shown in the page's title, after the number of open alerts; names that are not known are left out. */
+export function entitle(...names) {
+  title = names.filter(Boolean);
+  document.title = `${open ? `(${open}) ` : ""}${[...title, "Holeshot"].join(" · ")}`;
 }
 
 async function keep(place, path, chip, everyMs) {

@@ -1,24 +1,31 @@
-// The colours of deployments: dealt out by name, the same in every view and after a reload.
+// The colours of deployments: by name, the same in every view and for everybody who looks.
 
 const SLOTS = 11; // --series-0 … in style.css
 const DISTINCT = 8; // of them: nobody takes one of the others for these
-const KEPT = "holeshot.colours";
 
 const dealt = new Map(); // name → slot
-for (const [name, slot] of Object.entries(remembered())) dealt.set(name, slot);
 
-/** The colour of a deployment as a CSS value. A slot that another name holds is passed over while some are free. */
-export function colourOf(name) {
-  let slot = dealt.get(name);
-  if (slot === undefined) {
+/**
+ * Deal colours out to the deployments that are configured: to each that of its name, or where a name before it in the
+ * alphabet has that one, the next that is free.
+ */
+export function deal(names) {
+  dealt.clear();
+  for (const name of [...new Set(names)].sort()) {
     const taken = new Set(dealt.values());
-    const first = hashed(name) % DISTINCT;
+    const first = usual(name);
     const order = Array.from({ length: SLOTS }, (_, at) => (at < DISTINCT ? (first + at) % DISTINCT : at));
-    slot = order.find((each) => !taken.has(each)) ?? first;
-    dealt.set(name, slot);
-    remember();
+    dealt.set(name, order.find((each) => !taken.has(each)) ?? first);
   }
-  return `var(--series-${slot})`;
+}
+
+/** The colour of a deployment as a CSS value; one that is not configured has that of its name. */
+export function colourOf(name) {
+  return `var(--series-${dealt.get(name) ?? usual(name)})`;
+}
+
+function usual(name) {
+  return hashed(name) % DISTINCT;
 }
 
 let probe = null;
@@ -57,22 +64,4 @@ function hashed(text) {
   let value = 2166136261; // FNV-1a
   for (let at = 0; at < text.length; at += 1) value = Math.imul(value ^ text.charCodeAt(at), 16777619) >>> 0;
   return value;
-}
-
-function remembered() {
-  try {
-    const kept = JSON.parse(localStorage.getItem(KEPT) ?? "{}");
-    return Object.fromEntries(Object.entries(kept).filter(([, slot]) => Number.isInteger(slot) && slot >= 0 && slot < SLOTS));
-  } catch {
-    return {};
-  }
-}
-
-function remember() {
-  if (dealt.size > 200) return; // names that nobody asks for any more would stay for ever
-  try {
-    localStorage.setItem(KEPT, JSON.stringify(Object.fromEntries(dealt)));
-  } catch {
-    // then they hold until the next reload
-  }
 }

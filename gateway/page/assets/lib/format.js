@@ -54,6 +54,11 @@ export function count(value) {
   return known(value) ? grouped(value) : NOTHING;
 }
 
+/** A count of tokens: `~12,345` where `source` says that they are estimated, not counted by the provider. */
+export function tokens(value, source) {
+  return known(value) ? `${source === "estimated" ? "~" : ""}${grouped(value)}` : NOTHING;
+}
+
 /** `1 call`, `2 calls`. */
 export function counted(value, one, many = `${one}s`) {
   return `${Number.isInteger(value) ? count(value) : value} ${value === 1 ? one : many}`;

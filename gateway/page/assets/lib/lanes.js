@@ -2,7 +2,8 @@
 // A canvas and not elements, so that five hundred calls a second move smoothly. What does not fit is counted, not drawn.
 
 import { colourOf, onTheme, resolved } from "./colours.js";
-import { CLOCK, ms, OUTCOMES, tps } from "./format.js";
+import { CLOCK, ms, OUTCOMES, tokens, tps } from "./format.js";
+import { isWatched, partsOf } from "./picture.js";
 import { stateOf } from "./races.js";
 
 // From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether each lane has words
@@ -19,7 +20,8 @@ const AXIS = 22; // pixels at the foot
 const MOST_LANES = 4; // of a track; further attempts share the last one
 const APART = 14; // pixels between two calls of a track
 const ROOMIER_EVERY_MS = 3000;
-const SHORTLY_MS = 20; // after another one has won: the time that a cut takes to be told of
+const STUB = 12; // pixels before a cut that are hatched
+const SHORT_NAME = 62; // pixels of a name on a narrow canvas
 const FONT = "11px ui-sans-serif, system-ui, sans-serif";
 
 /** A picture of `races` on `canvas`. `shown(call)` filters; `window_ms` is the time that fits. */
@@ -35,6 +37,7 @@ export class Lanes {
     this.visible = []; // calls in the picture, oldest first
     this.left_out = 0; // calls of the present window that found no track
     this.widths = new Map(); // text → pixels
+    this.shorts = new Map(); // deployment → its name on a narrow canvas
     this.restart();
     this.resizing = new ResizeObserver(() => this.resize());
     this.resizing.observe(canvas);
@@ -161,10 +164,26 @@ export class Lanes {
     return this.isWide ? 150 : 74;
   }
 
-  /** Pixels for the names before a call's lanes. On a narrow canvas the legend has them. */
+  /** Pixels for the names before a call's lanes. */
   before(call) {
-    if (!this.isWide || LEVELS[this.level].words !== "all") return 0;
+    const { words } = LEVELS[this.level];
+    if (!this.isWide) return words ? Math.max(0, ...call.attempts.map((each) => this.textWidth(this.nameOf(each)))) + 8 : 0;
+    if (words !== "all") return 0;
     return Math.max(60, ...call.attempts.map((each) => this.textWidth(each.deployment))) + 8;
+  }
+
+  /** What an attempt is called in its lane: on a narrow canvas its provider, cut where it is long. */
+  nameOf({ deployment }) {
+    if (this.isWide) return deployment;
+    let short = this.shorts.get(deployment);
+    if (short === undefined) {
+      const [provider] = deployment.split("/");
+      short = provider;
+      for (let length = provider.length - 1; this.textWidth(short) > SHORT_NAME && length > 1; length -= 1) short = `${provider.slice(0, length)}…`;
+      if (this.shorts.size > 500) this.shorts.clear();
+      this.shorts.set(deployment, short);
+    }
+    return short;
   }
 
   textWidth(text) {
@@ -220,53 +239,46 @@ export class Lanes {
   }
 
   attempt(call, attempt, y, now, spec) {
-    const { context } = this;
     const launched = call.at_ms + attempt.offset_ms;
     if (launched > now) return;
     const state = stateOf(attempt);
     const end = Math.min(now, endOf(call, attempt, now));
-    const begin = this.x(launched);
-    const last = this.x(end);
-    const colour = resolved(colourOf(attempt.deployment));
-    const token = attempt.ttft_ms === null || launched + attempt.ttft_ms > now ? null : this.x(launched + attempt.ttft_ms);
-    const half = spec.bar / 2;
-    const beaten = state === "cut" || state === "waiting" ? beatenAt(call, attempt, token === null ? end : launched + attempt.ttft_ms) : null;
-    context.fillStyle = colour;
-    const wait = (from, to, alpha) => { // waiting: a thin line
+    const first = attempt.ttft_ms === null || launched + attempt.ttft_ms > now ? null : launched + attempt.ttft_ms;
+    const isOver = state === "failed" ? end <= now : end < now;
+    const parts = partsOf({ begin: launched, first, end, state, isOver, won: wonAt(call, attempt), stub: STUB / this.scale });
+    for (const part of parts) this.part(part, resolved(colourOf(attempt.deployment)), y, spec.bar);
+    if (spec.words === "all") this.words(call, attempt, { state, begin: this.x(launched), last: this.x(end), y, now, end, watched: isWatched(parts) });
+  }
+
+  /** Paint one part of an attempt's picture. */
+  part({ kind, at, from, to }, colour, y, bar) {
+    const { context } = this;
+    const half = bar / 2;
+    const line = (alpha) => { // waiting
       context.globalAlpha = alpha;
-      context.fillRect(from, y - (spec.bar > 3 ? 0.75 : 0.5), Math.max(1, to - from), spec.bar > 3 ? 1.5 : 1);
+      context.fillRect(this.x(from), y - (bar > 3 ? 0.75 : 0.5), Math.max(1, this.x(to) - this.x(from)), bar > 3 ? 1.5 : 1);
       context.globalAlpha = 1;
     };
-    if (spec.bar > 2) context.fillRect(begin, y - half, 1, spec.bar);
-    if (beaten !== null) { // it has lost, and is watched to its first token
-      const cut = this.x(beaten);
-      wait(begin, cut, 0.6);
-      wait(cut, token ?? last, 0.25);
-      hatch(context, colour, Math.max(begin, cut - 12), cut, y, half);
-      context.fillRect(cut - 0.5, y - half, 1, spec.bar);
-      if (spec.words === "all") this.words(call, attempt, { state, begin, last, y, now, end, watched: true });
-      return;
+    context.fillStyle = colour;
+    switch (kind) {
+      case "launch": if (bar > 2) context.fillRect(this.x(at), y - half, 1, bar); break;
+      case "waits": line(0.6); break;
+      case "watched": line(0.25); break;
+      case "won": context.fillRect(this.x(from), y - half, Math.max(1.5, this.x(to) - this.x(from)), bar); break;
+      case "cut": hatch(context, colour, this.x(from), this.x(to), y, half); break;
+      case "token": if (bar > 2) context.fillRect(this.x(at) - 1, y - half - 2, 2, bar + 4); break;
+      case "stops": context.fillRect(this.x(at) - 0.5, y - half, 1, bar); break;
+      case "fails": cross(context, this.ink.bad, this.x(at), y, Math.max(1.5, half)); break;
+      default: break;
     }
-    wait(begin, token ?? last, 0.6);
-    if (token !== null) {
-      if (state === "won" || state === "answering") context.fillRect(token, y - half, Math.max(1.5, last - token), spec.bar);
-      else hatch(context, colour, token, last, y, half);
-      if (spec.bar > 2) context.fillRect(token - 1, y - half - 2, 2, spec.bar + 4); // the first token
-    }
-    if (state === "cut" && end < now) {
-      hatch(context, colour, Math.max(begin, last - 12), last, y, half);
-      context.fillRect(last - 0.5, y - half, 1, spec.bar);
-    }
-    if (state === "failed" && end <= now) cross(context, this.ink.bad, last, y, Math.max(1.5, half));
-    if (spec.words === "all") this.words(call, attempt, { state, begin, last, y, now, end });
   }
 
   words(call, attempt, { state, begin, last, y, now, end, watched = false }) {
     const { context, ink } = this;
-    const name = attempt.deployment;
+    const name = this.nameOf(attempt);
     context.textAlign = "right";
     context.fillStyle = state === "won" ? ink.ink : ink.soft;
-    if (this.isWide && begin - 6 > this.textWidth(name)) context.fillText(name, begin - 6, y + 0.5);
+    if (begin - 6 > this.textWidth(name)) context.fillText(name, begin - 6, y + 0.5);
     context.textAlign = "left";
     context.fillStyle = state === "failed" ? ink.bad : state === "won" ? ink.ink : ink.soft;
     const age_ms = end < now ? null : now - call.at_ms - attempt.offset_ms;
@@ -286,7 +298,13 @@ export class Lanes {
     context.fillStyle = ink.ink;
     const [provider] = winner.deployment.split("/");
     const words = this.isWide && this.textWidth(provider) < 90 ? `${provider} ${ms(winner.ttft_ms)}` : ms(winner.ttft_ms);
-    context.fillText(words, last + 8, top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane + 0.5);
+    const y = top + (Math.min(at, this.lanes - 1) + 0.5) * spec.lane + 0.5;
+    context.fillText(words, last + 8, y);
+    const name = this.nameOf(winner);
+    const begin = this.x(call.at_ms + winner.offset_ms) - 6;
+    if (this.isWide || begin <= this.textWidth(name)) return; // where it is wide the name stands behind
+    context.textAlign = "right";
+    context.fillText(name, begin, y);
   }
 
   /** The call at a point of the canvas, in its own pixels; null if there is none. */
@@ -304,7 +322,7 @@ export function said(attempt, state, age_ms) {
   const first = attempt.ttft_ms;
   switch (state) {
     case "waiting": return age_ms === null ? "" : `waiting ${ms(age_ms)}`;
-    case "answering": return attempt.tokens ? `${attempt.tokens} tokens` : "first token";
+    case "answering": return attempt.tokens ? `${tokens(attempt.tokens, "estimated")} tokens` : "first token";
     case "won": {
       const seconds = attempt.ms === null ? 0 : (attempt.ms - first) / 1000;
       return `won, ${ms(first)}${attempt.tokens > 1 && seconds > 0.05 ? `, ${tps((attempt.tokens - 1) / seconds)}` : ""}`;
@@ -334,12 +352,10 @@ function lastEnd(call, now) {
   return Math.max(call.ended_ms ?? now, ...call.attempts.map((each) => endOf(call, each, now)));
 }
 
-/** When another attempt won, if this one went on after that until `end`: an audited loser. Null if it did not. */
-function beatenAt(call, attempt, end) {
+/** When another attempt won; null if none has. */
+function wonAt(call, attempt) {
   const winner = call.attempts.find((each) => each !== attempt && (each.id === call.winner || ["won", "answering"].includes(stateOf(each))));
-  if (!winner || winner.ttft_ms === null) return null;
-  const won_ms = call.at_ms + winner.offset_ms + winner.ttft_ms;
-  return end - won_ms > SHORTLY_MS ? won_ms : null;
+  return !winner || winner.ttft_ms === null ? null : call.at_ms + winner.offset_ms + winner.ttft_ms;
 }
 
 function stroke(context, x, y, toX, toY) {

@@ -12,16 +12,17 @@ const EDGE_PX = 4;
 const ROWS_BEHIND = 1000; // of the table, newest first
 
 /**
- * Make a plot. `data`: {t: [unix_s], series: [{label, colour, values, group, dashed, bars, width}], bands, sql}.
+ * Make a plot. `data`: {t: [unix_s], span: [from, to], series: [{label, colour, values, group, dashed, bars, width}], bands, sql}.
+ * `span` is what the axis of time shows, by default from the first of `t` to the last.
  * `label` names a line everywhere; lines of one `group` (by default their label) have one button in the legend;
  * `colour` is a CSS colour (`colourOf(deployment)`); null in `values` is a gap. `bands` are times to mark:
  * [{from, to, label, colour, edged}] in unix seconds, `to` null while it lasts; `edged`: with a line along the top.
  * Options: `over(u)` (draws on top, with uPlot's own instance), `title` (what it shows, for screen readers and the table), `format` (value → text), `axis` (the same, short,
  * for the axis), `log`, `least` and `most` (bounds of the axis), `height` in pixels, `sync` (plots of one key share
- * their cursor).
+ * their cursor), `zoomed(from, to)` (somebody dragged over this time, in unix seconds; without it the plot itself zooms).
  * Returns {element, update(data), toggle(group, shown), close()}.
  */
-export function plot(data, { title, format = count, axis = format, log = false, least = null, most = null, height = 220, sync = null, over = null } = {}) {
+export function plot(data, { title, format = count, axis = format, log = false, least = null, most = null, height = 220, sync = null, over = null, zoomed = null } = {}) {
   const drawing = h("div", { class: "drawing", tabindex: "0", role: "img", "aria-label": title, onkeydown: step, onblur: () => hide() });
   drawing.style.setProperty("--height", `${height}px`);
   const tip = h("div", { class: "tip", hidden: true });
@@ -55,8 +56,8 @@ export function plot(data, { title, format = count, axis = format, log = false, 
     } else if (chart !== null) {
       const { min, max } = chart.scales.x;
       const whole = chart.data[0];
-      const zoomed = whole.length > 0 && (min > whole[0] || max < whole.at(-1));
-      chart.setData(columns(), !zoomed);
+      const isZoomed = zoomed === null && whole.length > 0 && (min > whole[0] || max < whole.at(-1));
+      chart.setData(columns(), !isZoomed);
     }
     fill(copy, copiesSql(data.sql));
     if (rows.open) fill(rows.lastChild, table());
@@ -71,8 +72,8 @@ export function plot(data, { title, format = count, axis = format, log = false, 
       width: Math.floor(drawing.clientWidth),
       height,
       legend: { show: false },
-      cursor: { sync: sync ? { key: sync } : undefined, points: { size: 6 }, drag: { x: true, y: false } },
-      scales: { x: { time: true }, y: log ? { distr: 3 } : { range: (_, low, high) => bounds(low, high) } },
+      cursor: { sync: sync ? { key: sync } : undefined, points: { size: 6 }, drag: { x: true, y: false, setScale: zoomed === null } },
+      scales: { x: { time: true, ...(zoomed ? { range: (_, low, high) => data.span ?? [low, high] } : {}) }, y: log ? { distr: 3 } : { range: (_, low, high) => bounds(low, high) } },
       axes: [axes({ values: (_, splits, at, space, step) => days(splits, step) }), axes({ size: 58, values: (_, splits) => splits.map((each) => (each === null ? "" : axis(each))) })],
       series: [{}, ...data.series.map((each) => ({
         label: each.label,
@@ -84,11 +85,18 @@ export function plot(data, { title, format = count, axis = format, log = false, 
         points: { show: !each.bars, size: 4, filter: (u, line) => lonely(u.data[line]) },
         paths: each.bars ? uPlot.paths.bars({ size: [0.7, 24] }) : undefined,
       }))],
-      hooks: { drawClear: [bands], draw: over ? [over] : [], setCursor: [show] },
+      hooks: { drawClear: [bands], draw: over ? [over] : [], setCursor: [show], setSelect: zoomed ? [dragged] : [] },
     }, columns(), drawing);
     chart.root.append(tip);
     chart.ctx.canvas.setAttribute("role", "img");
     chart.ctx.canvas.setAttribute("aria-label", title);
+  }
+
+  function dragged(u) {
+    const { left, width } = u.select;
+    if (width <= 0) return;
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    zoomed(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
   }
 
   function bounds(low, high) {

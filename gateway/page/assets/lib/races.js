@@ -202,7 +202,7 @@ function called(row) {
   }));
   return {
     id: row.id, at_ms: at, client: row.client, model: row.model, endpoint: row.api, streamed: row.streamed, mode: row.mode, replica: row.replica,
-    status: row.status_code, ttft_ms: row.ttft_ms, total_ms: row.total_ms, completion_tokens: row.completion_tokens, cost_usd: row.cost_usd, error: row.error_kind, narrowed: row.narrowed,
+    status: row.status_code, ttft_ms: row.ttft_ms, total_ms: row.total_ms, completion_tokens: row.completion_tokens, tokens_source: row.tokens_source, cost_usd: row.cost_usd, error: row.error_kind, narrowed: row.narrowed,
     winner: attempts.find((each) => each.outcome === "won")?.id ?? null, attempts, ended_ms: at + (row.total_ms ?? 0), lost: false, missed: true,
   };
 }

@@ -1,15 +1,16 @@
 // One call: how it went, its attempts on a timeline, what it cost, and everything that is known of it.
 
+import { entitle } from "../lib/alarm.js";
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { copies, copiesSql, named } from "../lib/figures.js";
-import { CLOCK, count, counted, ms, percent, time, tps, usd } from "../lib/format.js";
+import { CLOCK, count, counted, ms, percent, time, tokens, tps, usd } from "../lib/format.js";
 import { to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
 import { timeline } from "./parts/timeline.js";
-import { attemptOutcome, callOutcome, errorWords, narrowedWords, roleWords } from "./parts/words.js";
+import { attemptOutcome, brokeWords, callOutcome, errorWords, narrowedWords, roleWords } from "./parts/words.js";
 
 const RUNNING_EVERY_MS = 500;
 const AGAIN_MS = 5000; // after a failure
@@ -27,7 +28,7 @@ const ATTEMPTS = [
   ["First token", (each) => ms(each.token_ms ?? each.ttft_ms)],
   ["Last token", (each) => ms(each.last_token_ms)],
   ["Cut at", (each) => ms(each.censored_at_ms)],
-  ["Tokens", (each) => `${count(each.prompt_tokens)} → ${count(each.completion_tokens)}`],
+  ["Tokens", (each) => `${tokens(each.prompt_tokens, each.tokens_source)} → ${tokens(each.completion_tokens, each.tokens_source)}`],
   ["Speed", (each) => tps(each.decode_tps)],
   ["Gap p95", (each) => ms(each.itl_p95_ms)],
   ["Cost", (each) => usd(each.cost_usd)],
@@ -87,6 +88,7 @@ export function view(root, [id]) {
       return;
     }
     fill(note);
+    entitle("Call", found.call.model, time(found.call.started_at));
     const text = JSON.stringify(found);
     if (text !== shown || found.source === "running") redraw(body, drawn(found));
     shown = text;
@@ -139,7 +141,9 @@ function sentence(call, attempts, source, nowMs) {
   if (kind === "left") return `The client left${took}${call.error_kind && call.error_kind !== "client_disconnected" ? `: ${words}` : ""}.`;
   const broken = attempts.find((each) => each.error_kind && known(each.ttft_ms));
   if (kind === "bad" && broken && known(call.ttft_ms)) {
-    return `Broke off after ${counted(call.completion_tokens ?? broken.completion_tokens ?? 0, "token")}: ${broken.deployment}: ${errorWords(broken.error_kind)}.`;
+    const sent = call.completion_tokens ?? broken.completion_tokens ?? 0;
+    const said = tokens(sent, call.tokens_source ?? broken.tokens_source);
+    return `Broke off after ${said} token${sent === 1 ? "" : "s"}: ${brokeWords(broken)}.`;
   }
   if (kind === "bad") return `Failed${took}: ${words}.`;
   const by = winner ? ` by ${winner.deployment}` : "";
@@ -225,10 +229,10 @@ function facts(call, attempts) {
       ["Gaps", winner && known(winner.itl_p50_ms) ? `p50 ${ms(winner.itl_p50_ms)}, p95 ${ms(winner.itl_p95_ms)}, longest ${ms(winner.itl_max_ms)}` : null],
     ]],
     ["Tokens and cost", [
-      ["Prompt", count(call.prompt_tokens)],
+      ["Prompt", tokens(call.prompt_tokens, call.tokens_source)],
       ["Read from a cache", cached(call)],
-      ["Answer", count(call.completion_tokens)],
-      ["Of these reasoning", known(call.reasoning_tokens) ? count(call.reasoning_tokens) : null],
+      ["Answer", tokens(call.completion_tokens, call.tokens_source)],
+      ["Of these reasoning", known(call.reasoning_tokens) ? tokens(call.reasoning_tokens, call.tokens_source) : null],
       ["Counted", countedBy(call, winner)],
       ["Ended with", call.finish_reason],
       ["Answer was", [call.is_empty ? "empty" : "", call.is_truncated ? "cut off at a limit, or broke off" : ""].filter(Boolean).join(", ") || null],

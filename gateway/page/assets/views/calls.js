@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { choice, copies, named, selects } from "../lib/figures.js";
-import { count, counted, ms, time, tps, usd } from "../lib/format.js";
+import { count, counted, ms, time, tokens, tps, usd } from "../lib/format.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { table } from "../lib/table.js";
@@ -27,7 +27,7 @@ const COLUMNS = [
   { title: "Total", right: true, cell: (call) => ms(call.total_ms) },
   { title: "Attempts", right: true, help: "With the reason where there were fewer than asked for",
     cell: (call) => [count(call.launched), call.narrowed ? h("span", { class: "soft" }, ` ${narrowedWords(call.narrowed)}`) : null] },
-  { title: "Tokens", right: true, help: "Of the prompt → of the answer", cell: (call) => `${count(call.prompt_tokens)} →\u00a0${count(call.completion_tokens)}` },
+  { title: "Tokens", right: true, help: "Of the prompt → of the answer; ~ is estimated", cell: (call) => `${tokens(call.prompt_tokens, call.tokens_source)} →\u00a0${tokens(call.completion_tokens, call.tokens_source)}` },
   { title: "Speed", right: true, cell: (call) => tps(call.decode_tps) },
   { title: "Cost", right: true, cell: (call) => usd(call.cost_usd) },
 ];

@@ -1,10 +1,11 @@
 // History: how fast each deployment was, its errors, rate limits and outages, and the week by weekday and hour.
 
+import { entitle } from "../lib/alarm.js";
 import { get } from "../lib/api.js";
 import { colourOf, resolved } from "../lib/colours.js";
 import { fill, h } from "../lib/dom.js";
 import { choice, copies, copiesSql, named, selects, swatch } from "../lib/figures.js";
-import { count, ms, percent, span, time, tps } from "../lib/format.js";
+import { CLOCK, count, ms, percent, span, time, tps } from "../lib/format.js";
 import { plot } from "../lib/plot.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
@@ -16,7 +17,9 @@ const EVERY_MS = 60_000;
 const HEAT_EVERY_MS = 10 * 60_000;
 const MARK_PX = 16; // of a mark at which everything failed
 const WEEKS_AT_ONCE = 8;
-const FEWEST_STEPS = 6; // of an axis that begins with the first attempt
+const SHORTEST_MS = 120_000; // of a range of time
+const HOUR_MS = 3_600_000;
+const SPANS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
 
 const QUANTILES = { p50: "Median", p95: "p95", p99: "p99" };
 
@@ -65,18 +68,21 @@ const SLOWDOWNS = [
 export function view(root, params, session, address) {
   const asked = {
     window: askedWindow(address),
+    ...askedRange(address),
     model: address.get("model") ?? session?.models?.[0] ?? "",
     client: address.get("client") ?? "",
     quantile: address.get("quantile") in QUANTILES ? address.get("quantile") : "p50",
   };
   const wanted = { metric: address.get("metric") in METRICS ? address.get("metric") : "ttft_p50_ms", window: address.get("heat") === "30d" ? "30d" : "7d" };
   const hidden = new Set(); // deployments
-  let isChosen = address.has("window"); // else the time shown begins with the first attempt
+  let isChosen = address.has("window") || asked.from !== null; // else it is the last hour, if there is nothing before it
   let found = null;
+  let isZooming = false;
 
   const legend = h("div", { class: "plot-legend", role: "group", "aria-label": "Deployments" });
   const copy = copies(() => found?.sql ?? "", "Copy SQL");
   const windows = h("div");
+  const ranges = h("div", { class: "range-of-time" });
   const place = h("div");
   const heatPlace = h("div");
   const outages = table(OUTAGES, { caption: "Outages", key: (each) => `${each.deployment} ${each.from} ${each.replica}`, stacks: true, sorted: [1, "descending"] });
@@ -86,8 +92,9 @@ export function view(root, params, session, address) {
       selects("Client", others(session?.clients, asked.client), asked.client, (value) => change({ client: value }), "All clients"),
       choice("Quantile", QUANTILES, asked.quantile, (value) => change({ quantile: value })),
       windows, copy)),
-    place, heatPlace);
+    ranges, place, heatPlace);
   drawWindows();
+  name();
 
   const cards = PLOTS.map(card);
   const marks = h("p", { class: "marks soft" }, [
@@ -103,21 +110,52 @@ export function view(root, params, session, address) {
 
   async function load(signal) {
     const { window, model, client } = asked;
-    const of = { window, model: model === "all" ? null : model };
-    const [history, slowdowns] = await Promise.all([get("history", { ...of, client }, { signal }), get("slowdowns", of, { signal })]);
-    if (!isChosen && window !== "1h" && isOfOneHour(history)) {
+    const of = { model: model === "all" ? null : model };
+    const [history, slowdowns] = await Promise.all([
+      get("history", { ...of, ...when(asked), client }, { signal }), get("slowdowns", { ...of, window: covering(asked) }, { signal }),
+    ]);
+    if (!isChosen && asked.from === null && window !== "1h" && isOfOneHour(history)) {
       asked.window = "1h";
       drawWindows();
       return await load(signal);
     }
-    return { ...history, slowdowns: slowdowns.data };
+    const [from, to] = [Date.parse(history.from), Date.parse(history.to)];
+    return { ...history, slowdowns: slowdowns.data.filter((each) => Date.parse(each.began_at) < to && (!each.ended_at || Date.parse(each.ended_at) >= from)) };
+  }
+
+  function name() {
+    entitle("History", asked.model === "all" ? null : asked.model, asked.client);
   }
 
   function drawWindows() {
-    fill(windows, windowChoice(asked.window, (window) => {
+    fill(windows, windowChoice(asked.from === null ? asked.window : null, (window) => {
       isChosen = true;
-      change({ window });
+      change({ window, from: null, to: null });
     }));
+    drawRange();
+  }
+
+  /** The range of time in fields, for who does not drag over a plot; open while one is chosen. */
+  function drawRange() {
+    const [from, to] = asked.from === null ? [Date.now() - HOUR_MS, Date.now()] : [Date.parse(asked.from), Date.parse(asked.to)];
+    const field = (label, name, at) => h("label", { class: "field" }, label, h("input", { type: "datetime-local", name, value: local(at), required: true }));
+    fill(ranges, h("details", { open: asked.from !== null }, h("summary", {}, asked.from === null ? "Another time: drag over a plot, or name it" : `Shown: ${rangeWords(asked)}`),
+      h("form", { class: "controls", "aria-label": "Range of time", onsubmit: (event) => {
+        event.preventDefault();
+        const form = new FormData(event.target);
+        zoom(Date.parse(form.get("from")) / 1000, Date.parse(form.get("to")) / 1000);
+      } }, field("From", "from", from), field("To", "to", to), h("button", { type: "submit" }, "Show"),
+      asked.from === null ? null : h("button", { type: "button", class: "quiet", onclick: () => change({ from: null, to: null }) }, "Leave this range"))));
+  }
+
+  /** Show a range of time, in unix seconds, by whole minutes. Plots that share a cursor tell of one drag several times. */
+  function zoom(from_s, to_s) {
+    const from = Math.floor((from_s * 1000) / 60_000) * 60_000;
+    const to = Math.max(from + SHORTEST_MS, Math.ceil((to_s * 1000) / 60_000) * 60_000);
+    if (!Number.isFinite(from + to) || isZooming) return;
+    isZooming = true;
+    setTimeout(() => { isZooming = false; });
+    change({ from: new Date(from).toISOString().replace(".000", ""), to: new Date(to).toISOString().replace(".000", "") });
   }
 
   function show(value, body) {
@@ -133,14 +171,17 @@ export function view(root, params, session, address) {
 
   function nothing() {
     const of = asked.model && asked.model !== "all" ? ` of ${asked.model}` : "";
-    return empty(`No attempts${of} in ${windowWords(asked.window)}`, "Every attempt counts here within seconds of its end.", h("a", { class: "button", href: to("playground") }, "Playground"));
+    return empty(`No attempts${of} ${asked.from === null ? `in ${windowWords(asked.window)}` : `from ${rangeWords(asked)}`}`, "Every attempt counts here within seconds of its end.", h("a", { class: "button", href: to("playground") }, "Playground"));
   }
 
   function change(changes) {
     Object.assign(asked, changes);
-    filter({ ...changes, quantile: asked.quantile === "p50" ? null : asked.quantile });
+    const { window: _, ...named } = changes; // the choice of windows has written that itself
+    filter({ ...named, quantile: asked.quantile === "p50" ? null : asked.quantile });
+    name();
     if ("quantile" in changes) drawPlots();
     else {
+      if ("from" in changes) drawWindows();
       kept.again();
       if ("model" in changes) heats.again();
     }
@@ -163,7 +204,8 @@ export function view(root, params, session, address) {
   function drawPlots() {
     if (!found?.series.length) return;
     const shown = found.series.filter((each) => !hidden.has(each.deployment));
-    const t = grid(found, isChosen);
+    const t = grid(found);
+    const range = [Date.parse(found.from) / 1000, Date.parse(found.to) / 1000];
     const bands = found.outages.filter((each) => shown.some((line) => line.deployment === each.deployment)).map((each) => ({
       from: Date.parse(each.from) / 1000,
       to: each.to ? Date.parse(each.to) / 1000 : each.may_last ? null : Date.parse(each.from) / 1000, // a line where it began
@@ -182,7 +224,7 @@ export function view(root, params, session, address) {
     const all = { won: new Map(models.map((model) => [model, sums(found.series.filter((each) => each.model === model), "won")])) };
     const trouble = troubles(t, shown);
     const several = models.length > 1;
-    for (const each of cards) each.update({ t, shown, bands, all, trouble, several });
+    for (const each of cards) each.update({ t, range, shown, bands, all, trouble, several });
     outages.update(found.outages);
     gone.hidden = found.outages.length === 0;
     slow.update(found.slowdowns);
@@ -203,6 +245,7 @@ export function view(root, params, session, address) {
         words.textContent = says(asked.quantile);
         const data = {
           t: next.t,
+          span: next.range,
           bands: next.bands,
           series: next.shown.map((each) => ({
             label: next.several ? `${each.deployment} · ${each.model}` : each.deployment,
@@ -213,7 +256,7 @@ export function view(root, params, session, address) {
           sql: found.sql,
         };
         if (drawing === null) {
-          drawing = plot(data, { title, format, axis: (value) => (value === 0 ? "0" : format(value)), least, most, height: name === "ttft" ? 260 : 180, sync: "history", over: isShare ? null : (u) => drawMarks(u, trouble) });
+          drawing = plot(data, { title, format, axis: (value) => (value === 0 ? "0" : format(value)), least, most, height: name === "ttft" ? 260 : 180, sync: "history", over: isShare ? null : (u) => drawMarks(u, trouble), zoomed: zoom });
           fill(body, none, drawing.element);
         } else drawing.update(data);
         const isNone = isShare && data.series.every((each) => each.values.every((value) => !value));
@@ -255,6 +298,7 @@ export function view(root, params, session, address) {
   function changeHeat(changes) {
     Object.assign(wanted, changes);
     filter({ metric: wanted.metric === "ttft_p50_ms" ? null : wanted.metric, heat: wanted.window === "7d" ? null : wanted.window });
+    name();
     heats.again();
   }
 
@@ -288,6 +332,35 @@ function drawMarks(u, { errors, limited }) {
   ctx.restore();
 }
 
+/** The range of time that the address names, `to` by default now; nothing of one that is none. */
+function askedRange(address) {
+  const [from, to] = [Date.parse(address.get("from")), address.has("to") ? Date.parse(address.get("to")) : Date.now()];
+  return from < to ? { from: new Date(from).toISOString(), to: new Date(to).toISOString() } : { from: null, to: null };
+}
+
+/** What is asked of the gateway: the range, or the window; the last hour is a range too, as ranges have finer steps. */
+function when({ window, from, to }) {
+  if (from !== null) return { from, to };
+  return window === "1h" ? { from: new Date(Math.floor((Date.now() - HOUR_MS) / 60_000) * 60_000).toISOString() } : { window };
+}
+
+/** The shortest window that begins before the range does, else the longest. */
+function covering({ window, from }) {
+  if (from === null) return window;
+  return Object.keys(SPANS).find((each) => Date.now() - SPANS[each] <= Date.parse(from)) ?? "30d";
+}
+
+/** `26 Nov 14:00 to 26 Nov 15:00`, in the viewer's zone. */
+function rangeWords({ from, to }) {
+  return [from, to].map((each) => new Date(each).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", ...CLOCK })).join(" to ");
+}
+
+/** An instant as a field of a form has it: the viewer's clock. */
+function local(ms) {
+  const at = new Date(ms);
+  return new Date(ms - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 /** Whether there are attempts, and all of them are of the last hour. */
 function isOfOneHour({ series, to: end }) {
   return series.length > 0 && Date.parse(end) / 1000 - begun(series) <= 3600;
@@ -298,17 +371,13 @@ function begun(series) {
   return Math.min(...series.map((each) => each.t[each.n.findIndex((n) => n > 0)] ?? Infinity));
 }
 
-/**
- * Every step of the window, in unix seconds: a step in which nothing ran is a gap, not a line across. Unless the window is
- * `whole`, they begin with the first attempt.
- */
-function grid({ from, to: end, step_s: step, series }, whole) {
+/** Every step of the time shown, in unix seconds: a step in which nothing ran is a gap, not a line across. */
+function grid({ from, to: end, step_s: step, series }) {
   const offset = series[0].t.length ? series[0].t[0] % step : 0;
   const last = Date.parse(end) / 1000;
-  const least = whole ? -Infinity : Math.min(begun(series) - step, last - FEWEST_STEPS * step);
-  const first = Math.floor((Math.max(Date.parse(from) / 1000, least) - offset) / step) * step + offset;
+  const first = Math.floor((Date.parse(from) / 1000 - offset) / step) * step + offset;
   const steps = [];
-  for (let at = first; at <= last; at += step) steps.push(at);
+  for (let at = first; at < last; at += step) steps.push(at);
   return steps;
 }
 

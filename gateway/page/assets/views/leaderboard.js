@@ -12,6 +12,7 @@ import { table } from "../lib/table.js";
 import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const EVERY_MS = 3000;
+const PHONE = matchMedia("(max-width: 39.99rem)"); // as in style.css
 
 /** Show it in `root` until closed. */
 export function view(root, params, session, query) {
@@ -72,6 +73,11 @@ function silent(standings) {
   return quiet.length < standings.length ? quiet : quiet.slice(1);
 }
 
+/** Whether there is something to tell of a deployment: calls, or that it is not well. */
+function isTold(row) {
+  return row.n + row.censored + row.rate_limited > 0 || row.state !== "ok";
+}
+
 /** One model: its table, the notes that its marks need, and the plan of its next call. */
 function board(model) {
   let axis = null;
@@ -119,10 +125,14 @@ function board(model) {
       rows = made;
     }
     fill(head, h("span", {}, "First token"), axisHead(axis));
-    rows.update(deployments.map((row, at) => ({ ...row, place: at + 1 })));
+    const ranked = deployments.map((row, at) => ({ ...row, place: at + 1 }));
+    const told = PHONE.matches ? ranked.filter(isTold) : ranked; // each is a card there
+    const shown = told.length ? told : ranked;
+    rows.update(shown);
     say(summary, `last ${span(window_s)} · ${counted(deployments.reduce((sum, each) => sum + each.n, 0), "attempt")}`);
     refill(narrow, narrowed ? [h("p", {}, narrowedLine({ model, narrowed }))] : []);
-    refill(notes, legend(deployments));
+    const others = ranked.filter((each) => !shown.includes(each));
+    refill(notes, [...legend(shown), others.length ? h("p", {}, `Without calls lately: ${others.map((each) => each.deployment).join(", ")}`) : null]);
     refill(next, plan ? planned(plan.explanation) : []);
   }
 

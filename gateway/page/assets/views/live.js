@@ -3,8 +3,9 @@
 import { get } from "../lib/api.js";
 import { fill, h, say } from "../lib/dom.js";
 import { choice, figure, named, selects, swatch } from "../lib/figures.js";
-import { count, counted, ms, NOTHING, rate, span, time } from "../lib/format.js";
+import { count, counted, ms, NOTHING, rate, span, time, tokens, usd } from "../lib/format.js";
 import { Lanes, said } from "../lib/lanes.js";
+import { legend } from "../lib/picture.js";
 import { listen, Races, stateOf } from "../lib/races.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed } from "../lib/states.js";
@@ -12,7 +13,7 @@ import { table } from "../lib/table.js";
 import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
 import { pictured } from "./parts/running.js";
-import { bounds, isNothing, nothing, parted, perCall, signed, soFar } from "./parts/saving.js";
+import { bounds, isNothing, nothing, parted, perCall, signed, soFar, spent } from "./parts/saving.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
 import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
@@ -30,6 +31,7 @@ const AGAIN_MS = 5000; // while it does not
 const STANDINGS_EVERY_MS = 10_000; // whether racing is narrowed, and which deployments there are
 const YOUNG_WORTH_EVERY_MS = 5000; // while each call moves the figure, or there is none
 const YOUNG_CALLS = 1000;
+const UNKNOWN_COST = { figure: NOTHING, note: "not known now" };
 const WORTH_WINDOW = askedWindow(new URLSearchParams()); // the usual one of the view of racing's worth: its figure is here
 
 /** Show them in `root` until closed. */
@@ -41,7 +43,7 @@ export function view(root, params, session, query) {
   let lanes = null;
   let frame = null;
   let drawn_ms = 0;
-  let worth = { figure: NOTHING, note: "not known yet" };
+  let worth = { figure: NOTHING, note: "not known yet", cost: UNKNOWN_COST };
   let valuing = null;
   let asking = null;
   let standing = null;
@@ -69,10 +71,10 @@ export function view(root, params, session, query) {
     { title: "Launched", right: true, cell: (call) => count(call.attempts.length) },
     { title: "First token", right: true, cell: (call) => figure(ms(call.ttft_ms ?? winnerOf(call)?.ttft_ms)) },
     { title: "Total", right: true, cell: (call) => figure(ms(call.total_ms)) },
-    { title: "Tokens", right: true, cell: (call) => count(call.completion_tokens ?? winnerOf(call)?.tokens) },
+    { title: "Tokens", right: true, cell: (call) => tokens(call.completion_tokens ?? winnerOf(call)?.tokens, call.tokens_source ?? (call.ended_ms === null ? "estimated" : null)) },
   ], { caption: "The last calls", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true, fingerprint });
 
-  const foot = h("footer", { class: "foot" }, seen, key(), dense);
+  const foot = h("footer", { class: "foot" }, seen, legend("claim"), dense);
   const list = h("section", { class: "card last" }, h("header", {}, h("h2", {}, "Last calls"), h("p", {}, "The list stands still while you point at it.")), last.element);
   const deployments = selects("Deployment", known([], asked.deployment), asked.deployment, (value) => choose({ deployment: value }), "All");
   fill(root,
@@ -200,6 +202,7 @@ export function view(root, params, session, query) {
       ["Calls a second", rate(perSecond), "last 10 s"],
       ["First token, median", ms(ttft), samples ? `of ${counted(samples, "call")}, ${within}` : `no call, ${within}`],
       ["Saved by racing", worth.figure, worth.note],
+      ["Cost", worth.cost.figure, worth.cost.note],
       ["Running now", count(running), counted(attempts(), "attempt")],
     ].map(([label, text, note]) => h("div", { class: "stat" }, h("dt", {}, label), h("dd", {}, figure(text)), h("dd", { class: "note" }, note)))));
     const all = [...races.calls.values()].filter(shown);
@@ -322,9 +325,10 @@ export function view(root, params, session, query) {
   async function value() {
     clearTimeout(valuing);
     try {
-      worth = saved((await get("race-value", { window: WORTH_WINDOW, by: "model" })).data);
+      const { data } = await get("race-value", { window: WORTH_WINDOW, by: "model" });
+      worth = { ...saved(data), cost: cost(data) };
     } catch {
-      worth = { figure: NOTHING, note: "not known now", isYoung: true }; // the view of what racing is worth says why
+      worth = { figure: NOTHING, note: "not known now", isYoung: true, cost: UNKNOWN_COST }; // the view of what racing is worth says why
     }
     if (!closed) valuing = setTimeout(value, worth.isYoung ? YOUNG_WORTH_EVERY_MS : WORTH_EVERY_MS);
   }
@@ -370,6 +374,13 @@ function saved(rows) {
   return { figure: signed(mid), note, isYoung: row.calls < YOUNG_CALLS };
 }
 
+/** What all models' calls cost, and what of it racing added. */
+function cost(rows) {
+  const { all, added } = spent(rows);
+  if (all === null) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no price is known" : "no call yet" };
+  return { figure: usd(all), note: `${added === null ? "" : `${usd(added)} of it by racing, `}in ${windowWords(WORTH_WINDOW)}` };
+}
+
 /** A race as a picture, and what it was worth. */
 function race({ id, at_ms: at, model }, { call, attempts, nowMs }) {
   const worth = worthOf(call, attempts);
@@ -393,11 +404,4 @@ function outcomeOf(call) {
 
 function fingerprint(call) {
   return `${call.ended_ms}|${call.attempts.map((each) => `${each.outcome}${each.ttft_ms}${each.tokens}`)}`;
-}
-
-/** What the signs of the lanes mean. */
-function key() {
-  return h("p", { class: "signs" }, [
-    ["waits", "waiting"], ["token", "first token"], ["won", "answer"], ["cut", "cut"], ["watched", "lost, watched on"], ["fails", "failed"],
-  ].map(([name, words]) => h("span", { class: "entry" }, h("i", { class: `sign ${name}`, "aria-hidden": "true" }), words)));
 }

@@ -11,17 +11,17 @@ _DECODERS: Decoders = {"stream": msgspec.json.Decoder(bool | None), "bits": msgs
 
 
 def read_line(contents: Contents, race_header: str | None) -> ParsedRequest:
-    begun = read_common(contents, race_header)
-    required(begun.fields, "line", "the line to be echoed")
-    found = decoded_fields(begun.fields, _DECODERS).get
+    model, race, preferences = read_common(contents, race_header)
+    required(contents.fields, "line", "the line to be echoed")
+    found = decoded_fields(contents.fields, _DECODERS).get
     return ParsedRequest(
         dialect=ECHO,
-        model=begun.model,
-        fields=begun.fields,
+        model=model,
+        fields=contents.fields,
         size=contents.size,
         needs=Needs(contents.size // CHARS_PER_TOKEN, least(found("bits"))),
-        race=begun.race,
-        preferences=begun.preferences,
+        race=race,
+        preferences=preferences,
         stream=bool(found("stream")),
     )
 

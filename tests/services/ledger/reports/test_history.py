@@ -129,6 +129,45 @@ async def test_a_history_is_of_the_model_and_deployment_that_are_asked_for(libra
     assert await series_of(library, window=Window.DAY, model="it's") == {}
 
 
+async def test_a_range_of_an_hour_has_steps_of_a_minute_and_the_figures_of_its_sums(library: Library) -> None:
+    await library.store(*races(120, 1))
+    since, until = NOW - timedelta(hours=1), NOW + timedelta(minutes=1)
+    found = await library.reports.history(HistoryWanted(since=since, until=until))
+    assert found.step_s == 60
+    fine = await series_of(library, since=since, until=until)
+    sums = await series_of(library, window=Window.HOUR)
+    assert fine.keys() == sums.keys()
+    for key, mine in fine.items():
+        for name in COUNTS:
+            assert sum(mine[name]) == sum(sums[key][name]), (key, name)
+
+
+@pytest.mark.parametrize(
+    ("days", "length_h", "step_s"), [(0.5, 1, 60), (1, 20, 300), (8, 7, 3600), (20, 24 * 19, 3600), (40, 24, 86_400)]
+)
+async def test_a_range_has_the_shortest_steps_that_are_kept(
+    library: Library, days: float, length_h: float, step_s: int
+) -> None:
+    since = (NOW - timedelta(days=days)).replace(minute=0, second=0)
+    await library.store(call(won(new_id(), started_at=since, model="model-0"), started_at=since))
+    found = await library.reports.history(HistoryWanted(since=since, until=since + timedelta(hours=length_h)))
+    assert found.step_s == step_s
+    assert found.since <= since
+    assert found.until >= since + timedelta(hours=length_h)
+    assert sum(msgspec.json.decode(found.series[0])["n"]) == 1
+
+
+async def test_a_range_has_nothing_of_after_its_end(library: Library) -> None:
+    await library.store(*races(60, 20))
+    until = NOW - timedelta(hours=10)
+    some = await series_of(library, since=NOW - timedelta(hours=20), until=until)
+    epoch = _epoch(library, "started_at")
+    rows = await library.ask(
+        f"select count(*) as n from attempts where {epoch} < {until.timestamp() // 300 * 300 + 300}"
+    )
+    assert abs(sum(sum(each["n"]) for each in some.values()) - rows[0]["n"]) <= 2  # of the steps at both ends
+
+
 async def test_a_heat_map_has_the_figures_of_the_view_by_hour(library: Library) -> None:
     """Within a day no hour of the day is there twice, so the view by hour has the same cells."""
     await library.store(*races(150, 20))

@@ -15,7 +15,7 @@ from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
 from gateway.ledger.writer import Ledger
 from tests.patience import PATIENCE_S
-from tests.services.relay import Relay
+from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call
 
 WILD = ["it's", "\\", "\\'", "'; drop table calls; --", "''", "a\nb", "$$", "E'\\x'", "ü\u2028", "\\\\''\\"]

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.steering.savings import overtaken
 from gateway.core.reports import By, Window
 from gateway.ledger.reports import reader
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.services.ledger.test_savings import raced, stored
+from tests.support.savings import overtaken
 from tests.unit.ledger.records import call, failed, new_id, refusal, won
 
 

@@ -38,6 +38,12 @@ export function nothing(row) {
   return `nothing worth its price here: at most ${ms(Math.max(0, perCall(row).high))} a call${row.extra_per_call > LITTLE ? `. Budget ${LITTLE} would have done` : ""}`;
 }
 
+/** Dollars of all attempts, and of those that racing added; null where no price is known. */
+export function spent(rows) {
+  const sum = (column) => (rows.some((each) => known(each[column])) ? total(rows, column) : null);
+  return { all: sum("cost_usd"), added: sum("duplicate_cost_usd") };
+}
+
 export function total(rows, column) {
   return rows.reduce((sum, each) => sum + (each[column] ?? 0), 0);
 }

@@ -1,22 +1,27 @@
-// The attempts of one call on a common axis of time: launch, headers, first token, last token, and how each ended.
+// The attempts of one call on a common axis of time: of the same parts as the lanes of Live.
 
 import { colourOf } from "../../lib/colours.js";
 import { h } from "../../lib/dom.js";
 import { named } from "../../lib/figures.js";
 import { ms, tps } from "../../lib/format.js";
+import { legend, partsOf } from "../../lib/picture.js";
+import { stateOf } from "../../lib/races.js";
 import { scale } from "./scale.js";
 import { attemptOutcome, narrowedWords, roleWords } from "./words.js";
 
 const SAME_MS = 0.5;
+const STUB = 0.015; // of the axis: what is hatched before a cut
 
 /** Draw them. `nowMs` is the age of a call that runs, else null. */
 export function timeline(call, attempts, nowMs) {
   const ends = attempts.map((each) => endOf(each, nowMs));
   const axis = scale(0, Math.max(1, call.total_ms ?? 0, nowMs ?? 0, ...ends) * 1.02, 6);
+  const winner = attempts.find((each) => ["won", "answering"].includes(stateOf(each)));
+  const won = winner ? firstAt(winner) : null;
   return h("div", { class: "timeline" },
-    h("ol", {}, attempts.map((each, at) => h("li", { class: "lane" }, lane(call, each, ends[at], axis)))),
+    h("ol", {}, attempts.map((each, at) => h("li", { class: "lane" }, lane(call, each, ends[at], axis, each === winner ? null : won)))),
     h("div", { class: "lane", "aria-hidden": "true" }, h("span"), h("div", { class: "axis" }, axis.ticks.map((tick) => h("span", { style: { left: axis.at(tick) } }, tick ? ms(tick) : "0")))),
-    legend(call, attempts.some((each) => known(each.headers_ms))));
+    legend(...(known(call.ttft_ms) ? [] : ["claim"])));
 }
 
 /** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
@@ -43,23 +48,19 @@ function firstAt(attempt) {
   return first === null ? null : attempt.launch_offset_ms + first;
 }
 
-function lane(call, attempt, end, axis) {
+function lane(call, attempt, end, axis, won) {
   const { sign, words, kind } = attemptOutcome(attempt);
-  const begin = attempt.launch_offset_ms;
   const first = firstToken(attempt);
-  const headers = attempt.headers_ms;
-  const part = (name, from, to) => (to > from ? h("i", { class: `part ${name}`, style: { left: axis.at(from), width: width(axis, from, to) } }) : null);
+  const parts = partsOf({
+    begin: attempt.launch_offset_ms, first: firstAt(attempt), end, state: stateOf({ outcome: attempt.outcome ?? null, ttft_ms: first }),
+    isOver: Boolean(attempt.outcome), won, stub: STUB * axis.high,
+  });
   return [
     h("div", { class: "who" }, h("b", {}, named(attempt.deployment)), h("small", {}, roleWords(attempt.role))),
     h("div", { class: "track", "aria-hidden": "true", style: { "--lane": colourOf(attempt.deployment) } },
       axis.ticks.map((tick) => h("i", { class: "rule", style: { left: axis.at(tick) } })),
-      headers === undefined ? null : part("until-headers", begin, begin + (headers ?? first ?? end - begin)), // while it runs they are not told
-      headers === null ? null : part("until-token", begin + (headers ?? 0), first === null ? end : begin + first),
-      first === null ? null : part(`answer ${kind}`, begin + first, end),
-      h("i", { class: "mark launch", style: { left: axis.at(begin) } }),
-      first === null ? null : h("i", { class: "mark first", style: { left: axis.at(begin + first) } }),
-      kind === "running" ? null : h("i", { class: `mark end ${kind}`, style: { left: axis.at(end) } }, kind === "good" ? null : sign),
-      call.ttft_ms === null || call.ttft_ms === undefined ? null : h("i", { class: "claim", style: { left: axis.at(call.ttft_ms) } })),
+      parts.map(({ kind: name, at, from, to }) => h("i", { class: `sign ${name}`, style: at === undefined ? { left: axis.at(from), width: width(axis, from, to) } : { left: axis.at(at) } })),
+      known(call.ttft_ms) ? h("i", { class: "sign claim", style: { left: axis.at(call.ttft_ms) } }) : null),
     h("div", { class: `how ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words, h("small", {}, figures(attempt, first))),
   ];
 }
@@ -70,12 +71,6 @@ function figures(attempt, first) {
   else if (known(attempt.censored_at_ms)) said.push(`no token in ${ms(attempt.censored_at_ms)}`);
   if (known(attempt.decode_tps)) said.push(tps(attempt.decode_tps));
   return said.join(" · ");
-}
-
-function legend(call, hasHeaders) {
-  const items = [...(hasHeaders ? [["until-headers", "until the headers"]] : []), ["until-token", "until the first token"], ["answer good", "tokens"]];
-  return h("p", { class: "key-line", "aria-hidden": "true" }, items.map(([name, words]) => h("span", {}, h("i", { class: `swatch-part ${name}` }), words)),
-    known(call.ttft_ms) ? h("span", {}, h("i", { class: "swatch-part claim" }), "the client's first token") : null);
 }
 
 /** When an attempt ended, in ms of its call: as far as is known. A row has no end of its own for one that failed. */

@@ -16,7 +16,7 @@ export function askedWindow(query, usual = USUAL) {
 /** The choice of one; it is kept in the address, and then `changed(window)` hears of it. */
 export function windowChoice(chosen, changed, usual = USUAL) {
   return choice("Time", Object.fromEntries(Object.entries(WINDOWS).map(([name, [words]]) => [name, words])), chosen, (window) => {
-    filter({ window: window === usual ? null : window });
+    filter({ window: window === usual ? null : window, from: null, to: null });
     changed(window);
   });
 }

@@ -38,6 +38,17 @@ const ATTEMPT_ERRORS = {
   invalid_answer: "the answer was not valid",
 };
 
+const BROKE = { // what a deployment did, in the middle of its answer
+  disconnected: "closed the connection",
+  stall_timeout: "was silent for too long",
+  total_timeout: "was not done in time",
+  server_error: "failed",
+  stream_error: "sent an error",
+  invalid_response: "sent what could not be read",
+  upstream_truncated: "ended before the answer was whole",
+  rate_limited: "said that its rate limit is reached",
+};
+
 const OUTCOMES = {
   won: ["✓", "won", "good"],
   lost: ["✂", "cut before its first token", "cut"],
@@ -86,6 +97,11 @@ const REFUSALS = {
 /** An error's kind in words; kinds without words of their own are shown as they are. */
 export function errorWords(kind) {
   return kind ? (CALL_ERRORS[kind] ?? ATTEMPT_ERRORS[kind] ?? kind.replaceAll("_", " ")) : "";
+}
+
+/** Why an answer broke off, as a sentence: `alpha/fast closed the connection`. */
+export function brokeWords({ deployment, error_kind: kind }) {
+  return BROKE[kind] ? `${deployment} ${BROKE[kind]}` : `${deployment}: ${errorWords(kind)}`;
 }
 
 /** Why requests were refused. */

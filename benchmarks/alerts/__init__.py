@@ -1,1 +1,0 @@
-"""Alerts in a simulated month: which fired, and which should have."""

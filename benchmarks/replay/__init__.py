@@ -1,1 +1,0 @@
-"""Is what a replay says true? Seeded fleets that know all their draws."""

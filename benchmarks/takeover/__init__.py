@@ -1,1 +1,0 @@
-"""Takeover: are answers that break finished without a wrong character?"""

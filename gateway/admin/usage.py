@@ -1,0 +1,110 @@
+"""GET /api/usage and /api/teams: what clients, teams and end users have used, and the rest of their limits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway.admin import answers
+from gateway.admin.operations import OPERATIONS
+from gateway.admin.queries import answer, parse_query
+from gateway.admin.visitors import admit_visitor
+from gateway.api.client import Client
+from gateway.api.context import CONTEXT, Context
+from gateway.core.calls import Level
+from gateway.core.reports import Reports, Table, Window
+from gateway.limits import DOLLARS, Standing, level_of_key
+
+
+class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when."""
+
+    window: Window = Window.DAY
+
+
+async def usage(request: web.Request) -> web.Response:
+    """Return the clients that called, the most expensive first, then those that did not."""
+    admit_visitor(request)
+    query = parse_query(request, UsageQuery)
+    context = request.app[CONTEXT]
+    reports = request.app[OPERATIONS].reports
+    table = await reports.usage(query.window)
+    clients = _clients(context)
+    spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
+    rows = {row["client"]: row for row in table.rows}
+    rows |= {name: {"client": name} for name in clients if name not in rows}
+    data = [answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items()]
+    teams = [answers.TeamLimits(name, limits) for name, limits in (await _teams(context, reports)).items()]
+    trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
+    return answer(
+        request,
+        answers.Usage(data=data, teams=teams, sums_trail_s=trails_s, replica_lag_s=lag_s, sql=table.sql),
+    )
+
+
+def _clients(context: Context) -> dict[str | None, Client]:
+    """Return every client; without keys, the programs on this machine."""
+    admission = context.admission
+    if not admission.keys.table.is_required:
+        return {None: admission.local}
+    return {client.name: client for client in admission.keys.table.holders}
+
+
+def _limits(context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]) -> list[Standing]:
+    if client is None:
+        return []
+    return _stands(context, level_of_key(client.name, client.limits), spent.get(client.name))
+
+
+async def _teams(context: Context, reports: Reports) -> dict[str, list[Standing]]:
+    """Return the configured teams, each with the used part of its limits."""
+    teams = context.payers.teams
+    spent = await reports.spent_by_teams() if any(DOLLARS & each.limits.keys() for _, each in teams) else {}
+    return {name: _stands(context, team, spent.get(name)) for name, team in teams}
+
+
+def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -> list[Standing]:
+    return [
+        msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent)))
+        if each.limit in DOLLARS
+        else each
+        for each in context.limits.standings(level)
+    ]
+
+
+def _spent(limit: str, spent: tuple[float, float] | None) -> float:
+    """Return the ledger's figure, of all processes: a process that just began, or has no calls, knows less."""
+    day_usd, month_usd = spent or (0.0, 0.0)
+    return day_usd if limit == "usd_per_day" else month_usd
+
+
+# GET /api/teams: the usage of each team and its end users.
+
+
+async def teams(request: web.Request) -> web.Response:
+    """Return the teams that called, the most expensive first, then those that did not; empty where there are no teams.
+
+    ``team`` null: keys without a team, in calls that named an end user.
+    """
+    admit_visitor(request)
+    query = parse_query(request, UsageQuery)
+    context, reports = request.app[CONTEXT], request.app[OPERATIONS].reports
+    payers, configured = context.payers, await _teams(context, reports)
+    table = await reports.payers(query.window) if payers.is_used else Table([], "")
+    rows = {row["team"]: _without(row, "end_user", "client") for row in table.rows if row["end_user"] is None}
+    rows |= {name: {"team": name} for name in configured if name not in rows}
+    end_users: dict[str | None, list[answers.EndUserUsed]] = {name: [] for name in rows}
+    for row in table.rows:
+        if row["end_user"] is not None and row["team"] in end_users:
+            name = payers.name_of(row["end_user"], row["team"], row["client"])
+            end_users[row["team"]].append(answers.EndUserUsed(**_without(row, "team", "end_users"), name=name))
+    data = [
+        answers.TeamUsed(**row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name])
+        for name, row in rows.items()
+    ]
+    return answer(request, answers.Teams(data, table.sql or None))
+
+
+def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,22 @@
+"""The application: the routes of clients, then those of operators, with one way of answering errors."""
+
+from aiohttp import web
+
+from gateway.admin.operations import OPERATIONS, Operations
+from gateway.admin.routes import ROUTES as OPERATORS
+from gateway.api.context import CONTEXT, Context
+from gateway.api.routes import KNOWN_PATHS, completing, errors_as_json
+from gateway.api.routes import ROUTES as CLIENTS
+
+ROUTES = (*CLIENTS, *OPERATORS)
+
+
+def application(context: Context, operations: Operations) -> web.Application:
+    """Return the aiohttp application for calls and for operators."""
+    app = web.Application(middlewares=[errors_as_json])
+    app[CONTEXT] = context
+    app[OPERATIONS] = operations
+    app[KNOWN_PATHS] = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
+    app.add_routes(ROUTES)
+    app.on_response_prepare.append(completing(context))
+    return app

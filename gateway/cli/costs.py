@@ -1,0 +1,342 @@
+"""``holeshot costs``: what the ledger says a vendor's answers cost, beside what the vendor bills."""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, Line, read_invoice, undated
+from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
+
+if TYPE_CHECKING:
+    from gateway.ledger import Words
+
+ROUNDING_USD = 1e-6  # vendors round, and so do sums
+# One row for each day, deployment, version of the model and tier.
+_KEYS = "provider, deployment, model_version, tier_served"
+_ROWS = """
+select {day} as day, {keys}, count(*) as attempts, sum(cost_low_usd) as low_usd, sum(cost_usd) as known_usd,
+  sum(cost_high_usd) as high_usd, sum(case when cost_high_usd is null then 1 else 0 end) as n_open
+from attempts where {within} group by 1, {keys}
+"""
+_UNITS = """
+select {day} as day, {keys}, count(*) as attempts, unit.key as unit,
+  sum(cast(unit.value ->> 'n' as double precision) * cast(unit.value ->> 'usd' as double precision)) as known_usd,
+  sum(case when unit.value ->> 'usd' is null then 1 else 0 end) as n_open
+from attempts, json_each(units) as unit
+where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
+"""
+
+
+class Booked(msgspec.Struct):
+    """What the ledger has of one day and one thing. US dollars; ``high_usd`` is None if it is not known."""
+
+    attempts: int = 0
+    low_usd: float = 0.0
+    known_usd: float = 0.0
+    high_usd: float | None = 0.0
+
+    def add(self, other: "Booked", sign: int = 1) -> None:
+        """Add ``other``, or take it away."""
+        self.attempts += sign * other.attempts
+        self.low_usd += sign * other.low_usd
+        self.known_usd += sign * other.known_usd
+        if sign > 0 and (self.high_usd is None or other.high_usd is None):
+            self.high_usd = None
+        elif self.high_usd is not None:
+            self.high_usd += sign * (other.high_usd or 0.0)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One day and one thing: the ledger beside the bill. ``day`` None: all days that can be compared."""
+
+    day: date | None
+    what: str
+    attempts: int
+    low_usd: float
+    known_usd: float
+    high_usd: float | None
+    bill_usd: float | None  # None: it is not on the bill
+    verdict: str  # "within", "above", "below", "open", "not comparable"
+    by_usd: float | None = None  # above the upper bound, or below the lower one
+    reason: str | None = None
+
+
+def costs(
+    invoice: Annotated[
+        list[Path], typer.Option("--invoice", metavar="FILE", help="The vendor's export; once for each of its pages.")
+    ],
+    provider: Annotated[
+        list[str] | None,
+        typer.Option("--provider", help="A provider whose bill it is. [default: the one called as the vendor is]"),
+    ] = None,
+    month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Only this month. [default: all days]")] = None,
+    config: ConfigOption = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the ledger with a vendor's bill, by day and model.
+
+    The bill should lie between the least and the most that the ledger says. A bill is of the whole account: it also has
+    what did not go through this gateway. What a vendor's export does not contain is told, and not counted as a
+    difference. A call over midnight may be on either day.
+
+    Exports are the JSON of OpenAI's GET /v1/organization/costs?group_by=line_item, Anthropic's GET
+    /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as
+    there are pages. No key is needed here, and nothing is sent.
+
+    Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
+    """
+    try:
+        bill = read_invoice(invoice)
+    except InvoiceError as error:
+        fail(str(error))
+    days = bill.days if month is None else _of_month(bill, month)
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+
+    providers = provider or [bill.format.provider]
+    try:
+        ledger = asyncio.run(from_ledger(read_database_url(config, for_reports=True), bill, providers, days))
+    except LedgerError as error:
+        fail(str(error))
+    rows = compared(bill, days, ledger, datetime.now(UTC).date())
+    notes = _notes(bill)
+    if not ledger.rows:
+        known, named = ", ".join(ledger.providers) or "none", ", ".join(providers)
+        notes.append(f"the ledger has no attempts at {named} on these days; --provider names others: {known}")
+    if as_json:
+        write_json(_as_object(bill, days, providers, rows, notes))
+    else:
+        _write(rows, notes)
+
+
+def _of_month(bill: Invoice, month: str) -> frozenset[date]:
+    try:
+        first = date.fromisoformat(f"{month}-01")
+    except ValueError:
+        fail(f"--month {month} is not a month: write it as 2026-10", MISUSED)
+    days = frozenset(day for day in bill.days if (day.year, day.month) == (first.year, first.month))
+    if not days:
+        fail(f"the export has nothing of {month}: it is from {min(bill.days)} to {max(bill.days)}", MISUSED)
+    return days
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What the ledger has of one day, deployment, version of its model and tier; of one unit, or of all."""
+
+    day: date
+    deployment: str
+    version: str | None
+    tier: str | None
+    booked: Booked
+    unit: str | None = None
+
+
+class FromLedger(msgspec.Struct, frozen=True):
+    """What was read."""
+
+    rows: list[Row]
+    units: list[Row]  # the parts of `rows` that the vendor bills apart
+    begins: date | None  # with its first attempt
+    providers: list[str]  # those that it knows
+
+
+async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: frozenset[date]) -> FromLedger:
+    """Return what the ledger has of the providers from the first of the days to the last.
+
+    Raises:
+        LedgerError: it cannot be read.
+
+    """
+    from gateway.ledger import Words, is_sqlite, parse_url, queries  # noqa: PLC0415 - as above
+
+    words = Words(is_postgres=not is_sqlite(parse_url(url)))
+
+    async def ask(sql: str) -> "list[tuple[Any, ...]]":
+        result: queries.Result = await queries.run(url, sql)
+        return result.rows
+
+    within = _within(words, providers, days)
+    day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
+    rows = [
+        Row(_date(at), deployment, version, tier, Booked(n, low or 0.0, known or 0.0, None if n_open else high or 0.0))
+        for at, _, deployment, version, tier, n, low, known, high, n_open in await ask(
+            _ROWS.format(day=day, keys=_KEYS, within=within)
+        )
+    ]
+    units = []
+    if rows and bill.format.units_apart:
+        listed = f"({', '.join(map(words.text, bill.format.units_apart))})"
+        for at, _, deployment, version, tier, n, unit, known, n_open in await ask(
+            _UNITS.format(day=day, keys=_KEYS, within=within, units=listed)
+        ):
+            booked = Booked(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
+            units.append(Row(_date(at), deployment, version, tier, booked, unit))
+    ((begins,),) = await ask("select min(started_at) from attempts")
+    others = [] if rows else await ask("select distinct provider from attempts order by 1")
+    return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
+
+
+def _within(words: "Words", providers: Sequence[str], days: frozenset[date]) -> str:
+    """Return the condition for attempts at the providers from the first of the days to the last."""
+    since, until = (datetime.combine(day, time(), UTC) for day in (min(days), max(days) + timedelta(1)))
+    at = f"started_at >= {words.instant(since)} and started_at < {words.instant(until)}"
+    return f"{at} and provider in ({', '.join(map(words.text, providers))})"
+
+
+def _date(value: object) -> date:
+    """Return a day of either database, also of an instant."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).date()
+    return value if isinstance(value, date) else date.fromisoformat(str(value)[:10])
+
+
+def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: date) -> list[Compared]:
+    """Return a row for each day and thing, in this order, then for all comparable days of each, and of all."""
+    lines = [line for line in bill.lines if line.day in days]
+    booked, lacking = _booked(bill, lines, [row for row in (*ledger.rows, *ledger.units) if row.day in days])
+    billed: dict[tuple[date, str], float] = defaultdict(float)
+    reasons: dict[tuple[date, str], str] = {}
+    for line in lines:
+        billed[line.day, line.what] += line.usd
+        if line.reason is not None:
+            reasons[line.day, line.what] = line.reason
+    rows = []
+    for day, what in {*booked, *billed}:
+        reason = reasons.get((day, what))
+        if reason is None and day >= today:
+            reason = "the day is not over"
+        elif reason is None and (ledger.begins is None or day < ledger.begins):
+            reason = f"the ledger begins on {ledger.begins}" if ledger.begins else "the ledger is empty"
+        rows.append(_judged(day, what, booked.get((day, what), Booked()), billed.get((day, what), 0.0), reason))
+    not_on_it = f"{bill.format.name} does not contain it"
+    rows += [_judged(day, what, each, None, not_on_it) for (day, what), each in lacking.items()]
+    return [*sorted(rows, key=lambda row: (str(row.day), row.what)), *_totals(rows)]
+
+
+_ByDay = dict[tuple[date, str], Booked]
+
+
+def _booked(bill: Invoice, lines: Sequence[Line], rows: Sequence[Row]) -> tuple[_ByDay, _ByDay]:
+    """Return what the ledger has by day and thing as the bill names it, and what the bill does not contain."""
+    called = _Names(lines, [row for row in rows if row.unit is None])
+    is_divided = not any(line.what == EVERYTHING for line in lines)
+    booked: _ByDay = defaultdict(Booked)
+    lacking: _ByDay = defaultdict(Booked)
+    for row in rows:
+        name = called.of(row) if is_divided else EVERYTHING
+        if row.tier in bill.format.lacking_tiers:
+            if row.unit is None:
+                lacking[row.day, f"{called.of(row)} ({row.tier})"].add(row.booked)
+        elif row.unit is None:
+            booked[row.day, name].add(row.booked)
+        elif is_divided:
+            booked[row.day, name].add(msgspec.structs.replace(row.booked, attempts=0), -1)
+            booked[row.day, row.unit].add(row.booked)
+    return booked, lacking
+
+
+class _Names:
+    """Finds the name under which a row of the ledger is on the bill."""
+
+    def __init__(self, lines: Iterable[Line], rows: Iterable[Row]) -> None:
+        self._billed: dict[str, str] = {}
+        for line in lines:
+            for name in line.models:
+                self._billed.setdefault(undated(name), line.what)
+        seen: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in rows:
+            if row.version is not None:
+                seen[row.deployment][row.version] += row.booked.attempts
+        self._version: Mapping[str, str] = {name: each.most_common(1)[0][0] for name, each in seen.items()}
+
+    def of(self, row: Row) -> str:
+        """Return it by the model that the answer names; a cut attempt's is that of its deployment's other answers."""
+        own = row.deployment.partition("/")[2] or row.deployment
+        names = [undated(each) for each in (row.version or self._version.get(row.deployment), own) if each]
+        return next((self._billed[name] for name in names if name in self._billed), names[0])
+
+
+def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None, reason: str | None) -> Compared:
+    low, high = max(0.0, booked.low_usd), booked.high_usd
+    verdict, by_usd = "within", None
+    if reason is not None or bill_usd is None:
+        verdict = "not comparable"
+    elif bill_usd < low - ROUNDING_USD:
+        verdict, by_usd = "below", low - bill_usd
+    elif high is None:
+        verdict = "open"
+    elif bill_usd > high + ROUNDING_USD:
+        verdict, by_usd = "above", bill_usd - high
+    return Compared(day, what, booked.attempts, low, booked.known_usd, high, bill_usd, verdict, by_usd, reason)
+
+
+def _totals(rows: Iterable[Compared]) -> list[Compared]:
+    """Return what can be compared of each thing over all days, then of all things."""
+    by_name: dict[str, Booked] = defaultdict(Booked)
+    bills: dict[str, float] = defaultdict(float)
+    for row in rows:
+        if row.verdict == "not comparable":
+            continue
+        for name in (row.what, EVERYTHING) if row.what != EVERYTHING else (EVERYTHING,):
+            by_name[name].add(Booked(row.attempts, row.low_usd, row.known_usd, row.high_usd))
+            bills[name] += row.bill_usd or 0.0
+    names = sorted(by_name, key=lambda name: (name == EVERYTHING, name))
+    return [_judged(None, name, by_name[name], bills[name], None) for name in names]
+
+
+def _notes(bill: Invoice) -> list[str]:
+    form = bill.format
+    notes = [f"{form.name}, in {form.unit}, days of {form.zone}; it does not contain: {', '.join(form.lacks)}"]
+    if not bill.is_whole:
+        notes.append("the export says that more pages follow: give each of them, or days are missing")
+    if any(line.what == EVERYTHING for line in bill.lines):
+        notes.append(f"it is not divided by model: ask for {form.source}")
+    return notes
+
+
+_TOLD = {"within": "within", "open": "no upper bound", "not comparable": "not comparable"}
+
+
+def _write(rows: Sequence[Compared], notes: Sequence[str]) -> None:
+    columns = ["day", "model", "attempts", "low_usd", "known_usd", "high_usd", "bill_usd", "verdict"]
+    cells = []
+    for row in rows:
+        told = _TOLD.get(row.verdict) or f"{row.verdict} by ${row.by_usd:.6f}"
+        if row.reason is not None:
+            told = f"{told}: {row.reason}"
+        day = "all days" if row.day is None else row.day.isoformat()
+        figures = (row.attempts, row.low_usd, row.known_usd, row.high_usd, row.bill_usd)
+        cells.append([day, row.what, *figures, told])
+    write_table(columns, cells)
+    for note in notes:
+        prose(note)
+    outside = [row for row in rows if row.day is None and row.what != EVERYTHING and row.by_usd is not None]
+    if outside:
+        prose(f"outside over all days: {', '.join(row.what for row in outside)}")
+
+
+def _as_object(
+    bill: Invoice, days: frozenset[date], providers: Sequence[str], rows: Sequence[Compared], notes: Sequence[str]
+) -> dict[str, Any]:
+    form = bill.format
+    each = [msgspec.structs.asdict(row) for row in rows]
+    return {
+        "format": form.name,
+        "unit": form.unit,
+        "zone": form.zone,
+        "lacks": list(form.lacks),
+        "providers": list(providers),
+        "from": min(days),
+        "to": max(days),
+        "is_whole": bill.is_whole,
+        "rows": [row for row in each if row["day"] is not None],
+        "totals": [{name: value for name, value in row.items() if name != "day"} for row in each if row["day"] is None],
+        "notes": list(notes),
+    }

@@ -1,1 +1,0 @@
-"""Dashboards, alert rules and the list of metrics as code: ``python -m monitoring`` writes what they make."""

@@ -1,0 +1,114 @@
+"""History: any range of time, by dragging over a plot or by fields, in the address; Back leaves it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from tests.browser.visit import Visit
+from tests.support.browser.installation import MODEL, Installation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+LONG = "openrouter/meta-llama/llama-3.3-70b-instruct-with-a-name-that-goes-on"
+
+
+def dragged(page: "Page") -> None:
+    """Drag over the second quarter of the first plot."""
+    box = page.locator(".history .u-over").first.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 4, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, y, steps=5)
+    page.mouse.up()
+
+
+def test_a_drag_over_a_plot_shows_that_time_until_back(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    seen.page.goto(f"{demo.url}/#/history?window=24h&model={MODEL}")
+    page = seen.page
+    page.wait_for_selector(".history .u-over")
+    seen.settle()
+    with page.expect_response(lambda response: "/api/history?" in response.url and "from=" in response.url) as told:
+        dragged(page)
+    shown = told.value.json()
+    lasts = datetime.fromisoformat(shown["to"]) - datetime.fromisoformat(shown["from"])
+    assert timedelta(hours=5) < lasts < timedelta(hours=7)
+    assert "from=" in page.url
+    page.get_by_text("Shown: ").wait_for()
+    assert page.get_by_role("group", name="Time", exact=True).first.locator("[aria-pressed=true]").count() == 0
+    page.go_back()
+    page.wait_for_function("() => !location.hash.includes('from=')")
+    page.get_by_text("Another time").wait_for()
+    assert seen.complaints == []
+
+
+def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).page
+    with page.expect_response(lambda response: "/api/history?" in response.url) as told:
+        page.goto(f"{demo.url}/#/history?window=1h")
+    shown = told.value.json()
+    assert shown["step_s"] == 60
+    assert shown["series"]
+    minutes = (datetime.fromisoformat(shown["to"]) - datetime.fromisoformat(shown["from"])) / timedelta(minutes=1)
+    assert minutes in {61, 62}  # the running minute is the last step
+
+
+def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    page = seen.open("history")
+    page.get_by_text("Another time").click()
+    page.get_by_label("From").fill("2026-01-22T14:00")
+    page.get_by_label("To", exact=True).fill("2026-01-22T15:00")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_text("No attempts").wait_for()
+    page.locator("#navigation").get_by_text("Leaderboard").click()
+    page.wait_for_selector("main[data-view=leaderboard]")
+    page.locator("#navigation").get_by_text("History").click()
+    page.get_by_text("Shown: ").wait_for()
+    page.get_by_role("button", name="Hour").click()
+    page.wait_for_function("() => !location.hash.includes('from=')")
+    assert seen.complaints == []
+
+
+def test_an_outage_of_four_minutes_is_told_as_four(demo: Installation, visit: Callable[..., Visit]) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=20)
+
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["outages"] = [{
+            "deployment": told["series"][0]["deployment"], "reason": "connect_error", "replica": "here",
+            "from": began.isoformat(), "to": (began + timedelta(minutes=4)).isoformat(), "may_last": False,
+        }]  # fmt: skip
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/history*", see)
+    seen.page.goto(f"{demo.url}/#/history?window=1h")
+    seen.page.locator("section[aria-labelledby=outages]").get_by_text("4 min").wait_for()
+    first = seen.page.locator("section[aria-labelledby=plot-ttft]")
+    first.locator("summary").click()
+    marked = [each for each in first.locator("tbody tr").all_inner_texts() if " out" in each]
+    assert 4 <= len(marked) <= 5
+
+
+def test_history_does_not_scroll_sideways_on_a_phone(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def lengthen(route: "Route") -> None:
+        response = route.fetch()
+        told: dict[str, Any] = response.json()
+        for name in ("series", "rows"):
+            for number, row in enumerate(told.get(name, [])):
+                row["deployment"] = f"{LONG}-{number}"
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo, width=390)
+    seen.page.route("**/api/history*", lengthen)
+    seen.page.route("**/api/heat*", lengthen)
+    page = seen.open("history")
+    page.get_by_text(f"{LONG}-0").first.wait_for()
+    seen.settle()
+    assert seen.overflow_px() <= 0
+    assert seen.scrolling() == []
+    assert seen.complaints == []

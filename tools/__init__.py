@@ -1,0 +1,1 @@
+"""What only developers run: pages of reference, alert rules, locks and releases. No product, no test."""

@@ -1,0 +1,82 @@
+"""Every verb of the command line, with its arguments and options."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer.main
+
+from gateway.cli.main import application
+from tools.documentation.tables import code, marked
+
+_HEAD = """# Command line
+
+Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
+
+- **Which configuration**: verbs with `--config` read that file, else the one in `HOLESHOT_CONFIG`, else
+  `config/gateway.yaml`.
+- **For scripts**: figures go to standard output, all else to standard error, and `--json` prints JSON.
+- **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
+  wrongly; 130, Ctrl-C.
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+_DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
+_EXAMPLE = "Example: "
+
+
+def page() -> str:
+    """Return the text of docs/reference/command-line.md."""
+    lines = [_HEAD]
+    for name, command in _commands("holeshot", typer.main.get_command(application())):
+        lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
+        for each in command.params:
+            if each.name == "help" or (each.param_type_name == "option" and each.hidden):
+                continue
+            names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
+            lines += _entry(names, each)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(names: Sequence[str], one: Any) -> list[str]:
+    text = str(getattr(one, "help", None) or "")
+    written = _DEFAULT.search(text)
+    default = written["what"] if written else _default(one)
+    facts = [
+        *(["argument"] if one.param_type_name == "argument" else []),
+        *(["required"] if one.required else [f"default: {marked(default)}"] if default else []),
+    ]
+    shown = ", ".join(f"**{code(each)}**" for each in names) + (f" ({'; '.join(facts)})" if facts else "")
+    return [shown, f": {marked(_DEFAULT.sub('', text))}", ""]
+
+
+def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None or command.invoke_without_command:
+        yield name, command
+    if inner is None:
+        return
+    for each in sorted(inner):
+        if not inner[each].hidden:
+            yield from _commands(f"{name} {each}", inner[each])
+
+
+def _words(text: str) -> list[str]:
+    """Return a help text as Markdown. Preformatted blocks (after a backspace character) and examples become code."""
+    lines: list[str] = []
+    for block in text.strip().split("\n\n"):
+        plain = " ".join(block.split())
+        if block.lstrip().startswith("\b"):
+            lines += ["```", *block.replace("\b", "").strip("\n").splitlines(), "```", ""]
+        elif plain.startswith(_EXAMPLE):
+            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
+        else:
+            lines += [marked(plain), ""]
+    return lines[:-1]
+
+
+def _default(one: Any) -> str:
+    value = one.default
+    if value is None or value is False or callable(value) or value in ([], ()):
+        return ""
+    return "yes" if value is True else code(str(getattr(value, "value", value)))

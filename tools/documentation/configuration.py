@@ -1,0 +1,177 @@
+"""Every key of the configuration: type and default from its JSON Schema, its purpose from ``reasons``."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway.server.reload import NEEDS_RESTART
+from gateway.settings import json_schema
+from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
+from tools.documentation.tables import code
+
+ANY = "NAME"  # stands for a name that the operator chooses
+ROOT = "Settings"  # the class of the first level, which has another title in the schema
+_HEAD = """# Configuration
+
+Every key of the configuration: its type, its default, and what it is for. The file is `config/gateway.yaml`, or the
+path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
+[gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
+
+- In headings `NAME` is a name that you choose, and `[]` is each entry of a list. So `models.NAME.race`, key `mode`, is:
+
+  ```yaml
+  models:
+    my-model:
+      race: { mode: hedge }
+  ```
+
+- The end of a name is its unit: `_s` seconds, `_ms` milliseconds, `_days` days, `_mb` MiB, `usd` US dollars. Days and
+  months begin at midnight UTC.
+- A value may be read from elsewhere: `${VARIABLE}` or `${VARIABLE:-default}` inside a text, `os.environ/VARIABLE` or
+  `file:/path` as the whole value, and `${exec:command}` ([secrets](../keys.md#secrets)).
+- A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
+  `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
+- `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file
+  by itself; if it is wrong, the gateway keeps the one it has.
+- These need a restart: {restart}.
+- `holeshot schema` prints the JSON Schema, with which editors complete and check.
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+
+
+def page() -> str:
+    """Return the text of docs/reference/configuration.md."""
+    schema = json_schema()
+    head = _HEAD.replace("{restart}", ", ".join(map(code, NEEDS_RESTART)))
+    lines = [head, "## First level", ""]
+    for name, one in schema["properties"].items():
+        if not _section(schema, one):
+            lines += _entry(schema, ROOT, name, one, is_required=False)
+    last = ""
+    for path, section in sections():
+        if path == "":
+            continue
+        top = path.partition(".")[0]
+        if top != last:
+            last = top
+            lines += [f"## {code(top)}", ""]
+        if path != top:
+            lines += [f"### {code(path)}", ""]
+        lines += [_about(path, section), ""]
+        for name, one in section["properties"].items():
+            if not _section(schema, one):
+                lines += _entry(schema, section["title"], name, one, is_required=name in section.get("required", ()))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def sections() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each section with its path, which is "" for the first level."""
+    schema = json_schema()
+    yield "", {**schema, "title": ROOT}
+    for name, one in schema["properties"].items():
+        if found := _section(schema, one):
+            yield from _sections(schema, f"{name}{found[0]}", found[1], ())
+
+
+def keys() -> Iterator[tuple[str, str]]:
+    """Yield each key that is not itself a section, after the class name of its section."""
+    schema = json_schema()
+    for _, section in sections():
+        for name, one in section["properties"].items():
+            if not _section(schema, one):
+                yield section["title"], name
+
+
+def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> str:
+    """Return a key's default as Markdown: "required" if it must be set, empty if the default is unknown."""
+    if is_required:
+        return "required"
+    if (title, name) in DEFAULTS:
+        return f"default: {DEFAULTS[title, name]}"
+    if "default" not in one:
+        return ""
+    value = one["default"]
+    if value is None or value in ({}, [], ""):
+        return "not set by default"
+    if isinstance(value, list):
+        return f"default: {', '.join(code(str(each)) for each in value)}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"default: {code(json.dumps(value).strip(chr(34)))}"
+
+
+def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> list[str]:
+    default = default_of(title, name, one, is_required=is_required)
+    return [f"**{code(name)}** ({'; '.join((_type(schema, one), default))})", f": {REASONS[title][name]}", ""]
+
+
+def _about(path: str, section: Mapping[str, Any]) -> str:
+    return SECTIONS.get(path) or str(section.get("description", "")).replace("``", "`")
+
+
+def _sections(
+    schema: Mapping[str, Any], path: str, section: Mapping[str, Any], above: tuple[str, ...]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield path, section
+    for name, one in section["properties"].items():
+        found = _section(schema, one)
+        if found and found[1].get("title") not in above:
+            yield from _sections(schema, f"{path}.{name}{found[0]}", found[1], (*above, found[1].get("title", name)))
+
+
+def _section(schema: Mapping[str, Any], one: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """Return a key's section and its path suffix: ``.NAME`` in a mapping, ``[]`` in a list. None for a plain value."""
+    for each in _choices(schema, one):
+        if each.get("properties") and "env" not in each["properties"]:
+            return "", each
+        for inner, suffix in ((each.get("additionalProperties"), f".{ANY}"), (each.get("items"), "[]")):
+            if isinstance(inner, dict) and (found := _section(schema, inner)):
+                return suffix + found[0], found[1]
+    return None
+
+
+def _choices(schema: Mapping[str, Any], one: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if "$ref" in one:
+        if one["$ref"].endswith("/Reference"):
+            return  # every value may come from the environment
+        yield from _choices(schema, schema["$defs"][one["$ref"].rsplit("/", 1)[1]])
+    elif many := one.get("anyOf") or one.get("oneOf") or one.get("allOf"):
+        for each in many:
+            yield from _choices(schema, each)
+    else:
+        yield one
+
+
+def _type(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    words: list[str] = []
+    for each in _choices(schema, one):
+        word = _word(schema, each)
+        if word and word not in words:
+            words.append(word)
+    return " or ".join(words) or "any"
+
+
+def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    if "enum" in one:
+        return ", ".join(code(str(each)) for each in one["enum"])
+    if "const" in one:
+        return code(str(one["const"]))
+    kind = one.get("type")
+    if kind == "array":
+        return f"list of {_type(schema, one['items'])}" if "items" in one else "list"
+    if kind == "object":
+        inner = one.get("additionalProperties")
+        return f"names, each with a {_type(schema, inner)}" if isinstance(inner, dict) and inner else "names and values"
+    if kind in {"integer", "number"}:
+        return " ".join(filter(None, (str(kind), _bounds(one))))
+    return {"null": "", "boolean": "true or false", "string": "text"}.get(str(kind), str(kind or ""))
+
+
+def _bounds(one: Mapping[str, Any]) -> str:
+    """Return the bounds in words: ``from 0 to 65535``, ``above 0 and below 1``."""
+    least, most = one.get("minimum"), one.get("maximum")
+    if least is not None and most is not None:
+        return f"from {least:g} to {most:g}"
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    return " and ".join(f"{word} {one[name]:g}" for name, word in words.items() if name in one)

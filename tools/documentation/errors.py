@@ -1,0 +1,188 @@
+"""Every error that a client can receive: its status and code, and what to do about it, from the code."""
+
+import ast
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+
+from gateway.connections.connection import MALFORMED_BODY, MALFORMED_REQUEST
+from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKey
+from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
+from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
+from providers import ErrorKind
+from tools.documentation import advice
+from tools.documentation.tables import code, table
+
+ROOT = Path(__file__).resolve().parents[2]
+LATER = "after `retry-after`"
+NOT_SENT = "not sent"  # the client is gone, or the process was
+# Codes that an error is raised with instead of the code of its class.
+GIVEN: Mapping[str, tuple[int, str, str]] = {
+    "context_length_exceeded": (NoDeploymentFits.status, "context_length_exceeded", NoDeploymentFits.type),
+    "MALFORMED_REQUEST": (InvalidRequest.status, MALFORMED_REQUEST, InvalidRequest.type),
+    **{
+        str(each): (ProviderMisconfigured.status, str(each), ProviderMisconfigured.type)
+        for each in CODES_OF_OPERATORS.values()
+    },
+}
+_HEAD = """# Errors
+
+Every error of the gateway, what it means, and what to do about it.
+
+- **Find it** by the status and the `code` in the body. The body has the format of the API that was called; in OpenAI's
+  it is `{"error": {"message", "type", "param", "code"}}`. Anthropic's format has no code: go by the status and the
+  message.
+- **Read the message first.** It names the field, the limit or the deployment.
+- **Retry?** says whether the same request can succeed if it is sent again: `later` is after the time in the header
+  `retry-after`. OpenAI's and Anthropic's SDKs retry 408, 409, 429 and all statuses from 500 by themselves, twice, and
+  wait as long as `retry-after` says, if that is at most a minute.
+- A stream that has begun has the status 200 already. If it breaks, its last event is the error, and its usual end
+  (`[DONE]`) does not come.
+- For the operator: `calls.error_kind` has the same code, and so has the field `error_kind` of the event
+  [`call.finished`](events.md).
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+_REFUSALS = """## Words for refused requests
+
+For a request that the gateway itself refused, the table `refusals`, the event `request.refused` and the metrics have
+the code above as the `reason`, but for these:
+"""
+_KINDS = """## Why an attempt failed
+
+An attempt is one request to one provider. The reason of its failure is in the message of the errors 424, 429, 502 and
+504, in the column `attempts.error_kind`, and in `causes` of [`call.finished`](events.md). One failed attempt is no
+failed call: another deployment is asked, as long as there is one. What to do is for the operator.
+"""
+
+
+class Advice(NamedTuple):
+    """What an error means, and what to do. ``operator`` is empty if only the caller can do something."""
+
+    means: str
+    retry: str  # whether the same request may succeed if it is sent again
+    caller: str
+    operator: str = ""
+
+
+@cache
+def by_code() -> Mapping[tuple[int, str], Advice]:
+    """Return the advice for each error by status and code, from its class or from a block that names both."""
+    found: dict[tuple[int, str], Advice] = {}
+    for name, block in advice.named("Error").items():
+        status, _, code_ = name.partition(" ")
+        found[int(status), code_] = _advice(block.parts)
+    for each in classes():
+        if parts := advice.of_class(each):
+            status_, code_, _ = _of_class(each)
+            assert (status_, code_) not in found, f"{code_} has advice in two places: one is {each.__name__}"
+            found[status_, code_] = _advice(parts)
+    return found
+
+
+def kinds() -> Mapping[ErrorKind, tuple[str, str]]:
+    """Return the meaning of each reason of a failed attempt, and what to do."""
+    found = advice.of_constants(ROOT / "providers/errors.py")
+    return {ErrorKind[name]: (parts["Means"], parts["Do"]) for name, parts in found.items()}
+
+
+def refusals() -> Mapping[str, str]:
+    """Return the meanings of those reasons of refused requests that are not error codes."""
+    found = advice.named("Refusal")
+    return {word: found[word].parts["Means"] for word in (NoKey("").kind, MALFORMED_BODY)}
+
+
+def page() -> str:
+    """Return the text of docs/reference/errors.md."""
+    found, advised = codes(), by_code()
+    lines = [_HEAD, "## All", ""]
+    rows = [
+        (str(status), f"[{code(name)}](#{_anchor(status, name)})", _short(advised[status, name].retry))
+        for status, name in found
+    ]
+    lines += [*table(("status", "code", "retry?"), rows), ""]
+    last = 0
+    for (status, name), types in found.items():
+        if status != last:
+            last = status
+            lines += [f"## {status} {_phrase(status)}", ""]
+        lines += [*_entry(status, name, types, advised[status, name])]
+    lines += [_REFUSALS]
+    for name, means in refusals().items():
+        lines += [f"**{code(name)}**", f": {means}", ""]
+    lines += [_KINDS]
+    for kind, (means, do) in kinds().items():
+        lines += [f"**{code(str(kind))}**", f": {means}", "", f"  *What to do:* {do}", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def codes() -> Mapping[tuple[int, str], tuple[str, ...]]:
+    """Return the types of each error by its status and code, in the order of the page."""
+    found: dict[tuple[int, str], set[str]] = {}
+    for status, name, kind in (*map(_of_class, classes()), *GIVEN.values(), (INTERRUPTED_STATUS, INTERRUPTED, "")):
+        found.setdefault((status, name), set()).add(kind)
+    return {each: tuple(sorted(filter(None, found[each]))) for each in sorted(found)}
+
+
+def classes() -> Iterator[type[ApiError]]:
+    """Yield every subclass of ``ApiError``, found by the names of base classes in the gateway's files."""
+    names, known = {"ApiError"}, 0
+    files = {path: _bases(path) for path in sorted((ROOT / "gateway").rglob("*.py"))}
+    while known != len(names):
+        known = len(names)
+        names |= {name for each in files.values() for name, bases in each.items() if names & bases}
+    for path, bases in files.items():
+        for name in bases:
+            if name in names and name != "ApiError":
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                yield getattr(importlib.import_module(module), name)
+
+
+@cache
+def _bases(path: Path) -> Mapping[str, set[str]]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _of_class(each: type[ApiError]) -> tuple[int, str, str]:
+    """Return status, code and type."""
+    # The status of a rejection is the provider's: usually 400.
+    status = InvalidRequest.status if each is RejectedByProvider else each.status
+    return status, str(each.code or each.type), each.type
+
+
+def _advice(parts: Mapping[str, str]) -> Advice:
+    return Advice(parts["Means"], parts["Retry"].removesuffix("."), parts["Caller"], parts.get("Operator", ""))
+
+
+def _entry(status: int, name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
+    lines = [f"### {status} {code(name)}", "", guidance.means, "", f"**Caller:** {guidance.caller}", ""]
+    if guidance.operator:
+        lines += [f"**Operator:** {guidance.operator}", ""]
+    if guidance.retry == NOT_SENT:
+        return [*lines, "No client receives this code.", ""]
+    return [*lines, f"*Retry?* {guidance.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
+
+
+def _short(retry: str) -> str:
+    """Return ``retry`` for a narrow column."""
+    return "later" if retry == LATER else retry
+
+
+def _anchor(status: int, name: str) -> str:
+    return f"{status}-{name}"
+
+
+# 499 is nginx's, not HTTP's. The others have older names in Python before 3.13.
+_PHRASES = {499: "Client gone", 413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+
+
+def _phrase(status: int) -> str:
+    return _PHRASES.get(status) or HTTPStatus(status).phrase

@@ -1,0 +1,211 @@
+"""Every event of the log: name, levels and fields from the calls that write it, and the advice beside them."""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from tools.documentation import advice
+from tools.documentation.tables import code
+
+ROOT = Path(__file__).resolve().parents[2]
+LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
+_REFUSED = ("count", "peer", "method", "endpoint", "client")
+_SLOWDOWN = ("model", "deployment", "metric")
+
+
+class Written(NamedTuple):
+    """The levels and fields with which the code writes an event."""
+
+    levels: frozenset[str]
+    fields: frozenset[str]
+
+
+# Headings, by the first part of an event's name.
+GROUPS: Mapping[str, str] = {
+    "alert": "Alerts",
+    "alerts": "How alerts are kept and sent",
+    "audit": "Audits of losers",
+    "call": "Calls",
+    "configuration": "Configuration",
+    "connections": "Connections from clients",
+    "demo": "The demo's simulated providers",
+    "deployment": "Deployments",
+    "detector": "The detector of slowdowns",
+    "gateway": "The process",
+    "key": "Keys of providers",
+    "keys": "Clients' keys",
+    "ledger": "The ledger: rows, spool and database",
+    "limits": "Limits of clients",
+    "live": "Live streams",
+    "log": "The log itself",
+    "metrics": "Metrics that workers share",
+    "page": "Signing in to the page at a provider",
+    "probe": "Probes",
+    "probes": "Probes that were not made",
+    "race": "Racing",
+    "report": "Reports of the page and /api",
+    "request": "Refused requests",
+    "responses": "Stored responses",
+    "secrets": "Secrets from commands",
+    "steering": "Steering: which deployments run",
+    "targets": "Targets (slo)",
+    "tls": "Certificates",
+    "tracing": "Traces",
+    "usage": "What providers count",
+    "vectors": "Vectors of deployments that are declared to be one model",
+    "worker": "Worker processes",
+}
+# Events whose name is not a literal where they are written: file, levels and fields.
+ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "call.finished": (
+        "gateway/watching/logs.py",
+        ("info",),
+        (
+            *("id", "model", "status", "mode", "launched", "winner", "ttft_ms", "total_ms", "decode_tps", "tokens"),
+            *("client", "request_id", "trace_id", "narrowed", "answered_model", "error_kind", "causes"),
+        ),
+    ),
+    "log.lines_dropped": ("gateway/watching/logs.py", ("warning",), ("lines", "effect")),
+    "request.refused": ("gateway/api/refusals.py", ("warning",), ("status", "reason", *_REFUSED)),
+    "request.crashed": (
+        "gateway/api/refusals.py",
+        ("warning", "error"),
+        ("status", "reason", "exception", *_REFUSED),
+    ),
+    **{
+        f"keys.{action}": ("gateway/keys/changes.py", ("info",), ("client", "by"))
+        for action in ("created", "changed", "rotated", "revoked")
+    },
+}
+# Fields that are passed as one mapping, so that the call that writes the event does not name them.
+HANDED: Mapping[str, tuple[str, ...]] = {
+    "connections.cut": (
+        "address",
+        "strangers",
+        "descriptors",
+        "late_head",
+        "large_head",
+        "stalled",
+        "ahead",
+        "key",
+        "hint",
+    ),
+    "deployment.as_usual": _SLOWDOWN,
+    "deployment.slower": (*_SLOWDOWN, "ratio", "low", "high"),
+    "ledger.pruned": ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups"),
+    "race.narrowed": ("model", "reason", "since", "why"),
+    "steering.opened": ("model",),
+}
+_HEAD = """# Events of the log
+
+Every event that the gateway writes, what it means, and what to do when you see it.
+
+The log goes to standard error, one line for each event. With `log_format: json` (the default without a terminal) a line
+is an object with `event`, `level`, `timestamp` and the fields below:
+
+```json
+{"event": "limits.redis_away", "level": "warning", "timestamp": "2030-01-01T12:00:00Z", "processes": 2, "hint": "…"}
+```
+
+- `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` is written
+  with `log_level: debug` only.
+- `hint` and `effect` are sentences for you. `exception` is the trace of a bug.
+- Most problems that last are also an [alert](../monitoring.md#alerts-and-targets), which can call a webhook. Watch
+  alerts; read the log for details.
+- A line whose `event` is a sentence comes from a library, not from the gateway.
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+
+
+def page() -> str:
+    """Return the text of docs/reference/events.md."""
+    lines = [_HEAD]
+    found, advised = written(), advice.named("Event")
+    last = ""
+    for name in sorted(found):
+        group = name.partition(".")[0]
+        if group != last:
+            last = group
+            lines += [f"## {GROUPS[group]}", ""]
+        lines += _entry(name, found[name], advised[name].parts)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def written() -> Mapping[str, Written]:
+    """Return the levels and fields of each event, by its name."""
+    levels: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
+    for path in advice.files():
+        for name, level, named in _events(path):
+            levels.setdefault(name, set()).add(level)
+            fields.setdefault(name, set(HANDED.get(name, ()))).update(named)
+    for name, (_, of, given) in ELSEWHERE.items():
+        levels.setdefault(name, set()).update(of)
+        fields.setdefault(name, set()).update(given)
+    return {name: Written(frozenset(levels[name]), frozenset(fields[name])) for name in levels}
+
+
+def unreadable() -> Mapping[str, int]:
+    """Return the number of log calls whose event is not a literal, by file. Their events are in ``ELSEWHERE``."""
+    found: dict[str, int] = {}
+    for path in advice.files():
+        for node in _log_calls(path):
+            if not list(_names(_event_argument(node))):
+                name = path.relative_to(ROOT).as_posix()
+                found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
+    levels = ", ".join(
+        sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
+    )
+    lines = [f"**{code(name)}** ({levels})", f": {parts['Means']}", "", f"  *What to do:* {parts['Do']}", ""]
+    if one.fields:
+        lines += [f"  *Fields:* {', '.join(code(each) for each in sorted(one.fields))}.", ""]
+    return lines
+
+
+@cache
+def _log_calls(path: Path) -> Sequence[ast.Call]:
+    """Return the calls of a logger, and of ``_say``, a method that passes a level and an event to one."""
+    return tuple(node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _is_log_call(node))
+
+
+def _is_log_call(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if node.func.attr == "_say":
+        return bool(node.args) and ast.unparse(node.args[0]).startswith("logging.")
+    return node.func.attr in {*LEVELS, "log"} and ast.unparse(node.func.value).endswith(("log", "get_logger()"))
+
+
+def _events(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    for node in _log_calls(path):
+        assert isinstance(node.func, ast.Attribute)
+        level = node.func.attr
+        if level == "_say":
+            level = ast.unparse(node.args[0]).removeprefix("logging.").lower()
+        named = [each.arg for each in node.keywords if each.arg is not None]
+        named = ["exception" if each == "exc_info" else each for each in named]
+        named += ["exception"] if level == "exception" else []
+        for name in _names(_event_argument(node)):
+            yield name, level, named
+
+
+def _event_argument(node: ast.Call) -> ast.expr | None:
+    assert isinstance(node.func, ast.Attribute)
+    place = 1 if node.func.attr in {"_say", "log"} else 0
+    return node.args[place] if len(node.args) > place else None
+
+
+def _names(node: ast.expr | None) -> Iterator[str]:
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.IfExp(body=one, orelse=other):
+            yield from _names(one)
+            yield from _names(other)

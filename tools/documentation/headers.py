@@ -1,0 +1,58 @@
+"""Every header that the gateway reads from requests, and every header that it adds to answers."""
+
+from typing import Any
+
+from tools.documentation.document import openapi
+from tools.documentation.tables import code, table
+
+_HEAD = """# Headers
+
+The headers that the gateway reads from requests, and those that it adds to answers. All are optional. An answer has
+only those that apply to it. The headers of a streamed answer are sent with its first token, so they say nothing of its
+end.
+
+`Idempotency-Key` is not passed on to providers ([why](../using/apis.md)). `x-holeshot-narrowed` has one of
+[these reasons](../policy.md#fewer-attempts).
+
+This page is made from the code by `make docs`, and a test compares them.
+"""
+
+
+def page() -> str:
+    """Return the text of docs/reference/headers.md."""
+    document = openapi()
+    read: dict[str, Any] = {}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for each in operation.get("parameters", []):
+                one = _resolved(document, each)
+                if one["in"] == "header":
+                    read.setdefault(one["name"], one)
+    sent = document["components"].get("headers", {})
+    return "\n".join(
+        [
+            _HEAD,
+            "## Of requests",
+            "",
+            *table(
+                ("header", "what it says"), [(code(name), read[name].get("description", "")) for name in sorted(read)]
+            ),
+            "",
+            "## Of answers",
+            "",
+            *table(
+                ("header", "what it says"),
+                [(code(name), _resolved(document, sent[name]).get("description", "")) for name in sorted(sent)],
+            ),
+            "",
+        ]
+    )
+
+
+def _resolved(document: Any, one: Any) -> Any:
+    if "$ref" not in one:
+        return one
+    found = document
+    for name in one["$ref"].removeprefix("#/").split("/"):
+        found = found[name]
+    return found
