@@ -184,6 +184,7 @@ async def test_who_rotates_the_key_of_the_very_request_gets_the_new_one(serve: S
         ("PATCH", "/nobody", {}, 404, "client_not_found", "no client 'nobody'"),
         ("DELETE", "/nobody", None, 404, "client_not_found", "no client 'nobody'"),
         ("DELETE", "/taken?key=nope", None, 404, "client_not_found", "has no key 'nope'"),
+        ("DELETE", "/taken?kye=1", None, 400, "invalid_request", "'kye' is not asked for here; did you mean 'key'?"),
         ("POST", "/nobody/rotate", None, 404, "client_not_found", "no client 'nobody'"),
         ("PATCH", "/a%00b", {}, 404, "client_not_found", "no client can be called"),
         ("GET", "/takn", None, 404, "client_not_found", "did you mean 'taken'?"),

@@ -4,7 +4,10 @@ import sys
 
 import pytest
 
+from gateway.admin.routes import ROUTES as OPERATORS
+from gateway.api.routes import ROUTES as CLIENTS
 from gateway.api.routes import is_not_offered, nearest_path
+from gateway.app.routes import ROUTES
 
 KNOWN = (
     *("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/models", "/v2/rerank"),
@@ -77,3 +80,12 @@ def test_a_path_of_thousands_of_words_is_not_compared_with_any(path: str) -> Non
 )
 def test_apis_that_only_others_have_are_known(path: str, *, is_one: bool) -> None:
     assert is_not_offered(path) is is_one
+
+
+def test_routes_of_clients_come_first_and_none_is_also_one_of_operators() -> None:
+    clients, operators, both = (
+        [(route.method, route.path) for route in routes] for routes in (CLIENTS, OPERATORS, ROUTES)
+    )
+    assert both == [*clients, *operators]
+    assert len(set(both)) == len(both)
+    assert not [path for _, path in clients if path.startswith(("/admin", "/api", "/health"))]
