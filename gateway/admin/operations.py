@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gateway.admin.answers import Stores
     from gateway.admin.sign_in import SignIn
 
-START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
-
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
     """The reports, the live view and the alerts of a process, the state of its stores, and its metrics.

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin import operations
+from gateway.api import sessions
 from gateway.api.bodies import withhold_continue
 from gateway.core.errors import NotFound
 
@@ -184,8 +185,8 @@ ROUTES = (
     _route("GET", "/api/session", visitors.get_session),
     _route("POST", "/api/session", visitors.create_session),
     _route("DELETE", "/api/session", visitors.end_session),
-    _route("GET", f"/api/{operations.START}", visitors.begin_sign_in),
-    _route("GET", f"/api/{operations.BACK}", visitors.end_sign_in),
+    _route("GET", f"/api/{sessions.START}", visitors.begin_sign_in),
+    _route("GET", f"/api/{sessions.BACK}", visitors.end_sign_in),
     _route("POST", "/api/playground", visitors.playground),
     _route("GET", "/api/leaderboard", leaderboard.page_leaderboard),
     _route("GET", "/api/explain", leaderboard.page_explain),

@@ -19,9 +19,8 @@ import structlog
 from aiohttp import web
 
 from gateway import __version__
-from gateway.admin.operations import BACK
 from gateway.api.client import Client
-from gateway.api.sessions import made_for, person_of
+from gateway.api.sessions import BACK, made_for, person_of
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
 from gateway.settings import Role, SignInSettings, is_safe_url
 

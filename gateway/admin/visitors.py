@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gateway import __version__
 from gateway.admin import answers
-from gateway.admin.operations import OPERATIONS, START
+from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
 from gateway.admin.sign_in import COOKIE, MOST_S, home, page_of, sent_to
 from gateway.api.auth import (
@@ -33,7 +33,7 @@ from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
 from gateway.api.refusals import Refused
-from gateway.api.sessions import LIFETIME_S, NAME, PERSON, presented, secret_of
+from gateway.api.sessions import LIFETIME_S, NAME, PERSON, START, presented, secret_of
 from gateway.core.errors import (
     ApiError,
     BodyTimeout,

@@ -17,6 +17,7 @@ from typing import Any
 from gateway.keys.table import KeyTable, Known
 from gateway.settings import Role, Settings, signing_secret
 
+START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)

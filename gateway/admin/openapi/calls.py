@@ -8,17 +8,19 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.openapi.formats import FORMATS, Embeddings, Object
 from gateway.admin.openapi.operation import (
     CALLER,
     CLIENT,
     EVENTS,
+    FORMATS,
     JSON,
     OBJECT,
     TEXT,
     Access,
     Answer,
+    Embeddings,
     Made,
+    Object,
     Operation,
     Tag,
     body,

@@ -5,9 +5,9 @@ from typing import Any
 
 from gateway import __version__
 from gateway.admin.openapi import calls, page_api
-from gateway.admin.openapi.formats import FORMATS
 from gateway.admin.openapi.operation import (
     API_KEY,
+    FORMATS,
     GOOGLE_KEY,
     JSON,
     KEY,

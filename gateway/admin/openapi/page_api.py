@@ -12,7 +12,6 @@ from gateway.admin import answers
 from gateway.admin.keys import Clients, Revoked, Rotation
 from gateway.admin.leaderboard import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.openapi import calls
-from gateway.admin.openapi.formats import Object
 from gateway.admin.openapi.operation import (
     ADMIN,
     ADMIN_VISITOR,
@@ -25,6 +24,7 @@ from gateway.admin.openapi.operation import (
     VISITOR,
     Answer,
     Made,
+    Object,
     Operation,
     Tag,
     body,
