@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 from pydantic import BaseModel, SecretStr
 
+from gateway.admin import answers
 from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.context import CONTEXT, Context
@@ -38,12 +39,12 @@ async def configuration(request: web.Request) -> web.Response:
     secrets = tuple(_secrets(settings))
     return answer(
         request,
-        {
-            "settings": shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
+        answers.Configuration(
+            settings=shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
             | {name: _address(getattr(settings, name)) for name in _ADDRESSES if getattr(settings, name) is not None},
-            "models": [_model(context, name, model, secrets) for name, model in settings.models.items()],
-            "providers": [{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
-        },
+            models=[_model(context, name, model, secrets) for name, model in settings.models.items()],
+            providers=[{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
+        ),
     )
 
 
@@ -154,8 +155,8 @@ def _resolved(deployment: Deployment | None) -> dict[str, Any]:
     }
 
 
-def priced(price: Price | None) -> dict[str, float] | None:
+def priced(price: Price | None) -> answers.PagePrice | None:
     """Return a price in US dollars per million tokens; None if it is unknown."""
     if price is None:
         return None
-    return {"prompt": round(price.input_usd * _PER_MILLION, 6), "completion": round(price.output_usd * _PER_MILLION, 6)}
+    return answers.PagePrice(*(round(usd * _PER_MILLION, 6) for usd in (price.input_usd, price.output_usd)))

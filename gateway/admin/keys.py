@@ -6,7 +6,7 @@ A client is described by the same fields as in the file. A key is shown only in 
 import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
@@ -25,6 +25,35 @@ from gateway.keys.stored import Change, Decide, NewKey, check_name, client_setti
 from gateway.settings import nearest
 
 MERGE_PATCH = "application/merge-patch+json"
+
+
+class Clients(msgspec.Struct, frozen=True):
+    """Every client with its keys. Each of ``data`` is a ``ShownClient`` with its settings."""
+
+    data: list[Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Client"})]]
+    object: Literal["list"] = "list"
+
+
+class Rotation(msgspec.Struct, frozen=True):
+    """How a key is replaced."""
+
+    grace_s: Annotated[
+        float, msgspec.Meta(description="Seconds for which the older keys stay valid; 0 by default.")
+    ] = 0
+
+
+class RevokedKey(msgspec.Struct, frozen=True):
+    """A key that was ended."""
+
+    id: str
+    hint: str
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """The keys that were ended."""
+
+    name: str
+    revoked: list[RevokedKey]
 
 
 Admit = Callable[[web.Request], Client]
@@ -62,7 +91,7 @@ class KeyHandlers:
             data = keys.configured()
         else:
             data = await keys.listed(revoked=query.all)
-        return uncached({"object": "list", "data": data})
+        return uncached(Clients(data))
 
     async def get_key(self, request: web.Request) -> web.Response:
         """Return one client.
@@ -120,7 +149,7 @@ class KeyHandlers:
         grace_s = fields.pop("grace_s", 0)
         if isinstance(grace_s, bool) or not isinstance(grace_s, int | float):
             raise InvalidRequest("grace_s must be a number of seconds", param="grace_s")
-        _demand_no_more(fields, "grace_s")
+        _demand_no_more(fields, *Rotation.__struct_fields__)
         name, key, now = request.match_info["name"], new_key(), context.admission.keys.utc_now()
         decide = changes.rotated(name, key, grace_s=grace_s, key_id=context.services.new_id(), who=_who(admin), at=now)
         return uncached(_described(context, await _change(context, admin, name, decide), key))
@@ -133,7 +162,7 @@ class KeyHandlers:
         name = request.match_info["name"]
         decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
         change = await _change(context, admin, name, decide)
-        return uncached({"name": name, "revoked": [{"id": row.id, "hint": row.hint} for row in change.rows]})
+        return uncached(Revoked(name, [RevokedKey(row.id, row.hint) for row in change.rows]))
 
 
 def admit_program(request: web.Request) -> Client:

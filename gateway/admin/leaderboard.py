@@ -1,11 +1,12 @@
 """The leaderboard, for programs and for the page; and which deployments would run for a model's next call, and why."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
 
+from gateway.admin import answers
 from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer, parse_query
@@ -25,7 +26,7 @@ from gateway.core.reports import Gaps
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
-from gateway.steering import Explanation, Terms
+from gateway.steering import Explanation, Leaderboard, Terms
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -59,6 +60,18 @@ class Explained(msgspec.Struct, frozen=True):
     model: str
     profile: Profile | None  # the profile in effect
     explanation: Explanation
+
+
+class Plans(msgspec.Struct, frozen=True):
+    """The explanations for some models."""
+
+    models: list[Explained]
+
+
+class Leaderboards(msgspec.Struct, frozen=True):
+    """The standings of some models."""
+
+    models: list[Leaderboard]
 
 
 def explained(context: Context, model: Model, query: Mapping[str, str], client: Client) -> Explained:
@@ -192,10 +205,10 @@ async def leaderboard(request: web.Request) -> web.Response:
     client = context.admission.admit_viewer(request)
     models = _wanted(context, request.query.get("model"))
     if request.query.get("explain", "0") not in _NO:
-        found: list[Any] = [explained(context, model, request.query, client) for model in models]
+        body = msgspec.json.encode(Plans([explained(context, model, request.query, client) for model in models]))
     else:
-        found = [context.steering.leaderboard(model.name) for model in models]
-    return web.Response(body=msgspec.json.encode({"models": found}), content_type="application/json")
+        body = msgspec.json.encode(Leaderboards([context.steering.leaderboard(model.name) for model in models]))
+    return web.Response(body=body, content_type="application/json")
 
 
 class BoardQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,7 +223,7 @@ async def page_leaderboard(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     models = _wanted(context, parse_query(request, BoardQuery).model)
     gaps = await request.app[OPERATIONS].reports.gaps()
-    return answer(request, {"models": [_board(context, model, gaps) for model in models]})
+    return answer(request, answers.PageBoards([_board(context, model, gaps) for model in models]))
 
 
 async def page_explain(request: web.Request) -> web.Response:
@@ -218,22 +231,19 @@ async def page_explain(request: web.Request) -> web.Response:
     client = admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, request.query.get("model"))
-    return answer(request, {"models": [explained(context, model, request.query, client) for model in models]})
+    return answer(request, Plans([explained(context, model, request.query, client) for model in models]))
 
 
-def _board(context: Context, model: Model, gaps: Gaps) -> dict[str, Any]:
+def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:
     board = context.steering.leaderboard(model.name)
     rows = []
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)
         p50_ms, p95_ms = gaps.get((model.name, row.deployment), (None, None))
-        more = {
-            "price": None if deployment is None else priced(deployment.price),
-            "itl_p50_ms": p50_ms,
-            "itl_p95_ms": p95_ms,
-        }
-        rows.append(msgspec.structs.asdict(row) | more)
-    return msgspec.structs.asdict(board) | {"deployments": rows}
+        price = None if deployment is None else priced(deployment.price)
+        known = msgspec.structs.asdict(row)
+        rows.append(answers.PageRow(**known, price=price, itl_p50_ms=p50_ms, itl_p95_ms=p95_ms))
+    return answers.PageBoard(**msgspec.structs.asdict(board) | {"deployments": tuple(rows)})
 
 
 def _wanted(context: Context, name: str | None) -> list[Model]:

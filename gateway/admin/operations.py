@@ -1,7 +1,7 @@
 """What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from aiohttp import web
@@ -12,6 +12,7 @@ from gateway.core.reports import Reports
 from gateway.live.live import Live
 
 if TYPE_CHECKING:
+    from gateway.admin.answers import Stores
     from gateway.admin.sign_in import SignIn
 
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
@@ -27,7 +28,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     reports: Reports
     live: Live
     alerts: Alerts
-    readiness: Callable[[], dict[str, Any]]
+    readiness: "Callable[[], Stores]"
     render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
     signing_key: str
     sign_in: "Callable[[], SignIn]"
@@ -41,7 +42,9 @@ OPERATIONS = web.AppKey("holeshot.operations", Operations)
 
 async def live(_request: web.Request) -> web.Response:
     """Answer 200 as long as the process responds."""
-    return web.json_response({"status": "ok"})
+    from gateway.admin.answers import Alive  # noqa: PLC0415 - memory: with what operators use
+
+    return web.json_response(body=msgspec.json.encode(Alive()))
 
 
 async def ready(request: web.Request) -> web.Response:
@@ -51,17 +54,19 @@ async def ready(request: web.Request) -> web.Response:
     replica steers with its own statistics, and known keys stay good. The body has the state of both. ``degraded``: a
     part is sick, and calls are answered all the same, unless ``ledger.required`` refuses them.
     """
+    from gateway.admin.answers import Readiness  # noqa: PLC0415 - memory: with what operators use
+
     context = request.app[CONTEXT]
     readiness = request.app[OPERATIONS].readiness()
-    workers, is_unrecorded = readiness["workers"], context.is_unrecorded()
-    is_degraded = is_unrecorded or (workers is not None and bool(workers["stopped"]))
-    status = "degraded" if is_degraded else "ok"
+    workers, is_unrecorded = readiness.workers, context.is_unrecorded()
+    is_degraded = is_unrecorded or (workers is not None and bool(workers.stopped))
+    status: Literal["ok", "degraded", "keys_not_loaded", "stopping"] = "degraded" if is_degraded else "ok"
     accepts = not (is_unrecorded and context.settings.ledger.required)
     if not context.admission.keys.table.is_loaded:
         status, accepts = "keys_not_loaded", False
     if context.phase is not Phase.SERVING:
         status, accepts = "stopping", False
-    body = msgspec.json.encode({"status": status, **readiness})
+    body = msgspec.json.encode(Readiness(status=status, **msgspec.structs.asdict(readiness)))
     return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import web
 
+from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import MOST, NoQuery, answer, parse_query, position, written
 from gateway.admin.visitors import admit_visitor
@@ -33,7 +34,7 @@ from gateway.core.reports import (
     SlowdownsWanted,
     Window,
 )
-from gateway.targets.targets import as_object
+from gateway.targets.targets import shown
 
 # GET /api/calls: calls, the newest first, and one call with its attempts.
 
@@ -81,7 +82,7 @@ async def list_calls(request: web.Request) -> web.Response:
     )
     rows, more = table.rows[: query.limit], len(table.rows) > query.limit
     following = written(Position(rows[-1]["started_at"], rows[-1]["id"])) if more else None
-    return answer(request, {"data": rows, "next": following, "sql": table.sql})
+    return answer(request, answers.Calls([answers.ListedCall(**row) for row in rows], following, table.sql))
 
 
 async def get_call(request: web.Request) -> web.Response:
@@ -128,22 +129,28 @@ async def alerts(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     lasting = await request.app[OPERATIONS].alerts.open_alerts()
     settings = context.settings.alerts
-    found: dict[str, Any] = {
-        "enabled": settings.enabled,
-        "webhooks": sorted(settings.webhooks),
-        "open": [_shown(each) for each in lasting],
-        "building": [msgspec.to_builtins(each) for each in request.app[OPERATIONS].alerts.building()],
-        "data": None,
-        "sql": None,
-        "outages": None,
-        "outages_sql": None,
-    }
+    table = outages = None
     with suppress(ReportsUnreachable, ReportTooSlow):  # logged; the open ones are more important
         table = await request.app[OPERATIONS].reports.alerts()
-        found |= {"data": table.rows, "sql": table.sql}
         outages = await request.app[OPERATIONS].reports.outages()
-        found |= {"outages": outages.rows, "outages_sql": outages.sql}
-    return answer(request, found)
+    return answer(
+        request,
+        answers.Alerts(
+            enabled=settings.enabled,
+            webhooks=sorted(settings.webhooks),
+            open=[_shown(each) for each in lasting],
+            building=request.app[OPERATIONS].alerts.building(),
+            data=None if table is None else table.rows,
+            sql=None if table is None else table.sql,
+            outages=None if outages is None else [_of_day(row) for row in outages.rows],
+            outages_sql=None if outages is None else outages.sql,
+        ),
+    )
+
+
+def _of_day(row: dict[str, Any]) -> answers.DayOutage:
+    known = {name: row[name] for name in ("deployment", "may_last", "reason", "replicas")}
+    return answers.DayOutage(since=row["from"], until=row["to"], **known)
 
 
 def _shown(alert: Alert) -> dict[str, Any]:
@@ -196,16 +203,16 @@ async def history(request: web.Request) -> web.Response:
     found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
     return answer(
         request,
-        {
-            "window": query.window if query.since is None else None,
-            "from": found.since,
-            "to": found.until,
-            "step_s": found.step_s,
-            "series": found.series,
-            "outages": [_outage(row, now) for row in found.outages],
-            "sql": found.sql,
-            "outages_sql": found.outages_sql,
-        },
+        answers.History(
+            window=query.window if query.since is None else None,
+            since=found.since,
+            until=found.until,
+            step_s=found.step_s,
+            series=found.series,
+            outages=[_outage(row, now) for row in found.outages],
+            sql=found.sql,
+            outages_sql=found.outages_sql,
+        ),
     )
 
 
@@ -228,22 +235,22 @@ async def heat(request: web.Request) -> web.Response:
         metric=query.metric, window=Window(query.window), model=query.model, deployment=query.deployment
     )
     table = await request.app[OPERATIONS].reports.heat(wanted)
-    return answer(request, {"metric": query.metric, "rows": list(_by_deployment(table.rows)), "sql": table.sql})
+    return answer(request, answers.Heat(query.metric, list(_by_deployment(table.rows)), table.sql))
 
 
-def _outage(row: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """Return an outage; ``to`` is null while it lasts, and if its end was not recorded."""
+def _outage(row: dict[str, Any], now: datetime) -> answers.Outage:
+    """Return an outage; its end is null while it lasts, and if its end was not recorded."""
     known = {name: row[name] for name in ("deployment", "reason", "replica")}
     began_at, ended_at = row["began_at"], row["ended_at"]
     may_last = ended_at is None and now - began_at < MAY_LAST
-    return {**known, "from": began_at, "to": ended_at, "may_last": may_last}
+    return answers.Outage(since=began_at, until=ended_at, may_last=may_last, **known)
 
 
-def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:
     """Yield a row of cells for each deployment of a model; ``cells`` are in this order."""
     for (deployment, model), some in groupby(cells, key=lambda cell: (cell["deployment"], cell["model"])):
-        here = [{name: cell[name] for name in ("weekday", "hour", "value", "n")} for cell in some]
-        yield {"deployment": deployment, "model": model, "cells": here}
+        here = [answers.HeatCell(cell["weekday"], cell["hour"], cell["value"], cell["n"]) for cell in some]
+        yield answers.HeatRow(deployment, model, here)
 
 
 # GET /api/refusals: refused requests by client, and addresses that send unknown keys.
@@ -260,10 +267,9 @@ async def refusals(request: web.Request) -> web.Response:
     admit_visitor(request)
     query = parse_query(request, RefusalsQuery)
     refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)
-    return answer(
-        request,
-        {"data": refused.rows, "wrong_keys": guessed.rows, "sql": refused.sql, "wrong_keys_sql": guessed.sql},
-    )
+    data = [answers.Refusal(**row) for row in refused.rows]
+    wrong_keys = [answers.WrongKeys(**row) for row in guessed.rows]
+    return answer(request, answers.Refused(data, wrong_keys, refused.sql, guessed.sql))
 
 
 # GET /api/replay: the effect that other settings would have had.
@@ -314,7 +320,7 @@ async def slo(request: web.Request) -> web.Response:
     admit_visitor(request)
     parse_query(request, NoQuery)
     standings = await request.app[OPERATIONS].reports.targets()
-    return answer(request, {"targets": [as_object(each) for each in standings]})
+    return answer(request, answers.Targets([shown(each) for each in standings]))
 
 
 # GET /api/slowdowns: times at which deployments were slower than usual, or failed more often.
@@ -334,7 +340,7 @@ async def slowdowns(request: web.Request) -> web.Response:
     admit_visitor(request)
     query = parse_query(request, SlowdownsQuery)
     table = await request.app[OPERATIONS].reports.slowdowns(SlowdownsWanted(**msgspec.structs.asdict(query)))
-    return answer(request, {"data": table.rows, "sql": table.sql})
+    return answer(request, answers.Slowdowns([answers.Slowdown(**row) for row in table.rows], table.sql))
 
 
 # GET /api/race-value: the savings and the cost of racing.
@@ -352,4 +358,4 @@ async def race_value(request: web.Request) -> web.Response:
     admit_visitor(request)
     query = parse_query(request, WorthQuery)
     table = await request.app[OPERATIONS].reports.race_value(query.window, query.by)
-    return answer(request, {"data": table.rows, "sql": table.sql})
+    return answer(request, answers.RaceValue(table.rows, table.sql))

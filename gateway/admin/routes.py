@@ -40,13 +40,6 @@ TYPES: Mapping[str, str] = {
     ".ico": "image/x-icon",
     ".txt": "text/plain; charset=utf-8",
 }
-_WELCOME = {
-    "name": "Holeshot",
-    "chat": "v1/chat/completions",
-    "models": "v1/models",
-    "api": "openapi.json",
-    "page": "open this address in a browser",
-}
 
 
 class Asset(msgspec.Struct, frozen=True):
@@ -76,7 +69,9 @@ async def home(request: web.Request) -> web.StreamResponse:
     """Answer a browser with the page, and a program with the addresses of the APIs."""
     if "text/html" in request.headers.get("accept", ""):
         return served(request, assets()["index.html"])
-    body = msgspec.json.encode(_WELCOME)
+    from gateway.admin.answers import Welcome  # noqa: PLC0415 - memory: few ask for it
+
+    body = msgspec.json.encode(Welcome())
     return web.Response(body=body, content_type="application/json", headers={"vary": "accept"})
 
 

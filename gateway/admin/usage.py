@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer, parse_query
 from gateway.admin.visitors import admit_visitor
@@ -14,11 +15,6 @@ from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table, Window
 from gateway.limits import DOLLARS, Standing, level_of_key
-
-_NO_CALLS: Mapping[str, Any] = {
-    "calls": 0, "failed": 0, "prompt_tokens": None, "completion_tokens": None, "cost_usd": None,
-}  # fmt: skip
-_NOTHING: Mapping[str, Any] = {**_NO_CALLS, "duplicate_cost_usd": None}
 
 
 class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,12 +33,13 @@ async def usage(request: web.Request) -> web.Response:
     clients = _clients(context)
     spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
     rows = {row["client"]: row for row in table.rows}
-    rows |= {name: {"client": name, **_NOTHING} for name in clients if name not in rows}
-    data = [{**row, "limits": _limits(context, clients.get(name), spent)} for name, row in rows.items()]
-    teams = [{"team": name, "limits": limits} for name, limits in (await _teams(context, reports)).items()]
+    rows |= {name: {"client": name} for name in clients if name not in rows}
+    data = [answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items()]
+    teams = [answers.TeamLimits(name, limits) for name, limits in (await _teams(context, reports)).items()]
     trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
     return answer(
-        request, {"data": data, "teams": teams, "sums_trail_s": trails_s, "replica_lag_s": lag_s, "sql": table.sql}
+        request,
+        answers.Usage(data=data, teams=teams, sums_trail_s=trails_s, replica_lag_s=lag_s, sql=table.sql),
     )
 
 
@@ -96,17 +93,17 @@ async def teams(request: web.Request) -> web.Response:
     payers, configured = context.payers, await _teams(context, reports)
     table = await reports.payers(query.window) if payers.is_used else Table([], "")
     rows = {row["team"]: _without(row, "end_user", "client") for row in table.rows if row["end_user"] is None}
-    rows |= {name: {"team": name, "end_users": 0, **_NO_CALLS} for name in configured if name not in rows}
-    end_users: dict[str | None, list[dict[str, Any]]] = {name: [] for name in rows}
+    rows |= {name: {"team": name} for name in configured if name not in rows}
+    end_users: dict[str | None, list[answers.EndUserUsed]] = {name: [] for name in rows}
     for row in table.rows:
         if row["end_user"] is not None and row["team"] in end_users:
             name = payers.name_of(row["end_user"], row["team"], row["client"])
-            end_users[row["team"]].append({**_without(row, "team", "end_users"), "name": name})
+            end_users[row["team"]].append(answers.EndUserUsed(**_without(row, "team", "end_users"), name=name))
     data = [
-        {**row, "configured": name in configured, "limits": configured.get(name, []), "dearest": end_users[name]}
+        answers.TeamUsed(**row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name])
         for name, row in rows.items()
     ]
-    return answer(request, {"data": data, "sql": table.sql or None})
+    return answer(request, answers.Teams(data, table.sql or None))
 
 
 def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:

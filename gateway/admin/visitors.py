@@ -7,12 +7,13 @@ requesting page in ``sec-fetch-site`` and ``origin``, which no page can change.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
 
 from gateway import __version__
+from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS, START
 from gateway.admin.queries import answer
 from gateway.admin.sign_in import COOKIE, MOST_S, home, page_of, sent_to
@@ -50,6 +51,7 @@ from gateway.core.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
+from gateway.core.modes import SAID
 from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
 from gateway.keys.keys import RETRY_S
 from gateway.settings import Role, SignInSettings
@@ -225,18 +227,20 @@ def _is_from(request: web.Request, trust: Trust) -> bool:
 _LONGEST = 4096  # bytes of a body with a key, whose sender is not authenticated yet
 
 
-class _SignIn(msgspec.Struct):
-    key: str
+class SignInBody(msgspec.Struct):
+    """What a person signs in with."""
+
+    key: Annotated[str, msgspec.Meta(description="`hs-…`")]
 
 
-async def _replica(reports: Reports) -> dict[str, Any] | None:
+async def _replica(reports: Reports) -> answers.ReplicaState | None:
     """Return whether the database of reports answers, and how far behind it is; None if it is the ledger's own."""
     if not reports.have_replica:
         return None
     try:
-        return {"connected": True, "lag_s": await reports.replica_lag_s()}
+        return answers.ReplicaState(connected=True, lag_s=await reports.replica_lag_s())
     except (ReportsUnreachable, ReportTooSlow):  # logged
-        return {"connected": False, "lag_s": None}
+        return answers.ReplicaState(connected=False, lag_s=None)
 
 
 async def get_session(request: web.Request) -> web.Response:
@@ -259,28 +263,29 @@ async def get_session(request: web.Request) -> web.Response:
     database_url = context.settings.database_url.get_secret_value()
     return answer(
         request,
-        {
-            "user": {"name": client.name, "role": client.role},
-            "authentication": "key" if table.is_required else "none",
-            "trusted_header": client.name is not None and client.name.startswith(SSO),
-            "sign_in": context.settings.page.sign_in is not None,
-            "version": __version__,
-            "replica": context.replica,
-            "region": context.settings.region,
-            "stores": {
-                "database": "sqlite" if database_url.startswith("sqlite") else "postgresql",
-                "database_ok": state["database"]["connected"],
-                "clock_off_s": abs(state["clock"]["ahead_s"]) if state["clock"]["is_off"] else None,
-                "replica": await _replica(request.app[OPERATIONS].reports),
-                "redis": state["redis"] is not None and state["redis"]["connected"],
-            },
-            "demo": are_demo(context.settings.providers),
-            "models": list(context.fleet.models),
-            "deployments": sorted({name for each in context.fleet.models.values() for name in each.deployments}),
-            "clients": sorted(table.names),
-            "payers": context.payers.is_used,
-            "calls_ever": await request.app[OPERATIONS].reports.has_calls(),
-        },
+        answers.Session(
+            user=answers.User(client.name, client.role),
+            authentication="key" if table.is_required else "none",
+            trusted_header=client.name is not None and client.name.startswith(SSO),
+            sign_in=context.settings.page.sign_in is not None,
+            version=__version__,
+            replica=context.replica,
+            region=context.settings.region,
+            stores=answers.SessionStores(
+                database="sqlite" if database_url.startswith("sqlite") else "postgresql",
+                database_ok=state.database.connected,
+                clock_off_s=abs(state.clock.ahead_s or 0.0) if state.clock.is_off else None,
+                replica=await _replica(request.app[OPERATIONS].reports),
+                redis=state.redis is not None and state.redis.connected,
+            ),
+            modes={str(mode): said.title for mode, said in SAID.items()},
+            demo=are_demo(context.settings.providers),
+            models=list(context.fleet.models),
+            deployments=sorted({name for each in context.fleet.models.values() for name in each.deployments}),
+            clients=sorted(table.names),
+            payers=context.payers.is_used,
+            calls_ever=await request.app[OPERATIONS].reports.has_calls(),
+        ),
     )
 
 
@@ -321,7 +326,7 @@ async def end_session(request: web.Request) -> web.Response:
     if settings is None or url is None or _person(request, people) is None:
         return response
     leave = await request.app[OPERATIONS].sign_in().leaving(settings, url)
-    answered = web.json_response({"leave": leave})
+    answered = web.json_response(body=msgspec.json.encode(answers.SignedOut(leave)))
     answered.headers.extend(response.headers)
     return answered
 
@@ -417,7 +422,7 @@ async def _sent_key(request: web.Request, context: Context) -> str:
     except TimeoutError:
         raise BodyTimeout("the body did not come in time (client_timeouts)") from None
     try:
-        key = msgspec.json.decode(body, type=_SignIn).key.strip()
+        key = msgspec.json.decode(body, type=SignInBody).key.strip()
     except UNREADABLE:
         key = ""
     if not key:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Literal
 
 import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_POST
+from msgspec import UNSET, Meta, UnsetType
 
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT
@@ -88,8 +89,90 @@ def _dearest(prices: Sequence[Price | None]) -> Price | None:
     )
 
 
-_LONGEST_PAGE = 1000  # Anthropic's limit
 _EPOCH = "1970-01-01T00:00:00Z"  # Anthropic's value for an unknown date
+
+# A model in each format, and the lists of them.
+
+
+class TopProvider(msgspec.Struct, frozen=True):
+    """The limits of a model, in tokens."""
+
+    context_length: int | UnsetType = UNSET
+    max_completion_tokens: int | UnsetType = UNSET
+
+
+class Modalities(msgspec.Struct, frozen=True):
+    """What goes into a model, and what comes out."""
+
+    input_modalities: list[str]
+    output_modalities: list[str]
+
+
+class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model in OpenAI's format, with what is known about it in OpenRouter's fields."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: Annotated[int, Meta(description="Always 0: a configured name has no date.")] = 0
+    owned_by: Literal["holeshot"] = "holeshot"
+    deployments: list[str]
+    name: str
+    context_length: Annotated[int | UnsetType, Meta(description="The smallest of all deployments, in tokens.")] = UNSET
+    top_provider: TopProvider | UnsetType = UNSET
+    pricing: Annotated[
+        dict[str, str] | UnsetType, Meta(description="US dollars per token, the highest of all deployments.")
+    ] = UNSET
+    supported_parameters: list[str] | UnsetType = UNSET
+    architecture: Modalities | UnsetType = UNSET
+
+
+class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model in Anthropic's format."""
+
+    type: Literal["model"] = "model"
+    id: str
+    display_name: str
+    created_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] = _EPOCH
+    lifecycle: str = "active"
+    max_input_tokens: int | None
+    max_tokens: int | None
+
+
+class GoogleModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A model in Google's format."""
+
+    name: str
+    base_model_id: str
+    version: str = ""
+    display_name: str
+    supported_generation_methods: tuple[str, ...] = ("generateContent", "countTokens")
+    input_token_limit: int | UnsetType = UNSET
+    output_token_limit: int | UnsetType = UNSET
+
+
+class OpenAIModels(msgspec.Struct, frozen=True):
+    """All models."""
+
+    data: list[OpenAIModel]
+    object: Literal["list"] = "list"
+
+
+class AnthropicModels(msgspec.Struct, frozen=True):
+    """A page of models."""
+
+    data: list[AnthropicModel]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class GoogleModels(msgspec.Struct, frozen=True):
+    """All models."""
+
+    models: list[GoogleModel]
+
+
+_LONGEST_PAGE = 1000  # Anthropic's limit
 _PRICE_DIGITS = 12  # significant digits; more are rounding errors of the division by a million
 # Capabilities in OpenRouter's terms: the request parameters that need each, and the input modalities.
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
@@ -117,10 +200,10 @@ async def list_models(request: web.Request) -> web.Response:
         known = [(model, visible) for model, visible in known if visible]
     spoken = dialect_of(request)
     if spoken is PIVOT:
-        return _json({"object": "list", "data": [_as_openai(model, visible) for model, visible in known]})
+        return _json(OpenAIModels([_as_openai(model, visible) for model, visible in known]))
     facts = [(model, facts_of(model, visible)) for model, visible in known]
     if spoken is GEMINI:
-        return _json({"models": [_as_google(model, each) for model, each in facts if each.converses]})
+        return _json(GoogleModels([_as_google(model, each) for model, each in facts if each.converses]))
     entries = [_as_anthropic(model, each) for model, each in facts if each.converses]
     return _json(_page(entries, request.query))
 
@@ -161,33 +244,31 @@ def _visible(fleet: Fleet, model: Model, client: Client) -> list[Deployment]:
     return [deployment for deployment in deployments if policy_violation(deployment, client.require) is None]
 
 
-def _as_openai(model: Model, visible: Sequence[Deployment]) -> dict[str, Any]:
+def _as_openai(model: Model, visible: Sequence[Deployment]) -> OpenAIModel:
     """Return the model in OpenAI's format, with its properties in OpenRouter's fields."""
     facts = facts_of(model, visible)
-    # OpenAI's clients expect "created"; a configured name has no date, so it is the epoch.
-    entry: dict[str, Any] = {
-        "id": model.name,
-        "object": "model",
-        "created": 0,
-        "owned_by": "holeshot",
-        "deployments": [deployment.name for deployment in visible],
-        "name": model.name,
-    }
-    limits = {"context_length": facts.context_tokens, "max_completion_tokens": facts.max_output_tokens}
-    if facts.context_tokens is not None:
-        entry["context_length"] = facts.context_tokens
-    if limits := {name: limit for name, limit in limits.items() if limit is not None}:
-        entry["top_provider"] = limits
-    if facts.price is not None:
-        entry["pricing"] = _pricing(facts.price)
+    context_tokens, max_tokens = _known(facts.context_tokens), _known(facts.max_output_tokens)
+    supported: list[str] | UnsetType = UNSET
     if facts.converses and facts.tools is not None:  # if unknown, a list without tools would claim that there are none
-        entry["supported_parameters"] = [
-            name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names
-        ]
+        supported = [name for ability, names in _PARAMETERS.items() if getattr(facts, ability) for name in names]
+    architecture: Modalities | UnsetType = UNSET
     if facts.converses and facts.vision is not None:  # likewise
         inputs = [modality for ability, modality in _MODALITIES.items() if getattr(facts, ability)]
-        entry["architecture"] = {"input_modalities": ["text", *inputs], "output_modalities": ["text"]}
-    return entry
+        architecture = Modalities(["text", *inputs], ["text"])
+    return OpenAIModel(
+        id=model.name,
+        deployments=[deployment.name for deployment in visible],
+        name=model.name,
+        context_length=context_tokens,
+        top_provider=UNSET if context_tokens is max_tokens is UNSET else TopProvider(context_tokens, max_tokens),
+        pricing=UNSET if facts.price is None else _pricing(facts.price),
+        supported_parameters=supported,
+        architecture=architecture,
+    )
+
+
+def _known(number: int | None) -> int | UnsetType:
+    return UNSET if number is None else number
 
 
 def _pricing(price: Price) -> dict[str, str]:
@@ -202,31 +283,26 @@ def _pricing(price: Price) -> dict[str, str]:
     return {name: f"{Decimal(f'{usd:.{_PRICE_DIGITS}g}'):f}" for name, usd in prices.items() if usd is not None}
 
 
-def _as_anthropic(model: Model, facts: ModelFacts) -> dict[str, Any]:
-    return {
-        "type": "model",
-        "id": model.name,
-        "display_name": model.name,
-        "created_at": _EPOCH,
-        "lifecycle": "active",
-        "max_input_tokens": facts.context_tokens,
-        "max_tokens": facts.max_output_tokens,
-    }
+def _as_anthropic(model: Model, facts: ModelFacts) -> AnthropicModel:
+    return AnthropicModel(
+        id=model.name,
+        display_name=model.name,
+        max_input_tokens=facts.context_tokens,
+        max_tokens=facts.max_output_tokens,
+    )
 
 
-def _as_google(model: Model, facts: ModelFacts) -> dict[str, Any]:
-    entry = {
-        "name": f"models/{model.name}",
-        "baseModelId": model.name,
-        "version": "",
-        "displayName": model.name,
-        "supportedGenerationMethods": ["generateContent", "countTokens"],
-    }
-    limits = {"inputTokenLimit": facts.context_tokens, "outputTokenLimit": facts.max_output_tokens}
-    return {**entry, **{name: limit for name, limit in limits.items() if limit is not None}}
+def _as_google(model: Model, facts: ModelFacts) -> GoogleModel:
+    return GoogleModel(
+        name=f"models/{model.name}",
+        base_model_id=model.name,
+        display_name=model.name,
+        input_token_limit=_known(facts.context_tokens),
+        output_token_limit=_known(facts.max_output_tokens),
+    )
 
 
-def _page(entries: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+def _page(entries: Sequence[AnthropicModel], query: Mapping[str, str]) -> AnthropicModels:
     """Return the requested page; without ``limit`` the longest, as a client that does not page would miss the rest."""
     limit = _limit(query)
     if (before := query.get("before_id")) is not None:
@@ -238,13 +314,8 @@ def _page(entries: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[s
         start = 0 if after is None else _place(entries, after, "after_id") + 1
         end = start + limit
         has_more = end < len(entries)
-    page = entries[start:end]
-    return {
-        "data": page,
-        "has_more": has_more,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-    }
+    page = list(entries[start:end])
+    return AnthropicModels(page, has_more, page[0].id if page else None, page[-1].id if page else None)
 
 
 def _limit(query: Mapping[str, str]) -> int:
@@ -255,12 +326,12 @@ def _limit(query: Mapping[str, str]) -> int:
     return limit
 
 
-def _place(entries: Sequence[dict[str, Any]], model: str, param: str) -> int:
+def _place(entries: Sequence[AnthropicModel], model: str, param: str) -> int:
     for place, each in enumerate(entries):
-        if each["id"] == model:
+        if each.id == model:
             return place
     raise InvalidRequest(f"'{param}' must be the id of a model in the list, and {model!r} is not", param=param)
 
 
-def _json(body: Any) -> web.Response:
+def _json(body: msgspec.Struct) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")

@@ -7,6 +7,7 @@ import msgspec
 from gateway import __version__
 from gateway.alerts.alert import Book, Kind, Severity, Source
 from gateway.alerts.alerts import Alerts, Delivery, Watch
+from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
@@ -20,13 +21,13 @@ from gateway.alerts.sources import (
     WorkerSource,
 )
 from gateway.alerts.stated_models import StatedModels, StatedModelSource
+from gateway.alerts.target_watch import TargetWatch
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
 from gateway.app.recorders import ProbeRecorder
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports
-from gateway.detecting.detection import Detection
 from gateway.fleet.fleet import Fleet
 from gateway.ledger import (
     Database,
@@ -44,7 +45,6 @@ from gateway.racing import Attempt, AttemptTasks, OpenCall
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
 from gateway.targets.targets import Target
-from gateway.targets.watch import TargetWatch
 from gateway.watching.metrics import Metrics
 from gateway.watching.series import SLOWER
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from pydantic import SecretStr
@@ -47,6 +47,7 @@ from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 
 if TYPE_CHECKING:
+    from gateway.admin.answers import Stores
     from gateway.admin.sign_in import SignIn
     from gateway.ledger import ClickHouseSink
 
@@ -363,7 +364,7 @@ class Gateway:
         answered_s_ago = self.ledger.answered_s_ago
         return inf if answered_s_ago is None and self.ledger.last_error is not None else answered_s_ago
 
-    def _readiness(self) -> dict[str, Any]:
+    def _readiness(self) -> "Stores":
         context = self.context
         peers, models = self._runtime.peers, len(context.fleet.models)
         return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)

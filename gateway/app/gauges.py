@@ -26,6 +26,7 @@ from gateway.watching.metrics import Metrics, Readings
 from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family
 
 if TYPE_CHECKING:
+    from gateway.admin.answers import Stores
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
 
@@ -408,25 +409,32 @@ _BANDS: Mapping[str, float] = {"none": 0.0, "under_10_percent": 0.1, "under_25_p
 
 def readiness(
     ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], peers: Peers | None, *, models: int
-) -> dict[str, Any]:
+) -> "Stores":
     """Return the state of each store. For a while from now on, the database's state is checked in the background."""
+    from gateway.admin.answers import (  # noqa: PLC0415 - memory: with what operators use
+        ClockState,
+        RedisState,
+        SpoolState,
+        Stores,
+        StoreState,
+        WorkersState,
+    )
+
     ledger.watch()
-    return {
-        "database": {
-            "connected": ledger.connected,
-            "answered_s_ago": _tenths(ledger.answered_s_ago),
-            "pending": ledger.pending,
-            "oldest_pending_s": _tenths(ledger.oldest_pending_s),
-        },
-        "clock": {"ahead_s": _tenths(ledger.clock.ahead_s), "is_off": ledger.clock.is_off},
-        "spool": {"problem": ledger.spool_problem, "lost": ledger.lost},
-        "redis": (
-            None if redis_board is None else {"connected": redis_board.connected, "topology": redis_board.topology}
+    return Stores(
+        database=StoreState(
+            connected=ledger.connected,
+            answered_s_ago=_tenths(ledger.answered_s_ago),
+            pending=ledger.pending,
+            oldest_pending_s=_tenths(ledger.oldest_pending_s),
         ),
-        "workers": None if peers is None else {"stopped": peers.stopped},
-        "keys": keys.readiness(),
-        "models": models,
-    }
+        clock=ClockState(_tenths(ledger.clock.ahead_s), ledger.clock.is_off),
+        spool=SpoolState(ledger.spool_problem, ledger.lost),
+        redis=None if redis_board is None else RedisState(redis_board.connected, redis_board.topology),
+        workers=None if peers is None else WorkersState(peers.stopped),
+        keys=keys.readiness(),
+        models=models,
+    )
 
 
 def _tenths(seconds: float | None) -> float | None:

@@ -81,7 +81,7 @@ def costs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare what the ledger says with what a vendor bills, by day and model.
+    """Compare the ledger with a vendor's bill, by day and model.
 
     The bill should lie between the least and the most that the ledger says. A bill is of the whole account: it also has
     what did not go through this gateway. What a vendor's export does not contain is told, and not counted as a

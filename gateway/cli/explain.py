@@ -9,6 +9,7 @@ import typer
 from gateway.cli.configuration import ConfigOption, KeyOption, UrlOption, gateway_url
 from gateway.cli.terminal import UNKNOWN, fail, prose, write_json, write_table
 from gateway.core.attempts import Narrowed
+from gateway.core.modes import Mode
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
 _LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
@@ -64,9 +65,7 @@ def explain(  # noqa: PLR0917 - options are named on the command line
         Literal["chat", "voice", "agent", "batch"] | None,
         typer.Option(help="Assume a call under this profile. [default: the model's]"),
     ] = None,
-    mode: Annotated[
-        Literal["single", "race", "hedge", "auto"] | None, typer.Option(help="Assume this mode. [default: the model's]")
-    ] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Assume this mode. [default: the model's]")] = None,
     hold: Annotated[
         bool | None,
         typer.Option(

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
 from gateway.cli.terminal import FAILED, MISUSED, discard_standard_output, fail, on_a_terminal, read_standard_input, say
+from gateway.core.modes import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
         typer.Option("--model", "-m", help="A model, or provider/model,provider/model. [default: the first model]"),
     ] = None,
     mode: Annotated[
-        Literal["single", "race", "hedge", "auto"] | None,
+        Mode | None,
         typer.Option(help="How many run, and when. [default: the model's]"),
     ] = None,
     width: Annotated[
@@ -51,14 +52,13 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
     Example: holeshot race "Why is the sky blue?" -m groq/openai/gpt-oss-120b,cerebras/gpt-oss-120b --width 2
     """
-    if width is not None and mode not in (None, "race"):
+    if width is not None and mode not in {None, Mode.RACE}:
         fail(f"--width goes with --mode race, not {mode}", MISUSED)
     text = read_standard_input() if prompt == "-" else prompt
     if not text.strip():
         fail("the prompt is empty", MISUSED)
     settings, _ = read_settings(config)
     from gateway.cli.race_run import Question  # noqa: PLC0415 - likewise
-    from gateway.core.calls import Mode  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", settings.log_format)  # errors are shown here; a log line would damage the picture
@@ -67,7 +67,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
         prompt=text,
         system=system,
         max_tokens=max_tokens,
-        mode=None if mode is None else Mode(mode),
+        mode=mode,
         width=width,
     )
     try:

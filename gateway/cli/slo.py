@@ -8,7 +8,7 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url, read_targets
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
-from gateway.targets.targets import BURNS_S, as_object, condition, duration, share, subject, verdict
+from gateway.targets.targets import BURNS_S, condition, duration, share, shown, subject, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def slo(
     except LedgerError as error:
         fail(str(error))
     if as_json:
-        write_json({"targets": [as_object(each) for each in found]})
+        write_json({"targets": [shown(each) for each in found]})
     else:
         _write(found)
     if strict and any(each.budget_left is not None and each.budget_left < 0 for each in found):

@@ -17,19 +17,11 @@ import msgspec
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
 from gateway.core.ids import TraceContext
+from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.rules import has_failed
 from providers import MaskedRecord
 from providers.dialects import PIVOT, Dialect
-
-
-class Mode(StrEnum):
-    """How a call is run; with ``auto`` the policy decides, within the budget."""
-
-    SINGLE = "single"
-    RACE = "race"
-    HEDGE = "hedge"
-    AUTO = "auto"
 
 
 class Objective(StrEnum):

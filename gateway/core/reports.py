@@ -6,14 +6,17 @@ Each result made from SQL has its ``sql``: one statement that gives the same fig
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from gateway.core.errors import ApiError
-from gateway.targets.targets import Burn, Standing
+from gateway.targets.targets import SQL, Burn, Standing
 
 RETRY_S = 2  # the database is tried again each second
+
+Instant = Annotated[datetime, Meta(tz=True)]
 
 
 # p50 and p95 of the gaps between chunks, ms, by model and deployment.
@@ -151,11 +154,32 @@ class FoundCall(msgspec.Struct, frozen=True):
     the fields that are known only at the end are missing.
     """
 
-    call: dict[str, Any]
+    call: Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
     attempts: list[dict[str, Any]]
-    source: str
-    sql: str
-    call_sql: str
+    source: Annotated[Literal["ledger", "memory", "running"], Meta(description="Where it was found.")]
+    sql: SQL
+    call_sql: SQL
+
+
+class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment of one model: columns of equal length."""
+
+    model: str
+    deployment: str
+    provider: str
+    t: list[Annotated[int, Meta(description="The start of the step, in seconds since 1970.")]]
+    n: list[int]
+    errors: list[int]
+    rate_limited: list[int]
+    won: list[int]
+    first_tokens: list[int]
+    ttft_p50_ms: list[float | None]
+    ttft_p95_ms: list[float | None]
+    ttft_p99_ms: list[float | None]
+    tps_p50: list[float | None]
+    tps_p95: list[float | None]
+    itl_p50_ms: list[float | None]
+    itl_p95_ms: list[float | None]
 
 
 class History(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from gateway.keys.stored import (
     StoredKey,
     as_fields,
     fields_of,
+    instant_text,
     merged,
-    shown_key,
     stored_fields,
 )
 from gateway.settings import ClientSettings
@@ -149,5 +149,5 @@ def _retired(row: StoredKey, until: datetime, at: datetime) -> StoredKey:
 
 def _named(row: StoredKey) -> dict[str, Any]:
     """Return the audit log's description of a key."""
-    shown = shown_key(row)
-    return {name: shown[name] for name in ("id", "hint", "retires_at", "revoked_at") if shown[name] is not None}
+    ends = {name: instant_text(getattr(row, name), "seconds") for name in ("retires_at", "revoked_at")}
+    return {"id": row.id, "hint": row.hint, **{name: end for name, end in ends.items() if end is not None}}

@@ -7,9 +7,10 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from pydantic import ValidationError
 
 from gateway.core.errors import InvalidRequest
@@ -193,21 +194,60 @@ def _invalid(complaints: Sequence[Complaint]) -> InvalidRequest:
 
 # Descriptions of clients and their keys, for people and as JSON, without secrets.
 
-FILE, DATABASE = "file", "database"
+FILE: Literal["file"] = "file"
+DATABASE: Literal["database"] = "database"
+Text = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]  # an instant
+
+
+class ClientKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key; of those in the file only the state is known."""
+
+    id: str | UnsetType = UNSET
+    hint: Annotated[str | UnsetType, Meta(description="Its last characters.")] = UNSET
+    created_at: Text | UnsetType = UNSET
+    created_by: str | UnsetType = UNSET
+    last_used_at: Text | UnsetType | None = UNSET
+    retires_at: Annotated[Text | UnsetType | None, Meta(description="When a rotated key ends.")] = UNSET
+    revoked_at: Text | UnsetType | None = UNSET
+    state: State
+
+
+class ShownClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client beside its settings."""
+
+    name: str
+    source: Annotated[Literal["file", "database"], Meta(description="Where the client is described.")]
+    expires: Text | None
+    keys: list[ClientKey]
+    shadowed: Annotated[
+        bool | UnsetType, Meta(description="The file has a client of this name, and that one counts.")
+    ] = UNSET
+
+    def with_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the whole description: ``fields`` are its settings, as far as they are set."""
+        beside: dict[str, Any] = msgspec.to_builtins(self)
+        return {"name": self.name, "source": self.source, **fields, **beside}
 
 
 def shown_stored(name: str, rows: Sequence[StoredKey], now: datetime, *, shadowed: bool = False) -> dict[str, Any]:
     """Return a client of the database; ``rows`` are its keys, the newest last. ``shadowed``: the file has the name."""
-    keys = [{**shown_key(row), "state": str(row.state(now))} for row in rows]
-    shown = {"name": name, "source": DATABASE, **fields_of(rows[-1]), "keys": keys}
-    return {**shown, "shadowed": True} if shadowed else shown
+    fields = fields_of(rows[-1])
+    shown = ShownClient(
+        name=name,
+        source=DATABASE,
+        expires=fields["expires"],
+        keys=[shown_key(row, now) for row in rows],
+        shadowed=shadowed or UNSET,
+    )
+    return shown.with_settings(fields)
 
 
 def shown_configured(name: str, settings: ClientSettings, now: datetime) -> dict[str, Any]:
     """Return a client of the file."""
     is_over = settings.expires is not None and settings.expires <= now
-    keys = [{"state": str(State.EXPIRED if is_over else State.ACTIVE)} for _ in settings.key_sha256]
-    return {"name": name, "source": FILE, **as_fields(settings), "keys": keys}
+    keys = [ClientKey(state=State.EXPIRED if is_over else State.ACTIVE) for _ in settings.key_sha256]
+    fields = as_fields(settings)
+    return ShownClient(name=name, source=FILE, expires=fields["expires"], keys=keys).with_settings(fields)
 
 
 def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime) -> list[dict[str, Any]]:
@@ -217,17 +257,18 @@ def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], 
     return listed
 
 
-def shown_key(row: StoredKey) -> dict[str, Any]:
+def shown_key(row: StoredKey, now: datetime) -> ClientKey:
     """Return one key of the database."""
-    return {
-        "id": row.id,
-        "hint": row.hint,
-        "created_at": instant_text(row.created_at, "seconds"),
-        "created_by": row.created_by,
-        "last_used_at": instant_text(row.last_used_at, "seconds"),
-        "retires_at": instant_text(row.retires_at, "seconds"),
-        "revoked_at": instant_text(row.revoked_at, "seconds"),
-    }
+    return ClientKey(
+        id=row.id,
+        hint=row.hint,
+        created_at=instant_text(row.created_at, "seconds") or UNSET,
+        created_by=row.created_by,
+        last_used_at=instant_text(row.last_used_at, "seconds"),
+        retires_at=instant_text(row.retires_at, "seconds"),
+        revoked_at=instant_text(row.revoked_at, "seconds"),
+        state=row.state(now),
+    )
 
 
 def fields_of(row: StoredKey) -> dict[str, Any]:

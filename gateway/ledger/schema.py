@@ -64,7 +64,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "outages_30d": ("outages_30d", ""),
     "rollup_pending": ("rollup_pending", ""),
 }
-SINCE = {"speed_hours": "0042", "outages_30d": "0042"}  # the revision that a view came with, if not the first
+SINCE = {"speed_hours": "0041", "outages_30d": "0041"}  # the revision that a view came with, if not the first
 
 
 def views_of(revision: str) -> tuple[str, ...]:

@@ -175,11 +175,11 @@ TAGS = {
 SINCE = {
     "saved_seen_squared": "0034",
     "explored_seen_squared": "0034",
-    "n_unpriced": "0041",
-    "n_wasted_unpriced": "0041",
+    "n_unpriced": "0040",
+    "n_wasted_unpriced": "0040",
 }
 BEFORE = {
-    "0043": {
+    "0042": {
         "race_cost_usd": "sum(f.cost_usd)",
         "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
         "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
@@ -195,7 +195,7 @@ BEFORE = {
     },
 }
 BEFORE_OF_ATTEMPTS = {
-    "0043": {
+    "0042": {
         "n_errors": _count(ERROR),
         "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
         "n_tried": _count(TRIED),

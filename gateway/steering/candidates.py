@@ -243,10 +243,9 @@ class LineupCache(msgspec.Struct):
     racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
     worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
-    # Shared by all lineups of the same standings. Key: primary, racer, and whether it starts late; value: the candidate
-    # for which the gain was computed, and the result.
+    # Shared by lineups of the same standings: by primary, racer, and whether it starts late, whose gain, and that gain;
     gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
-    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # shared too: the best, the racer, its rank
+    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # and the best, the racer, its rank
 
 
 class Lineup(msgspec.Struct, frozen=True):
@@ -380,12 +379,9 @@ def line_up(
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    after_s = {each.deployment: each.after_s for each in candidates}
-    if not any(after_s.values()):
-        after_s = {}
-    flawed = []
-    if ranked[-1].tier >= Tier.FLAWED and ranked[0].tier < Tier.FLAWED:
-        flawed = [each for each in ranked if each.tier is Tier.FLAWED]
+    after_s = {each.deployment: each.after_s for each in candidates} if any(each.after_s for each in candidates) else {}
+    is_mixed = ranked[-1].tier >= Tier.FLAWED > ranked[0].tier
+    flawed = [each for each in ranked if is_mixed and each.tier is Tier.FLAWED]
     return Lineup(
         candidates,
         ranked,

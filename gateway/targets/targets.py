@@ -2,9 +2,10 @@
 
 import hashlib
 from datetime import timedelta
-from typing import Any
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 # The burn rate of a target's error budget: at 1, the budget is used up exactly when the window ends.
 
@@ -206,25 +207,72 @@ def _rounded(good: float, objective: float) -> str:
 
 # A standing as JSON, for the page and ``holeshot slo --json``.
 
+SQL = Annotated[str, Meta(description="One statement that gives the same figures in `holeshot sql`.")]
 
-def as_object(standing: Standing) -> dict[str, Any]:
-    """Return a target and its standing as one JSON object."""
+
+class ShownBurn(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast a target's error budget is used up."""
+
+    window_s: Annotated[int, Meta(description="Of the last so many seconds.")]
+    calls: int
+    bad: int
+    burn_rate: Annotated[
+        float | None,
+        Meta(description="1 spends the budget just within the target's days; null without calls."),
+    ]
+    sql: SQL
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """A target and its standing."""
+
+    name: str
+    model: Annotated[str | None, Meta(description="Whose calls; null: any.")]
+    client: str | None
+    profile: str | None
+    ttft_ms: Annotated[float | None, Meta(description="The first token comes sooner.")]
+    tok_s: Annotated[float | None, Meta(description="At least, after it.")]
+    gap_ms: Annotated[float | None, Meta(description="The longest between two chunks.")]
+    objective: Annotated[float, Meta(description="The share of calls that is to be good.")]
+    days: Annotated[int, Meta(description="Over how long.")]
+    subject: Annotated[str, Meta(description="Whose calls, in words.")]
+    condition: Annotated[str, Meta(description="What a good call is, in words.")]
+    calls: Annotated[int, Meta(description="That count: docs/monitoring.md#targets.")]
+    bad: int
+    failed: Annotated[int, Meta(description="Of the bad ones.")]
+    late: Annotated[
+        int, Meta(description="Of the bad ones: the first token came too late, or the client left before it.")
+    ]
+    slow: Annotated[int, Meta(description="Of the bad ones.")]
+    halting: Annotated[int, Meta(description="Of the bad ones: with too long a gap.")]
+    good_share: float | None
+    budget_left: Annotated[
+        float | None, Meta(description="The share of the error budget; below 0 the target is missed.")
+    ]
+    burns: list[ShownBurn]
+    verdict: Annotated[str, Meta(description="Whether it is kept, in words.")]
+    sql: SQL
+    misses_sql: Annotated[str, Meta(description="A statement that lists its newest bad calls.")]
+
+
+def shown(standing: Standing) -> Shown:
+    """Return a target and its standing as one object."""
     target = standing.target
-    return {
-        "name": target.name,
+    return Shown(
+        name=target.name,
         **msgspec.structs.asdict(target.definition),
-        "objective": target.objective,
-        "days": target.days,
-        "subject": subject(target),
-        "condition": condition(target),
+        objective=target.objective,
+        days=target.days,
+        subject=subject(target),
+        condition=condition(target),
         **msgspec.structs.asdict(standing.counts),
-        "good_share": standing.good_share,
-        "budget_left": standing.budget_left,
-        "burns": [
-            {name: getattr(burn, name) for name in ("window_s", "calls", "bad", "burn_rate", "sql")}
-            for burn in standing.burns
+        good_share=standing.good_share,
+        budget_left=standing.budget_left,
+        burns=[
+            ShownBurn(window_s=each.window_s, calls=each.calls, bad=each.bad, burn_rate=each.burn_rate, sql=each.sql)
+            for each in standing.burns
         ],
-        "verdict": verdict(standing),
-        "sql": standing.sql,
-        "misses_sql": standing.misses_sql,
-    }
+        verdict=verdict(standing),
+        sql=standing.sql,
+        misses_sql=standing.misses_sql,
+    )

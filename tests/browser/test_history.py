@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
+from tests.support.browser.installation import MODEL, Installation
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.installation import MODEL, Installation
 from tests.browser.visit import Visit
+from tests.support.browser.installation import MODEL, Installation
 
 FOCUSED = "() => document.activeElement.closest('tbody tr')?.rowIndex"
 NAMED = "name => document.title.replace(/^\\(\\d+\\) /, '') === name"  # after the number of open alerts

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.installation import Installation
 from tests.browser.test_figures import race
 from tests.browser.visit import Visit
+from tests.support.browser.installation import Installation
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route

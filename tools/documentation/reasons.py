@@ -5,6 +5,8 @@ Types, bounds and defaults come from the JSON Schema. A test fails if a key has 
 
 from collections.abc import Mapping
 
+from gateway.core.modes import SAID
+
 Reasons = Mapping[str, str]
 
 _TIMEOUTS: Reasons = {
@@ -391,10 +393,7 @@ REASONS: Mapping[str, Reasons] = {
         "ttft_ms": "The deadline of the first token: who keeps it is asked first, and hedges start in time for it.",
         "reading_tok_s": "With objective reading: how fast answers are read. About 100 where they are spoken.",
         "min_tok_s": "A deployment that is slower after its first token is a last resort.",
-        "mode": (
-            "`auto` (the policy decides within the budget), `race` (`width` at once), `hedge` (a second one if the"
-            " first is late), `single` (one; others only if it fails)."
-        ),
+        "mode": f"{', '.join(f'`{mode}` ({said.about})' for mode, said in SAID.items())}.",
         "width": "With mode race: how many attempts start at once.",
         "hedge_delay_s": (
             "With mode hedge: when the second attempt starts. Not set: when the first is later than usual."

@@ -2,25 +2,31 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from gateway.admin.openapi.formats import FORMATS, Embeddings, Object
 from gateway.admin.openapi.operation import (
     CALLER,
     CLIENT,
     EVENTS,
     JSON,
+    OBJECT,
+    TEXT,
     Access,
+    Answer,
+    Made,
     Operation,
     Tag,
-    answer,
     body,
     in_path,
+    of,
+    of_type,
     parameter,
 )
-from gateway.admin.openapi.schemas import OBJECT, TEXT, Made, either, nullable, of, of_type, schema
 from gateway.api import overrides, responses_socket, turns
 from gateway.api import passthrough_requests as relayed
 from gateway.api.auth import TENANT_KEYS
@@ -30,9 +36,11 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED, LOWERED
 from gateway.api.headers import NARROWED, PLAN_HEADER
+from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
+from gateway.core.modes import Mode
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
 from providers.dialects import TokenCounting
 
@@ -69,7 +77,10 @@ _OF_CALLS: Mapping[str, Any] = {
     "request-id": (str, "Your request id, or the call's, where Anthropic's SDKs look for it."),
     "x-holeshot-provider": (str, "The provider that answered."),
     "x-holeshot-deployment": (str, "The deployment that answered."),
-    "x-holeshot-mode": (str, "How the call was raced: `race`, `hedge` or `single`."),
+    "x-holeshot-mode": (
+        str,
+        f"How the call was raced: {', '.join(f'`{mode}`' for mode in Mode if mode is not Mode.AUTO)}.",
+    ),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (str, "Parameters that the deployment was not sent, as `drop_params` allows."),
@@ -129,14 +140,15 @@ OF_CALLS: tuple[type[errors.ApiError], ...] = (
     *OF_UPSTREAM,
 )
 
-MODEL = schema((str, "A configured model. With `adhoc: true` also `provider/model`, or several with commas."))
+MODEL = of_type(str, "A configured model. With `adhoc: true` also `provider/model`, or several with commas.")
+_NULL = Made(type="null")
 # The gateway's own fields of every body, beside the model; none of them is passed on.
 OWN_FIELDS: Mapping[str, Made] = {
     "race": Made(
         description="How this call is raced: a mode, a profile, or an object.",
-        anyOf=[TEXT, *nullable(of(overrides.RaceOverride))["anyOf"]],
+        anyOf=[TEXT, of(overrides.RaceOverride), _NULL],
     ),
-    "provider": Made(nullable(of(Provider)), description="OpenRouter's preferences."),
+    "provider": Made(anyOf=[of(Provider), _NULL], description="OpenRouter's preferences."),
     "models": Made(of_type(list[str] | None), description="Models to try in turn, after `model`."),
     "fastest_response": Made(
         of_type(bool | None), description="LiteLLM's: race all models of the comma list in `model`."
@@ -183,15 +195,15 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
         **needs_model,
     )
     about = f"The answer. {api.events}" if is_addressed else f"The answer; with `stream: true` as events. {api.events}"
-    whole = api.answer or OBJECT
-    content = {JSON: [whole] if streams else whole, EVENTS: str}
+    whole = Object if api.answer is None else FORMATS[api.answer]
+    content = {JSON: list[whole] if streams else whole, EVENTS: str}  # type: ignore[valid-type]
     return Operation(
         f"POST {route}",
         f"{api.id}{'Streamed' if streams else ''}{_version(path, endpoint.paths[0])}",
         api.summary,
         Tag.RACED,
         CALLER,
-        {200: answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
+        {200: Answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
         (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         (*OF_CALLS, *api.errors),
         body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),
@@ -207,9 +219,9 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
 
 _FILES = frozenset({"file", "image", "image[]", "images"})
 _AS_IT_IS = "The provider's answer, as it is."
-_ANY = {JSON: OBJECT}
+_ANY = {JSON: Object}
 _SUBTITLES = {**_ANY, "text/*": str, "application/x-subrip": str}
-_VECTORS, _SOUND = {JSON: "Embeddings"}, {"audio/*": Made(), EVENTS: str}
+_VECTORS, _SOUND = {JSON: Embeddings}, {"audio/*": Any, EVENTS: str}
 _RELAYED: tuple[tuple[str, relayed.RelayedApi, str, str, Mapping[str, Any]], ...] = (
     ("/v1/embeddings", relayed.EMBEDDINGS, "createEmbedding", "Embeddings", _VECTORS),
     ("/v1/moderations", relayed.MODERATIONS, "createModeration", "Moderations", _ANY),
@@ -234,7 +246,7 @@ def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, conten
         summary,
         Tag.RELAYED,
         CALLER,
-        {200: answer(_AS_IT_IS, content, _OF_CALLS)},
+        {200: Answer(_AS_IT_IS, content, _OF_CALLS)},
         CALL_HEADERS,
         OF_CALLS,
         body({media: _body(api, media) for media in api.takes}),
@@ -258,11 +270,17 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
             required.append(field)
         else:
             one_of.append({"anyOf": [{"required": [name]} for name in names]})
-    own = OWN_FIELDS if media == JSON else {name: schema((str, "JSON, as in bodies of JSON.")) for name in OWN_FIELDS}
+    own = OWN_FIELDS if media == JSON else {name: of_type(str, "JSON, as in bodies of JSON.") for name in OWN_FIELDS}
     return Made(OBJECT, properties={**properties, **own}, required=required, **({"allOf": one_of} if one_of else {}))
 
 
 _FIRST_COUNTED = "/v1/messages/count_tokens"
+
+
+@cache
+def _count(field: str) -> type[msgspec.Struct]:
+    """Return the type of an answer with the number of tokens in ``field``."""
+    return msgspec.defstruct(f"{field[0].upper()}{field[1:]}", [(field, int)])
 
 
 def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
@@ -279,7 +297,13 @@ def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operati
         "How many tokens a prompt has",
         Tag.RELAYED,
         CALLER,
-        {200: answer("The number of tokens.", {JSON: {counting.field: int}}, (*_OF_CALLS, ESTIMATED))},
+        {
+            200: Answer(
+                "The number of tokens.",
+                {JSON: _count(counting.field)},
+                (*_OF_CALLS, ESTIMATED),
+            )
+        },
         (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         OF_CALLS,
         body(
@@ -304,7 +328,7 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
         summary,
         Tag.RELAYED,
         access,
-        {200: answer(_AS_IT_IS, _ANY, _OF_STORED)},
+        {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
         (*in_path("id", "The id of a response that was stored for this key."), CALL_HEADERS[0]),
         (errors.InvalidRequest, errors.ResponseNotFound, LimitReached, *OF_UPSTREAM),
         description="Passed on to the deployment that stores the response. No model is asked: this is not a call.",
@@ -322,7 +346,7 @@ def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
         summary,
         Tag.RELAYED,
         CALLER if is_sent or method == "DELETE" else CLIENT,
-        {200: answer(_AS_IT_IS, _ANY, _OF_STORED)},
+        {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
         (*named, CALL_HEADERS[0]),
         (errors.InvalidRequest, errors.NothingStored, LimitReached, *OF_UPSTREAM),
         body({JSON: keeps if is_made else Made(OBJECT)}) if is_sent else None,
@@ -337,7 +361,7 @@ _SOCKET = Operation(
     "Responses over a WebSocket",
     Tag.RACED,
     CALLER,
-    {101: answer("The connection is a WebSocket from here on.")},
+    {101: Answer("The connection is a WebSocket from here on.")},
     CALL_HEADERS,
     (
         errors.NoWebSocket,
@@ -357,16 +381,13 @@ _SOCKET = Operation(
 # The list of models, in three formats.
 
 _ONLY = "Anthropic's format only: "
-_LIST = {"object": Literal["list"], "data": ["Model"]}
-_PAGE = {"data": ["AnthropicModel"], "has_more": bool, "first_id last_id": str | None}
-_GOOGLES_LIST = {"models": ["GoogleModel"]}
 _MODELS = Operation(
     "GET /v1/models",
     "listModels",
     "The models this key may use",
     Tag.MODELS,
     CLIENT,
-    {200: answer("The models.", {JSON: either(_LIST, _PAGE, _GOOGLES_LIST)})},
+    {200: Answer("The models.", {JSON: (OpenAIModels, AnthropicModels, GoogleModels)})},
     (
         parameter("limit", f"{_ONLY}models in a page, 1 to 1000.", int),
         parameter("after_id", f"{_ONLY}the page after this model."),
@@ -382,7 +403,7 @@ _MODEL = msgspec.structs.replace(
     id="getModel",
     summary="One model",
     parameters=in_path("id", "Its name; slashes need no escape."),
-    answers={200: answer("The model.", {JSON: either("Model", "AnthropicModel", "GoogleModel")})},
+    answers={200: Answer("The model.", {JSON: (OpenAIModel, AnthropicModel, GoogleModel)})},
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 
@@ -392,7 +413,7 @@ _GOOGLES_MODELS = msgspec.structs.replace(
     id="listGoogleModels",
     summary="The models this key may use, in Google's format",
     parameters=(),
-    answers={200: answer("The models.", {JSON: _GOOGLES_LIST})},
+    answers={200: Answer("The models.", {JSON: GoogleModels})},
     errors=(),
     description="",
     error_schema="GeminiError",
@@ -403,7 +424,7 @@ _GOOGLES_MODEL = msgspec.structs.replace(
     id="getGoogleModel",
     summary="One model, in Google's format",
     parameters=in_path("id", "Its name; slashes need no escape."),
-    answers={200: answer("The model.", {JSON: "GoogleModel"})},
+    answers={200: Answer("The model.", {JSON: GoogleModel})},
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 

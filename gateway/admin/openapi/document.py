@@ -5,9 +5,19 @@ from typing import Any
 
 from gateway import __version__
 from gateway.admin.openapi import calls, page_api
-from gateway.admin.openapi.answers import ANSWERS
-from gateway.admin.openapi.operation import API_KEY, GOOGLE_KEY, JSON, KEY, SESSION, Operation, Tag, answer
-from gateway.admin.openapi.schemas import of_records, schema
+from gateway.admin.openapi.formats import FORMATS
+from gateway.admin.openapi.operation import (
+    API_KEY,
+    GOOGLE_KEY,
+    JSON,
+    KEY,
+    SESSION,
+    Answer,
+    Operation,
+    Schemas,
+    Tag,
+    of_type,
+)
 from gateway.core.errors import (
     ApiError,
     ExpectationFailed,
@@ -18,6 +28,7 @@ from gateway.core.errors import (
     NoWebSocket,
 )
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
+from gateway.core.reports import HistorySeries
 
 OPERATIONS: tuple[Operation, ...] = (*calls.OPERATIONS, *page_api.OPERATIONS)
 
@@ -37,22 +48,22 @@ def codes(error: type[ApiError]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *map(str, _CODES.get(error, ())))))
 
 
-def responses(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
+def responses(errors: Iterable[type[ApiError]], name: str, schemas: Schemas) -> dict[str, Any]:
     """Return the response objects of ``errors`` by status, with the meaning of each code."""
     by_status: dict[int, list[type[ApiError]]] = {}
     for error in dict.fromkeys(errors):
         for status in _STATUSES.get(error, (error.status,)):
             by_status.setdefault(status, []).append(error)
-    return {str(status): _response(by_status[status], name) for status in sorted(by_status)}
+    return {str(status): _response(by_status[status], name, schemas) for status in sorted(by_status)}
 
 
-def _response(errors: Iterable[type[ApiError]], name: str) -> dict[str, Any]:
+def _response(errors: Iterable[type[ApiError]], name: str, schemas: Schemas) -> dict[str, Any]:
     meanings: dict[str, list[str]] = {}
     for error in errors:
         for code in codes(error):
             meanings.setdefault(code, []).append(_first_sentence(error))
     described = "\n".join(f"- `{code}`: {' '.join(dict.fromkeys(said))}" for code, said in meanings.items())
-    return {**answer(described, {JSON: name}), "x-error-codes": list(meanings)}
+    return {**Answer(described, {JSON: FORMATS[name]}).described(schemas), "x-error-codes": list(meanings)}
 
 
 def _first_sentence(error: type[ApiError]) -> str:
@@ -98,9 +109,11 @@ _SECURITY: Mapping[str, Mapping[str, str]] = {
 
 def document() -> dict[str, Any]:
     """Return the document as OpenAPI 3.1."""
+    sent = (kind for each in OPERATIONS for said in each.answers.values() for kind in said.kinds)
+    schemas = Schemas((*sent, *FORMATS.values(), HistorySeries))
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Holeshot", "version": __version__, "description": _ABOUT, "license": _LICENCE},
@@ -108,11 +121,13 @@ def document() -> dict[str, Any]:
         "tags": [{"name": str(tag), "description": about} for tag, about in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {**{name: schema(of) for name, of in ANSWERS.items()}, **of_records()},
+            "schemas": schemas.components,
             "headers": {
-                name: {"description": about, "schema": schema(of)} for name, (of, about) in calls.HEADERS.items()
+                name: {"description": about, "schema": of_type(of)} for name, (of, about) in calls.HEADERS.items()
             },
-            "responses": {name: _any_request(name) for name in sorted({each.error_schema for each in OPERATIONS})},
+            "responses": {
+                name: _any_request(name, schemas) for name in sorted({each.error_schema for each in OPERATIONS})
+            },
             "securitySchemes": _SECURITY,
         },
     }
@@ -121,7 +136,7 @@ def document() -> dict[str, Any]:
 _LICENCE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 
 
-def _operation(each: Operation) -> dict[str, Any]:
+def _operation(each: Operation, schemas: Schemas) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": each.id,
         "tags": [str(each.tag)],
@@ -130,8 +145,8 @@ def _operation(each: Operation) -> dict[str, Any]:
         # An empty requirement: where no clients are configured, local programs need no key.
         "security": [*({scheme: []} for scheme in each.access.security), {}],
         "responses": {
-            **{str(status): said for status, said in each.answers.items()},
-            **_beside(each),
+            **{str(status): said.described(schemas) for status, said in each.answers.items()},
+            **_beside(each, schemas),
             "default": {"$ref": f"#/components/responses/{each.error_schema}"},
         },
     }
@@ -142,15 +157,15 @@ def _operation(each: Operation) -> dict[str, Any]:
     return found
 
 
-def _beside(each: Operation) -> dict[str, Any]:
+def _beside(each: Operation, schemas: Schemas) -> dict[str, Any]:
     """Return the errors of an operation, except those of a status that has an answer of its own."""
-    found = responses(each.all_errors, each.error_schema)
+    found = responses(each.all_errors, each.error_schema, schemas)
     return {status: response for status, response in found.items() if int(status) not in each.answers}
 
 
-def _any_request(name: str) -> dict[str, Any]:
+def _any_request(name: str, schemas: Schemas) -> dict[str, Any]:
     """Return the response for errors of any request, which come before its operation is known."""
-    [first, *rest] = responses(ANY_REQUEST, name).values()
+    [first, *rest] = responses(ANY_REQUEST, name, schemas).values()
     listed = "\n".join(each["description"] for each in (first, *rest))
     codes = [code for each in (first, *rest) for code in each["x-error-codes"]]
     return {**first, "description": f"Errors of any request:\n{listed}", "x-error-codes": codes}

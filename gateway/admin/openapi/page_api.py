@@ -4,13 +4,15 @@ Queries are described from the structs that they are read into.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from gateway.admin.leaderboard import Explained, HypotheticalCall
+from gateway.admin import answers
+from gateway.admin.keys import Clients, Revoked, Rotation
+from gateway.admin.leaderboard import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.openapi import calls
-from gateway.admin.openapi.answers import NEW_KEY, NEXT, REPLAYED, ROW, SQL, STANDING, WORTH
+from gateway.admin.openapi.formats import Object
 from gateway.admin.openapi.operation import (
     ADMIN,
     ADMIN_VISITOR,
@@ -18,16 +20,19 @@ from gateway.admin.openapi.operation import (
     CALLING_VISITOR,
     EVENTS,
     JSON,
+    OBJECT,
     VIEWER,
     VISITOR,
+    Answer,
+    Made,
     Operation,
     Tag,
-    answer,
     body,
     in_path,
+    of_type,
     parameter,
+    ref,
 )
-from gateway.admin.openapi.schemas import OBJECT, Made, either, of, of_type, ref, schema
 from gateway.admin.reports import (
     CallsQuery,
     HeatQuery,
@@ -38,13 +43,13 @@ from gateway.admin.reports import (
     WorthQuery,
 )
 from gateway.admin.usage import UsageQuery
+from gateway.admin.visitors import SignInBody
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.overrides import RaceOverride
 from gateway.core import errors
 from gateway.core.errors import ApiError, InvalidRequest, ModelNotFound
-from gateway.core.reports import CallNotFound, ReportsUnreachable, ReportTooSlow
+from gateway.core.reports import CallNotFound, FoundCall, ReportsUnreachable, ReportTooSlow
 from gateway.live.events import Wanted
-from gateway.steering import Leaderboard
 
 # Queries.
 
@@ -98,8 +103,7 @@ def _query(kind: type[msgspec.Struct]) -> tuple[Made, ...]:
 
 # Health, metrics and the leaderboard.
 
-_READY = {JSON: "Readiness"}
-_BOARDS = either({"models": [of(Leaderboard)]}, {"models": [of(Explained)]})
+_READY = {JSON: answers.Readiness}
 _STATUS = (
     Operation(
         "GET /health/live",
@@ -107,7 +111,7 @@ _STATUS = (
         "Whether the process responds",
         Tag.STATUS,
         ANYBODY,
-        {200: answer("It does.", {JSON: {"status": Literal["ok"]}})},
+        {200: Answer("It does.", {JSON: answers.Alive})},
     ),
     Operation(
         "GET /health/ready",
@@ -116,8 +120,8 @@ _STATUS = (
         Tag.STATUS,
         ANYBODY,
         {
-            200: answer("They are.", _READY),
-            503: answer("It stops, does not know the keys yet, or must not lose rows and would.", _READY),
+            200: Answer("They are.", _READY),
+            503: Answer("It stops, does not know the keys yet, or must not lose rows and would.", _READY),
         },
         description="The gateway stays ready when its database or Redis goes away.",
     ),
@@ -127,7 +131,7 @@ _STATUS = (
         "Metrics in Prometheus' text format",
         Tag.STATUS,
         VIEWER,
-        {200: answer("The metrics.", {"text/plain": str})},
+        {200: Answer("The metrics.", {"text/plain": str})},
     ),
     Operation(
         "GET /leaderboard",
@@ -135,7 +139,7 @@ _STATUS = (
         "How fast and how good each deployment is, or who would run next, and why",
         Tag.STATUS,
         VIEWER,
-        {200: answer("Each model's deployments, best first; with `explain` its plan.", {JSON: _BOARDS})},
+        {200: Answer("Each model's deployments, best first; with `explain` its plan.", {JSON: (Leaderboards, Plans)})},
         (
             _MODEL,
             parameter("explain", "`1`: the plans of next calls instead. The other parameters are for these.", bool),
@@ -150,24 +154,25 @@ _STATUS = (
 _OF_BODY = (InvalidRequest, errors.UnsupportedMediaType, errors.BodyTimeout, errors.BodyTooLarge)
 _OF_KEYS = (*_OF_BODY, errors.KeysUnreachable)
 _NAME = in_path("name", "The client's name.")
-_CLIENT = {200: answer("The client.", {JSON: "Client"})}
-_WITH_KEY = {200: answer("The client, with its new key.", {JSON: "ClientWithKey"})}
+_CLIENT = {200: Answer("The client.", {JSON: ref("Client")})}
+_WITH_KEY = {200: Answer("The client, with its new key.", {JSON: ref("ClientWithKey")})}
 _MADE = {201: _WITH_KEY[200]}
-_LIST = {"object": Literal["list"], "data": ["Client"]}
-_CLIENTS = {200: answer("The clients of the file, then those of the database.", {JSON: _LIST})}
-_REVOKED = {200: answer("Which keys were ended.", {JSON: {"name": str, "revoked": [{"id hint": str}]}})}
+_CLIENTS = {200: Answer("The clients of the file, then those of the database.", {JSON: Clients})}
+_REVOKED = {200: Answer("Which keys were ended.", {JSON: Revoked})}
 _ALL = (parameter("all", "`1`: revoked keys too.", bool),)
 _ONE_KEY = (*_NAME, parameter("key", "Only the key with this id or hint."))
-_NAMED = schema({"name": (str, "Letters, digits, dots, dashes, underscores.")})
+_NAMED = Made(
+    OBJECT, properties={"name": of_type(str, "Letters, digits, dots, dashes, underscores.")}, required=["name"]
+)
 _NEW = body(
     {JSON: Made(allOf=[ref("ClientSettings"), _NAMED], unevaluatedProperties=False)}, {"name": "search", "rpm": 60}
 )
 _PATCH = body(
-    {JSON: (OBJECT, "A merge patch (RFC 7396) of `ClientSettings`: null means the default.")},
+    {JSON: Made(OBJECT, description="A merge patch (RFC 7396) of `ClientSettings`: null means the default.")},
     {"rpm": 120, "expires": None},
 )
 _ROTATION = body(
-    {JSON: {"grace_s?": (float, "Seconds for which the older keys stay valid; 0 by default.")}},
+    {JSON: of_type(Rotation)},
     {"grace_s": 3600},
     required=False,
 )
@@ -199,23 +204,11 @@ _KEYS_OF_PAGE = tuple(
 
 # The API under /api, which the page uses.
 
-UNCHANGED = answer("The caller has it: its etag is in `if-none-match`.")
+UNCHANGED = Answer("The caller has it: its etag is in `if-none-match`.")
 _OF_REPORTS = (InvalidRequest, ReportsUnreachable, ReportTooSlow)
-_LISTED = {"data": ["ListedCall"], "next": NEXT, "sql": SQL}
-_FOUND = {
-    "call": ROW,
-    "attempts": [ROW],
-    "source": (Literal["ledger", "memory", "running"], "Where it was found."),
-    "sql call_sql": SQL,
-}
-_REPLAYS = {
-    "models": [(str, "With calls, the busiest first.")],
-    "data": [REPLAYED],
-    "note": (str | None, "Why there is no data."),
-}
-_DONE = {204: answer("Done; the cookie is set, or gone.")}
+_DONE = {204: Answer("Done; the cookie is set, or gone.")}
 _HTML = {"text/html": str}
-_GO_ON = {303: answer("Go on there; a cookie is set.")}
+_GO_ON = {303: Answer("Go on there; a cookie is set.")}
 
 
 def _figures(
@@ -226,8 +219,8 @@ def _figures(
     *raises: type[ApiError],
     takes: tuple[Made, ...] = (),
 ) -> Operation:
-    answers = {200: answer("The figures.", {JSON: shown}, ("etag",)), 304: UNCHANGED}
-    return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, VISITOR, answers, takes, raises)
+    said = {200: Answer("The figures.", {JSON: shown}, ("etag",)), 304: UNCHANGED}
+    return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, VISITOR, said, takes, raises)
 
 
 def _report(path: str, name: str, summary: str, shown: Any, query: type[msgspec.Struct]) -> Operation:
@@ -235,19 +228,19 @@ def _report(path: str, name: str, summary: str, shown: Any, query: type[msgspec.
 
 
 def _file(path: str, name: str, summary: str, content: Mapping[str, Any]) -> Operation:
-    answers = {200: answer("The file.", content, ("etag",)), 304: UNCHANGED}
-    return Operation(f"GET /{path}", name, summary, Tag.PAGE, ANYBODY, answers)
+    said = {200: Answer("The file.", content, ("etag",)), 304: UNCHANGED}
+    return Operation(f"GET /{path}", name, summary, Tag.PAGE, ANYBODY, said)
 
 
 OPERATIONS = (
     *_STATUS,
     *_KEYS,
-    _figures("session", "getSession", "Who looks, and at which gateway", "Session"),
+    _figures("session", "getSession", "Who looks, and at which gateway", answers.Session),
     _figures(
         "leaderboard",
         "getBoards",
         "How fast and how good each deployment is",
-        {"models": ["PageBoard"]},
+        answers.PageBoards,
         ModelNotFound,
         takes=(_MODEL,),
     ),
@@ -255,41 +248,47 @@ OPERATIONS = (
         "explain",
         "getPlans",
         "Who would run for a model's next call, and why",
-        {"models": [of(Explained)]},
+        Plans,
         InvalidRequest,
         ModelNotFound,
         takes=(_MODEL, *_CALL),
     ),
-    _report("calls", "listCalls", "Calls, the newest first", _LISTED, CallsQuery),
+    _report("calls", "listCalls", "Calls, the newest first", answers.Calls, CallsQuery),
     _figures(
         "calls/{id}",
         "getCall",
         "One call with its attempts",
-        _FOUND,
+        FoundCall,
         *_OF_REPORTS,
         CallNotFound,
         takes=in_path("id", "As in `x-holeshot-call-id`."),
     ),
-    _report("history", "getHistory", "How fast and reliable deployments were, over time", "History", HistoryQuery),
-    _report("heat", "getHeat", "One figure by weekday and hour", "Heat", HeatQuery),
-    _report("slowdowns", "getSlowdowns", "When deployments were slower than usual", "Slowdowns", SlowdownsQuery),
     _report(
-        "race-value", "getRaceValue", "What racing saved, and what it cost", {"data": [WORTH], "sql": SQL}, WorthQuery
+        "history", "getHistory", "How fast and reliable deployments were, over time", answers.History, HistoryQuery
     ),
-    _report("replay", "getReplay", "What other settings would have done with a model's calls", _REPLAYS, ReplayQuery),
+    _report("heat", "getHeat", "One figure by weekday and hour", answers.Heat, HeatQuery),
+    _report("slowdowns", "getSlowdowns", "When deployments were slower than usual", answers.Slowdowns, SlowdownsQuery),
+    _report("race-value", "getRaceValue", "What racing saved, and what it cost", answers.RaceValue, WorthQuery),
+    _report(
+        "replay", "getReplay", "What other settings would have done with a model's calls", answers.Replays, ReplayQuery
+    ),
     _figures(
         "slo",
         "getTargets",
         "Whether the targets are kept, and what is left of their error budgets",
-        {"targets": [STANDING]},
+        answers.Targets,
         *_OF_REPORTS,
     ),
-    _report("refusals", "getRefusals", "What was refused, and who guesses keys", "Refused", RefusalsQuery),
-    _figures("alerts", "getAlerts", "What is wrong now, and what was", "Alerts", InvalidRequest),
-    _report("usage", "getUsage", "What each client has used, and its limits", "Usage", UsageQuery),
-    _report("teams", "getTeams", "What each team and its end users have used", "Teams", UsageQuery),
+    _report("refusals", "getRefusals", "What was refused, and who guesses keys", answers.Refused, RefusalsQuery),
+    _figures("alerts", "getAlerts", "What is wrong now, and what was", answers.Alerts, InvalidRequest),
+    _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, UsageQuery),
+    _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, UsageQuery),
     _figures(
-        "configuration", "getConfiguration", "What is configured, without secrets", "Configuration", InvalidRequest
+        "configuration",
+        "getConfiguration",
+        "What is configured, without secrets",
+        answers.Configuration,
+        InvalidRequest,
     ),
     Operation(
         "GET /api/live",
@@ -297,7 +296,7 @@ OPERATIONS = (
         "Races as they happen",
         Tag.PAGE_API,
         VISITOR,
-        {200: answer("The events.", {EVENTS: str})},
+        {200: Answer("The events.", {EVENTS: str})},
         _query(Wanted),
         (InvalidRequest, errors.TooManyViewers),
         description="Server-sent events: docs/production.md lists them. A comment every 15 seconds.",
@@ -323,7 +322,7 @@ OPERATIONS = (
             *(errors.WrongKey, errors.KeyExpired, errors.KeysNotLoaded, errors.KeyUnusable, errors.Forbidden),
             *_OF_BODY,
         ),
-        body({JSON: {"key": NEW_KEY}}, {"key": "hs-…"}),
+        body({JSON: of_type(SignInBody)}, {"key": "hs-…"}),
         "From the gateway's own page only.",
     ),
     Operation(
@@ -334,9 +333,9 @@ OPERATIONS = (
         ANYBODY,
         {
             **_DONE,
-            200: answer(
+            200: Answer(
                 "Done; `leave` is where to sign out at the provider, too, if it can be done.",
-                {JSON: {"leave": str | None}},
+                {JSON: answers.SignedOut},
             ),
         },
         (),
@@ -368,13 +367,13 @@ OPERATIONS = (
         "",
         "getPage",
         "The page, for a browser; for a program where to go",
-        {**_HTML, JSON: {"name chat models api page": str}},
+        {**_HTML, JSON: answers.Welcome},
     ),
     _file("docs", "getDocs", "This description as a page", _HTML),
-    _file("openapi.json", "getDescription", "This description, OpenAPI 3.1", {JSON: OBJECT}),
+    _file("openapi.json", "getDescription", "This description, OpenAPI 3.1", {JSON: Object}),
     _file("favicon.ico", "getIcon", "The icon", {"image/svg+xml": str}),
     msgspec.structs.replace(
-        _file("page/{path}", "getFile", "A file of the page", {"*/*": Made()}),
+        _file("page/{path}", "getFile", "A file of the page", {"*/*": Any}),
         parameters=in_path("path", "The file's path, with slashes."),
         errors=(errors.NotFound,),
     ),

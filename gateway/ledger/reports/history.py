@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistoryWanted, Table, Window
+from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
 from gateway.ledger.schema import rendered, text_of
@@ -148,8 +148,8 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
                 columns[name][place] = value
     await asyncio.sleep(0)  # a series takes a quarter of a millisecond; there may be hundreds
     model, deployment, provider = key
-    known = {"model": model, "deployment": deployment, "provider": provider, "t": list(starts)}
-    return msgspec.Raw(msgspec.json.encode(known | columns))
+    found = HistorySeries(model=model, deployment=deployment, provider=provider, t=list(starts), **columns)
+    return msgspec.Raw(msgspec.json.encode(found))
 
 
 async def outages(reader: Reader, now: datetime) -> Table:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -360,13 +360,18 @@ def _lacks(error: Exception) -> bool:
 
 _COLUMNS: tuple[Column[Any], ...] = (*tables.calls.columns, *tables.attempts.columns, *tables.alerts.columns)
 _BOOLEANS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, Boolean))
+_COUNTED = frozenset(("failed",))  # so many, in reports that are not of single calls and attempts
 _JSONS = frozenset(column.name for column in _COLUMNS if isinstance(column.type, JSON))
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
     """Return the rows by column, with SQLite's text and numbers converted to instants, booleans and JSON."""
-    return [{name: _value(name, value) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows]
+    booleans = _BOOLEANS if "error_kind" in answer.columns else _BOOLEANS - _COUNTED
+    return [
+        {name: _value(name, value, booleans) for name, value in zip(answer.columns, row, strict=True)}
+        for row in answer.rows
+    ]
 
 
 def of_record(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
@@ -380,7 +385,7 @@ def instant(written: str) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: Any, booleans: Collection[str]) -> Any:
     match value:
         case Decimal():  # Postgres' sum of integers
             return int(value) if value == value.to_integral_value() else float(value)
@@ -388,7 +393,7 @@ def _value(name: str, value: Any) -> Any:
             return msgspec.Raw(value.encode())
         case str() if name.endswith("_at"):
             return instant(value)
-        case int() if name in _BOOLEANS:
+        case int() if name in booleans:
             return bool(value)
         case _:
             return value

@@ -284,7 +284,7 @@ async def test_while_the_provider_is_away_keys_let_people_in(serve: Serve, logge
         assert await (await signed_in(running)).look() == 200
         said = {entry["problem"] for entry in logged if entry["event"] == "page.provider_unreachable"}
         assert "it was asked a moment ago" in said
-        running.gateway.operations.sign_in._failed_at = None  # two seconds later
+        running.gateway.operations.sign_in()._failed_at = None  # two seconds later
         async with issuer:
             assert (await browser.sign_in())[0] == 303
 

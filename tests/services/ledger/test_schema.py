@@ -106,8 +106,8 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
 
 
 # Columns that revisions added, and those that the first one has.
-OF_0042 = frozenset({"failed"})
-OF_0038 = OF_0042 | {"tier_asked", "tier_served", "units_cost_usd", "units"}
+OF_0041 = frozenset({"failed"})
+OF_0038 = OF_0041 | {"tier_asked", "tier_served", "units_cost_usd", "units"}
 OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
 OF_0033 = OF_0035 | {"narrowed", "width_asked"}
 OF_0032 = {

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from benchmarks.detector.worlds import Change, Model, Noise, World
+from gateway.alerts import detection
+from gateway.alerts.detection import Detection
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
-from gateway.detecting import detection
-from gateway.detecting.detection import Detection
 from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happened, Histogram, Metric, Slowdown, Window
 from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries

@@ -185,7 +185,7 @@ async def test_race_value_counts_the_money_of_losers_that_outlive_their_call_and
 
 
 async def test_an_upper_bound_that_one_attempt_lacks_is_told_beside_the_sum(ask: Ask) -> None:
-    prices: list[dict[str, float | None]] = [
+    prices: list[dict[str, Any]] = [
         {"cost_low_usd": 1.0, "cost_usd": 2.0, "cost_high_usd": 4.0},
         {"cost_low_usd": 1.0, "cost_usd": 2.0, "cost_high_usd": None},  # a search that was not told
         {"cost_low_usd": None, "cost_usd": None, "cost_high_usd": None},  # no price

@@ -52,7 +52,9 @@ JSON_COLUMNS = ("dropped", "tags", "price", "itl", "units")
 
 def marked(record: CallRecord | AttemptRecord) -> Any:
     """Return ``record`` with a value in each field that no other field has."""
-    others = {name: f"the {name}" for name in record.__struct_fields__ if name not in {"attempts", *JSON_COLUMNS}}
+    others: dict[str, Any] = {
+        name: f"the {name}" for name in record.__struct_fields__ if name not in {"attempts", *JSON_COLUMNS}
+    }
     others["status_code"] = 503  # whether a call failed follows from it
     jsons = {name: {name: 1} for name in record.__struct_fields__ if name in JSON_COLUMNS}
     return msgspec.structs.replace(record, **others, **jsons)

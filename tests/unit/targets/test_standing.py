@@ -1,5 +1,6 @@
 """Budgets, burn rates, and the verdict in words."""
 
+import msgspec
 import pytest
 
 from gateway.targets.targets import (
@@ -8,12 +9,12 @@ from gateway.targets.targets import (
     Definition,
     Standing,
     Target,
-    as_object,
     budget_left,
     burn_rate,
     condition,
     duration,
     share,
+    shown,
     subject,
     verdict,
 )
@@ -104,16 +105,16 @@ def test_counts_are_kept_by_what_would_change_them_alone() -> None:
 
 
 def test_its_json_has_the_sql_of_each_figure() -> None:
-    shown = as_object(standing(Counts(1000, 4, late=4), six_hours=(10, 1)))
-    assert (shown["name"], shown["model"], shown["client"], shown["calls"], shown["bad"]) == (
+    told = msgspec.to_builtins(shown(standing(Counts(1000, 4, late=4), six_hours=(10, 1))))
+    assert (told["name"], told["model"], told["client"], told["calls"], told["bad"]) == (
         "fast",
         "llama",
         None,
         1000,
         4,
     )
-    assert shown["budget_left"] == pytest.approx(0.6)
-    assert shown["burns"] == [
+    assert told["budget_left"] == pytest.approx(0.6)
+    assert told["burns"] == [
         {"window_s": 21_600, "calls": 10, "bad": 1, "burn_rate": pytest.approx(10.0), "sql": "select 6"}
     ]
-    assert (shown["sql"], shown["misses_sql"]) == ("select 1", "select 2")
+    assert (told["sql"], told["misses_sql"]) == ("select 1", "select 2")

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.app.background import TargetFigures
+from gateway.app.gauges import TargetFigures
 from gateway.core.attempts import AttemptStart, Outcome, Role, TokensSource
 from gateway.racing.measurement import Gaps
 from gateway.steering import edge_s

@@ -11,7 +11,6 @@ import { watch } from "./parts/running.js";
 import { snippets } from "./parts/snippets.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 
-const MODES = { "": "As configured", single: "One provider alone", race: "Race", hedge: "Hedge" };
 const STORED_WITHIN_MS = 5000; // the end of a call is known at once, its costs too
 const AGAIN_MS = 150;
 const REASONS = { length: "cut at the limit of tokens", content_filter: "cut by the provider's content filter" };
@@ -49,7 +48,7 @@ export function view(root, params, session, query) {
     h("div", { class: "play" },
       h("form", { class: "card", onsubmit: send }, h("div", { class: "inside fields" },
         selects("Model", models, asked.model, (model) => change({ model })),
-        selects("How", Object.entries(MODES), "", (mode) => change({ mode })),
+        selects("How", [["", "As configured"], ...Object.entries(session.modes)], "", (mode) => change({ mode })),
         h("label", { class: "field whole" }, "Prompt", prompt),
         h("label", { class: "check" }, stream, "Stream the answer"),
         h("div", { class: "controls" }, stop, go))),

@@ -8,7 +8,7 @@ from alembic import op
 
 from gateway.ledger.schema import VIEWS, Changes
 
-revision = "0041"
+revision = "0040"
 down_revision = "0039"
 branch_labels = None
 depends_on = None

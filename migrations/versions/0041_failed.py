@@ -10,8 +10,8 @@ from alembic import op
 
 from gateway.ledger.schema import Changes
 
-revision = "0042"
-down_revision = "0041"
+revision = "0041"
+down_revision = "0040"
 branch_labels = None
 depends_on = None
 only_adds = True

@@ -4,8 +4,8 @@ from alembic import op
 
 from gateway.ledger.schema import Changes
 
-revision = "0043"
-down_revision = "0042"
+revision = "0042"
+down_revision = "0041"
 branch_labels = None
 depends_on = None
 only_adds = True

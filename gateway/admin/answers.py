@@ -1,0 +1,493 @@
+"""What operators' handlers answer, as structs: handlers encode them, and /openapi.json is made from them."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.alerts.alert import Building
+from gateway.core.reports import HeatMetric, Instant, Window
+from gateway.limits import Standing
+from gateway.settings import Role
+from gateway.steering import Leaderboard, Row
+from gateway.targets.targets import SQL, Shown
+
+AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
+Settings = Annotated[
+    dict[str, Any], Meta(description="As in the configuration file, with defaults; secrets are `***`.")
+]
+Worth = Annotated[
+    dict[str, Any], Meta(description="`model` or `client`, and the columns of the view `race_value`: docs/sql.md.")
+]
+Replay = Annotated[
+    dict[str, Any],
+    Meta(
+        description="What other settings would have done, in milliseconds and US dollars per call: docs/measuring.md."
+    ),
+]
+MayLast = Annotated[bool, Meta(description="No end is known, and it began less than a day ago.")]
+Until = Annotated[Instant | None, Meta(description="Null while it lasts, and if its end was not seen.")]
+
+
+# What a program is told at the root, and health, for balancers and monitoring.
+
+
+class Welcome(msgspec.Struct, frozen=True):
+    """Where a program finds what is here."""
+
+    name: str = "Holeshot"
+    chat: str = "v1/chat/completions"
+    models: str = "v1/models"
+    api: str = "openapi.json"
+    page: str = "open this address in a browser"
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process responds."""
+
+    status: Literal["ok"] = "ok"
+
+
+class StoreState(msgspec.Struct, frozen=True):
+    """The database."""
+
+    connected: Annotated[bool | None, Meta(description="Unknown until it was asked.")]
+    answered_s_ago: float | None
+    pending: Annotated[int, Meta(description="Rows that wait to be stored.")]
+    oldest_pending_s: float | None
+
+
+class ClockState(msgspec.Struct, frozen=True):
+    """This process's clock beside the database's."""
+
+    ahead_s: Annotated[float | None, Meta(description="Of the database's; negative: behind. Null: unknown, or SQLite.")]
+    is_off: Annotated[bool, Meta(description="By more than two seconds.")]
+
+
+class SpoolState(msgspec.Struct, frozen=True):
+    """The files in which rows wait."""
+
+    problem: str | None
+    lost: Annotated[int, Meta(description="Rows.")]
+
+
+class RedisState(msgspec.Struct, frozen=True):
+    """Redis."""
+
+    connected: Annotated[bool, Meta(description="Whether all of it answered last time.")]
+    topology: Annotated[str, Meta(description="What it consists of, like `redis cluster, 3 masters`.")]
+
+
+class WorkersState(msgspec.Struct, frozen=True):
+    """The processes of this replica."""
+
+    stopped: list[Annotated[int, Meta(description="Process ids of workers whose event loop stands still.")]]
+
+
+class Stores(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of what the gateway stores in, and of its workers."""
+
+    database: StoreState
+    clock: ClockState
+    spool: SpoolState
+    redis: RedisState | None
+    workers: WorkersState | None
+    keys: Annotated[dict[str, Any] | None, Meta(description="Of the database; null without `keys: database`.")]
+    models: int
+
+
+class Readiness(Stores, frozen=True, kw_only=True):
+    """Whether new calls are accepted, and the state of the stores."""
+
+    status: Annotated[
+        Literal["ok", "degraded", "keys_not_loaded", "stopping"],
+        Meta(description="`degraded`: a worker has stopped, or rows can be neither stored nor spooled."),
+    ]
+
+
+# The session: who looks, and at which gateway.
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who looks."""
+
+    name: str | None
+    role: Role
+
+
+class ReplicaState(msgspec.Struct, frozen=True):
+    """The database that reports are read from, if it is another one."""
+
+    connected: bool
+    lag_s: float | None
+
+
+class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page says of the stores."""
+
+    database: Literal["sqlite", "postgresql"]
+    database_ok: bool | None
+    clock_off_s: Annotated[
+        float | None,
+        Meta(description="By how much this replica's clock is off the database's, if that is too much."),
+    ]
+    replica: Annotated[ReplicaState | None, Meta(description="Of `reports_database_url`, if it is set.")]
+    redis: bool
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """The visitor, and the facts about the gateway that the page needs first."""
+
+    user: User
+    authentication: Annotated[Literal["none", "key"], Meta(description="Whether a key is needed.")]
+    version: str
+    replica: str
+    region: str | None
+    stores: SessionStores
+    trusted_header: Annotated[bool, Meta(description="Whether a proxy in front has said who it is.")]
+    sign_in: Annotated[bool, Meta(description="Whether people can sign in at a provider.")]
+    modes: Annotated[dict[str, str], Meta(description="The modes of racing, each with its title.")]
+    demo: Annotated[bool, Meta(description="Whether the providers are the simulated ones, as no key was found.")]
+    models: list[str]
+    deployments: list[str]
+    clients: list[str]
+    payers: Annotated[bool, Meta(description="Whether there are `teams`, or limits of `end_users`.")]
+    calls_ever: Annotated[
+        bool | None, Meta(description="Whether there has ever been a call; null: the database cannot say.")
+    ]
+
+
+class SignedOut(msgspec.Struct, frozen=True):
+    """Where to sign out at the provider, too."""
+
+    leave: str | None
+
+
+# The leaderboard and the configuration.
+
+
+class PagePrice(msgspec.Struct, frozen=True):
+    """US dollars per million tokens."""
+
+    prompt: float
+    completion: float
+
+
+class PageRow(Row, frozen=True, kw_only=True):
+    """One deployment, with its price and its gaps."""
+
+    price: Annotated[PagePrice | None, Meta(description="Null: it is unknown.")]
+    itl_p50_ms: Annotated[float | None, Meta(description="Gaps between chunks, of the last 24 hours.")]
+    itl_p95_ms: float | None
+
+
+class PageBoard(Leaderboard, frozen=True):
+    """One model."""
+
+    deployments: tuple[PageRow, ...]
+
+
+class PageBoards(msgspec.Struct, frozen=True):
+    """The leaderboards of the page."""
+
+    models: list[PageBoard]
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """The settings in force, and the facts known of each model's deployments."""
+
+    settings: Settings
+    models: list[Settings]
+    providers: list[Settings]
+
+
+# Calls.
+
+
+class ListedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, with what is known of its winner."""
+
+    id: str
+    started_at: Instant
+    client: str | None
+    model: Annotated[str, Meta(description="As asked for.")]
+    answered_model: Annotated[str | None, Meta(description="The one that answered.")]
+    api: Annotated[str, Meta(description="`chat`, `messages`, `embeddings` …")]
+    streamed: bool | None
+    mode: str | None
+    status_code: int | None
+    error_kind: str | None
+    ttft_ms: float | None
+    total_ms: float | None
+    launched: Annotated[int | None, Meta(description="Attempts.")]
+    extras: Annotated[int | None, Meta(description="Of these, those that started while another one of the call ran.")]
+    width_asked: Annotated[
+        int | None,
+        Meta(description="Attempts that its mode, width and budget would start with; null: it is not raced."),
+    ]
+    narrowed: Annotated[str | None, Meta(description="Why there were fewer of them, or a later extra one was refused.")]
+    deployment: Annotated[str | None, Meta(description="The winner's.")]
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    tokens_source: Annotated[str | None, Meta(description="Who counted them: `reported`, `estimated` …")]
+    decode_tps: Annotated[float | None, Meta(description="Tokens per second after the first.")]
+    cost_usd: float | None
+    duplicate_cost_usd: Annotated[float | None, Meta(description="Of its losers.")]
+    tags: dict[str, str] | None
+    request_id: str | None
+    replica: str | None
+    is_stored: Annotated[bool, Meta(description="False: from memory, as its row is not in the database yet.")]
+    attempts: (
+        list[Annotated[dict[str, Any], Meta(description="With `attempts=true`: some columns of its table.")]]
+        | UnsetType
+    ) = UNSET
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """A page of calls."""
+
+    data: list[ListedCall]
+    next: Annotated[
+        str | None, Meta(description="What to ask with as `after` for the next page; null on the last one.")
+    ]
+    sql: SQL
+
+
+# Alerts.
+
+
+class DayOutage(msgspec.Struct, frozen=True, kw_only=True):
+    """An outage of the last day, however many processes saw it."""
+
+    deployment: str
+    since: Instant = msgspec.field(name="from")
+    until: Until = msgspec.field(name="to")
+    may_last: MayLast
+    reason: str | None
+    replicas: list[Annotated[str, Meta(description="One that saw it.")]]
+
+
+class Alerts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong now, and what was.
+
+    `open` and `building` are what this process knows, also while the database is away; then the rest is null.
+    """
+
+    enabled: Annotated[bool, Meta(description="False: `alerts.enabled` is off.")]
+    webhooks: list[Annotated[str, Meta(description="A name in `alerts.webhooks`.")]]
+    open: list[AnyRow]
+    building: Annotated[list[Building], Meta(description="What opens an alert if it goes on.")]
+    data: list[AnyRow] | None
+    sql: SQL | None
+    outages: Annotated[list[DayOutage] | None, Meta(description="Of the last day, however short; the newest first.")]
+    outages_sql: SQL | None
+
+
+# History.
+
+
+class Outage(msgspec.Struct, frozen=True, kw_only=True):
+    """A time at which a deployment was not asked."""
+
+    deployment: str
+    since: Instant = msgspec.field(name="from")
+    until: Until = msgspec.field(name="to")
+    may_last: MayLast
+    reason: str | None
+    replica: str | None
+
+
+_Series = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/HistorySeries"})]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast and reliable deployments were, over time."""
+
+    window: Window | None
+    since: Instant = msgspec.field(name="from")
+    until: Instant = msgspec.field(name="to")
+    step_s: int
+    series: list[_Series]  # encoded already: a month of all deployments is large
+    outages: list[Outage]
+    sql: SQL
+    outages_sql: SQL
+
+
+class HeatCell(msgspec.Struct, frozen=True):
+    """One hour of the week."""
+
+    weekday: Annotated[int, Meta(description="0 is Monday.")]
+    hour: Annotated[int, Meta(description="UTC.")]
+    value: float | None
+    n: Annotated[int, Meta(description="Attempts.")]
+
+
+class HeatRow(msgspec.Struct, frozen=True):
+    """One deployment of one model."""
+
+    deployment: str
+    model: str
+    cells: list[HeatCell]
+
+
+class Heat(msgspec.Struct, frozen=True):
+    """One figure by weekday and hour."""
+
+    metric: HeatMetric
+    rows: list[HeatRow]
+    sql: SQL
+
+
+class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+    """A time at which a deployment was slower than usual, or failed more often."""
+
+    id: str
+    deployment: str
+    model: str
+    metric: Annotated[Literal["ttft", "tps", "itl", "errors"], Meta(description="What got worse.")]
+    began_at: Instant
+    noticed_at: Instant
+    ended_at: Annotated[Instant | None, Meta(description="Null while it lasts.")]
+    ending: Annotated[Literal["as_usual", "new_usual", "no_calls"] | None, Meta(description="Why it is over.")]
+    ratio: Annotated[float, Meta(description="How many times as slow, or as many errors, as expected.")]
+    low: Annotated[float, Meta(description="The lower end of its interval of 95 %.")]
+    high: Annotated[float, Meta(description="The upper end.")]
+    n: Annotated[int, Meta(description="First tokens, answers or attempts it was noticed by.")]
+    evidence_sql: SQL
+
+
+class Slowdowns(msgspec.Struct, frozen=True):
+    """Slowdowns, the newest first."""
+
+    data: list[Slowdown]
+    sql: SQL
+
+
+# What racing is worth, and what other settings would be.
+
+
+class RaceValue(msgspec.Struct, frozen=True):
+    """What racing saved, and what it cost."""
+
+    data: list[Worth]
+    sql: SQL
+
+
+class Replays(msgspec.Struct, frozen=True):
+    """What other settings would have done with a model's calls. A child process writes it."""
+
+    models: list[Annotated[str, Meta(description="With calls, the busiest first.")]]
+    data: list[Replay]
+    note: Annotated[str | None, Meta(description="Why there is no data.")]
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """The state of each target."""
+
+    targets: list[Shown]
+
+
+# Refusals and usage.
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that were refused for one reason."""
+
+    client: str | None
+    status_code: int
+    reason: str
+    n: int
+    n_addresses: int
+    first_seen_at: Instant
+    last_seen_at: Instant
+
+
+class WrongKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """Unknown keys from one address."""
+
+    address: str | None
+    n: int
+    n_minutes: int
+    peak_per_minute: int
+    first_seen_at: Instant
+    last_seen_at: Instant
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """What was refused, and who guesses keys."""
+
+    data: list[Refusal]
+    wrong_keys: list[WrongKeys]
+    sql: SQL
+    wrong_keys_sql: SQL
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client has used."""
+
+    client: str | None
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    duplicate_cost_usd: float | None = None
+    limits: list[Standing]
+
+
+class TeamLimits(msgspec.Struct, frozen=True):
+    """A team of the configuration."""
+
+    team: str
+    limits: list[Standing]
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What each client has used, and its limits."""
+
+    data: list[Used]
+    teams: Annotated[
+        list[TeamLimits],
+        Meta(description="Of the configuration; what they used is in `GET /api/teams`."),
+    ]
+    sums_trail_s: float | None
+    replica_lag_s: Annotated[
+        float | None,
+        Meta(description="How far behind the replica of `reports_database_url` is; null without one."),
+    ]
+    sql: SQL
+
+
+class EndUserUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What an end user has used."""
+
+    end_user: Annotated[str, Meta(description="The keyed hash, as in the tag `end_user`.")]
+    name: Annotated[str | None, Meta(description="Of one in `named`; of others only the hash is known.")]
+    client: Annotated[str | None, Meta(description="Whose key it used; null in a team.")]
+    calls: int
+    failed: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+
+
+class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a team and its end users have used."""
+
+    team: Annotated[str | None, Meta(description="Null: keys without a team, in calls that named an end user.")]
+    configured: Annotated[bool, Meta(description="False: it is in the ledger only.")]
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    limits: list[Standing]
+    end_users: Annotated[int, Meta(description="How many called.")] = 0
+    dearest: Annotated[list[EndUserUsed], Meta(description="The ten end users that cost most.")]
+
+
+class Teams(msgspec.Struct, frozen=True):
+    """What each team and its end users have used."""
+
+    data: list[TeamUsed]
+    sql: Annotated[SQL | None, Meta(description="Null where there are neither teams nor limits of end users.")]

@@ -1,0 +1,29 @@
+"""The modes of racing: how many attempts a call has at a time, and what people are told of each."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Mode(StrEnum):
+    """How a call is run; with ``auto`` the policy decides, within the budget."""
+
+    SINGLE = "single"
+    RACE = "race"
+    HEDGE = "hedge"
+    AUTO = "auto"
+
+
+class Said(NamedTuple):
+    """The title of a mode on the page, and what it does, in Markdown."""
+
+    title: str
+    about: str
+
+
+SAID: Mapping[Mode, Said] = {
+    Mode.AUTO: Said("By the policy", "the policy decides within the budget"),
+    Mode.RACE: Said("Race", "`width` at once"),
+    Mode.HEDGE: Said("Hedge", "a second one if the first is late"),
+    Mode.SINGLE: Said("One provider alone", "one; others only if it fails"),
+}
