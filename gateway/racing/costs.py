@@ -269,9 +269,8 @@ def most_answer_tokens(max_tokens: int | None, max_output_tokens: int | None) ->
     return min(most, max_output_tokens or most)
 
 
-_BESIDE = frozenset(
-    {Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE}
-)  # a call without racing would not have them
+# A call without racing would not have them.
+_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
 
 
 class Sum(msgspec.Struct, frozen=True):

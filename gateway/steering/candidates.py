@@ -514,8 +514,7 @@ class Lineups:
             made = [others.get(each.deployment, each) for each in known.lineup.candidates]
             lineup = _lined_up(made, terms, standings, known.lineup)
         else:
-            known.used_at_s = now_s
-            known.is_used = True
+            known.used_at_s, known.is_used = now_s, True
             self._known[key] = known
             return known.lineup
         if len(self._known) >= LINEUPS_KEPT / 2:

@@ -43,7 +43,16 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
     assert set(CallRecord.__struct_fields__) - set(CALL_COLUMNS) == {"attempts", "kind", "trace"}
     others = set(AttemptRecord.__struct_fields__) - set(ATTEMPT_COLUMNS)
     assert others == {
-        *("asked_tokens", "headroom", "is_restricted", "limit_usd", "other_units", "retry_after_s", "tier"),
+        *(
+            "asked_tokens",
+            "headroom",
+            "is_restricted",
+            "learnt_as",
+            "limit_usd",
+            "other_units",
+            "retry_after_s",
+            "tier",
+        ),
     }
 
 
