@@ -285,7 +285,7 @@ class Racer:
             run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
             record = await runner.run(run)
         assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else
-        remember_prefix(context, runner.entry, record)
+        remember_prefix(context, runner.planned, record)
         return record
 
 

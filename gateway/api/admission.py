@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # The context of an admitted request besides its body, the same for every API.
 
 
-def client_context(
+def client_context_of(
     request: web.Request, context: Context, client: Client, received: Received, waited_s: float
 ) -> ClientContext:
     """Return the context of a call. The ``waited_s`` for its seat count as the gateway's own time.

@@ -103,7 +103,7 @@ class FallbackChain:
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
-        self.entry: PlannedCall
+        self.planned: PlannedCall
         # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
         self.hedges = False
 
@@ -115,16 +115,16 @@ class FallbackChain:
 
         """
         try:
-            entry = self.entry = await self._plan_model(self._asked, None)
-            if entry.response_headers or entry.plan.explanation is not None:
-                self._set_headers(entry)
+            planned = self.planned = await self._plan_model(self._asked, None)
+            if planned.response_headers or planned.plan.explanation is not None:
+                self._set_headers(planned)
         except ApiError as error:
             if not await self.advance([(self._asked, error)]):
                 raise
-        self._first_call = call = self.entry.call
-        has_others = bool(self._wanted or self.entry.model.fallbacks or self._failed)
+        self._first_call = call = self.planned.call
+        has_others = bool(self._wanted or self.planned.model.fallbacks or self._failed)
         self.hedges = has_others and not call.stateful and self._may_fall_back
-        return self.entry
+        return self.planned
 
     async def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
@@ -147,7 +147,7 @@ class FallbackChain:
 
         One that was asked beside it in vain may be among them. A fallback's own ``takeover`` counts if it is set.
         """
-        failed = [*self._failed, (self.entry.model.name, Cause.FAILED)]
+        failed = [*self._failed, (self.planned.model.name, Cause.FAILED)]
         passed = {name for name, _ in failed}
         for name, _ in self._listed(failed, beside=beside):
             if name in passed:
@@ -164,12 +164,12 @@ class FallbackChain:
         self._tried.discard(name)
         self._only_after_failure.add(name)
 
-    def use(self, entry: PlannedCall) -> None:
-        """Let the fallback of ``entry`` be the current model."""
-        self.entry = entry
-        self.hedges = not entry.call.stateful
-        self._set_headers(entry)
-        self.response_headers[FALLBACK] = entry.model.name
+    def use(self, planned: PlannedCall) -> None:
+        """Let the fallback of ``planned`` be the current model."""
+        self.planned = planned
+        self.hedges = not planned.call.stateful
+        self._set_headers(planned)
+        self.response_headers[FALLBACK] = planned.model.name
 
     async def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
         """Build the call for the first usable fallback of models that could not answer; None if there is none.
@@ -201,7 +201,7 @@ class FallbackChain:
     def _of_all(self, failed: Sequence[tuple[str, Cause]]) -> Iterator[tuple[str, FallbackAfter]]:
         if not self._may_fall_back:
             return
-        if self._first_call is None or not is_passed_on(self.entry.model):  # else OpenRouter uses the request's
+        if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
             asked = self._fleet.models.get(self._asked)
             yield from ((name, "auto" if asked is None else asked.fallback_after) for name in self._wanted)
         for name, why in failed:  # the whole list of the first model before those of its fallbacks
@@ -210,11 +210,11 @@ class FallbackChain:
                 if why in each.causes and model is not None:
                     yield each.model, each.fallback_after or model.fallback_after
 
-    def _set_headers(self, entry: PlannedCall) -> None:
+    def _set_headers(self, planned: PlannedCall) -> None:
         self.response_headers.clear()
-        self.response_headers.update(entry.response_headers)
-        if entry.plan.explanation is not None:
-            self.response_headers[PLAN_HEADER] = written(entry.plan.explanation)
+        self.response_headers.update(planned.response_headers)
+        if planned.plan.explanation is not None:
+            self.response_headers[PLAN_HEADER] = written(planned.plan.explanation)
 
 
 def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
@@ -232,9 +232,9 @@ def _takes_over(fallback: Model) -> bool:
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
 
-def _alone(entry: PlannedCall, launch: Launch) -> PlannedCall:
+def _alone(planned: PlannedCall, launch: Launch) -> PlannedCall:
     """Return a fallback's call with nothing but this launch, which continues another model's answer."""
-    return msgspec.structs.replace(entry, plan=msgspec.structs.replace(entry.plan, launches=(launch,)))
+    return msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, launches=(launch,)))
 
 
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
@@ -277,7 +277,7 @@ class CallRunner:
             fleet, model, preferences.models[1:], partial(plan, fleet=fleet), may_fall_back=may_fall_back
         )
         self.first_call: Call  # as built for the first usable model
-        self.entry: PlannedCall  # the current model's
+        self.planned: PlannedCall  # the current model's
         self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
@@ -293,11 +293,11 @@ class CallRunner:
             ApiError: no model can be used.
 
         """
-        entry = self.entry = await self._fallbacks.begin()
-        self.first_call = entry.call
+        planned = self.planned = await self._fallbacks.begin()
+        self.first_call = planned.call
         self.open_call = OpenCall(
             self._services,
-            entry.call,
+            planned.call,
             fleet=self._fleet,
             body=self._body,
             cancelled_as=self._cancelled_as,
@@ -316,7 +316,7 @@ class CallRunner:
 
         """
         try:
-            if is_counted(self.entry.call, self.entry.model):
+            if is_counted(self.planned.call, self.planned.model):
                 await self._hold()
             return await self._run(run)
         except ApiError:
@@ -332,34 +332,34 @@ class CallRunner:
         finally:
             self._context.limits.drop(self.call.id)
 
-    async def gather(self, sink: Sink, entry: PlannedCall) -> CallRecord | Unanswered:
+    async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
         if self._fallbacks.hedges:
-            return await self.raced(entry, self._racing(sink))
-        may = launching(self._context, entry, self.open_call, self.response_headers)
-        ending = await Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may).run()
+            return await self.raced(planned, self._racing(sink))
+        may = launching(self._context, planned, self.open_call, self.response_headers)
+        ending = await Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may).run()
         assert not isinstance(ending, Broken)  # as in ``raced``, with fewer calls
         return ending
 
-    async def raced(self, entry: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
+    async def raced(self, planned: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
         """Run what ``begin`` returns for a model, and for its fallbacks beside it when its answer is late."""
-        race, run = begin(entry, launching(self._context, entry, self.open_call, self.response_headers))
-        ending = await (self._hedged(race, run, begin, entry) if self._fallbacks.hedges else run())
+        race, run = begin(planned, launching(self._context, planned, self.open_call, self.response_headers))
+        ending = await (self._hedged(race, run, begin, planned) if self._fallbacks.hedges else run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
     def _racing(self, sink: Sink) -> "Begin":
-        def begin(entry: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
-            race = Race(self.open_call, entry.model, entry.plan, sink, call=entry.call, **may)
+        def begin(planned: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
+            race = Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may)
             return race, race.run
 
         return begin
 
-    async def stream(self, sink: "ClientSink", entry: PlannedCall) -> CallRecord | Unanswered:
+    async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
-        call, model, plan, open_call = entry.call, entry.model, entry.plan, self.open_call
+        call, model, plan, open_call = planned.call, planned.model, planned.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
-        may = launching(self._context, entry, open_call, self.response_headers)
+        may = launching(self._context, planned, open_call, self.response_headers)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
@@ -374,20 +374,20 @@ class CallRunner:
                 other = next((each for each in known if name in each.names), None)
                 if other is None:
                     return permits(self._context, model, launch, plan, is_needed=launch.role is Role.FAILOVER)
-                return self._permits(_alone(other, launch), entry, is_second=False)
+                return self._permits(_alone(other, launch), planned, is_second=False)
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
             race = Race(open_call, model, plan, rescue, call=call, **may)
-            ending = await self._hedged(race, partial(rescue.run, race), self._racing(sink), entry, keep)
+            ending = await self._hedged(race, partial(rescue.run, race), self._racing(sink), planned, keep)
         else:
             race = Race(open_call, model, plan, sink, call=call, **may)
             if self._fallbacks.hedges:
-                ending = await self._hedged(race, race.run, self._racing(sink), entry, keep)
+                ending = await self._hedged(race, race.run, self._racing(sink), planned, keep)
             else:
                 ending = await race.run()
         while isinstance(ending, Broken):
-            entry = self.entry  # of the model whose answer has begun
-            takeover = Takeover(entry.call, entry.model, entry.plan, open_call, sink, fallbacks=self)
+            planned = self.planned  # of the model whose answer has begun
+            takeover = Takeover(planned.call, planned.model, planned.plan, open_call, sink, fallbacks=self)
             ending = await takeover.finish(ending)
         return ending
 
@@ -405,85 +405,85 @@ class CallRunner:
         race: "Rival",
         run: "RunRival",
         begin_race: "Begin",
-        entry: PlannedCall,
+        planned: PlannedCall,
         on_use: Callable[[PlannedCall], None] = lambda _: None,
     ) -> CallRecord | Unanswered | Broken:
         """Run a model's race and, when its answer is late, those of its fallbacks beside it.
 
         ``on_use`` is called with the fallback whose answer is about to begin.
         """
-        late_s = self._late_s(entry)
+        late_s = self._late_s(planned)
         if late_s is None:
             return await run()
-        learnt_as = None if entry.model.tenant is None else entry.model.learnt_as
-        if len(self._context.steering.not_asked(entry.names, (), learnt_as)) == len(entry.names):
+        learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
+        if len(self._context.steering.not_asked(planned.names, (), learnt_as)) == len(planned.names):
             late_s = 0.0  # all are broken: the next model is asked at once
-        elif self._all_full(entry):
+        elif self._all_full(planned):
             late_s = min(late_s, SEAT_PATIENCE_S)
-        self._explain(entry, late_s)
+        self._explain(planned, late_s)
         from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
 
-        late, entries = entry.model.name, {race: entry}  # the model that is late, and the models of the races
+        late, planned_of = planned.model.name, {race: planned}  # the model that is late, and the models of the races
 
         async def begin() -> Lane | None:
             nonlocal late
             while (following := await self._fallbacks.beside(late)) is not None:
                 late = following.model.name
-                following = msgspec.structs.replace(following, plan=plan_beside(following.plan, entry.model.name))
-                is_second = len(entries) > 1 or race.is_rescued
+                following = msgspec.structs.replace(following, plan=plan_beside(following.plan, planned.model.name))
+                is_second = len(planned_of) > 1 or race.is_rescued
                 if await self._holds(following) and (
-                    late_s == 0.0 or self._permits(following, entry, is_second=is_second)
+                    late_s == 0.0 or self._permits(following, planned, is_second=is_second)
                 ):
                     headers: dict[str, str] = {}
                     may = launching(self._context, following, self.open_call, headers, beside=True)
                     other, run_other = begin_race(following, may)
-                    entries[other] = following
+                    planned_of[other] = following
                     return Lane(other, run_other, self._late_s(following))
             return None
 
         def on_won(other: "Rival") -> None:
-            self._use(entries[other])
-            on_use(self.entry)
+            self._use(planned_of[other])
+            on_use(self.planned)
 
         def runs_on(other: "Rival") -> bool:
             attempts = [attempt.start.id for attempt in other.attempts]
-            return self._context.steering.runs_on(entries[other].model.name, entries[other].plan, attempts)
+            return self._context.steering.runs_on(planned_of[other].model.name, planned_of[other].plan, attempts)
 
         beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won, runs_on=runs_on)
         ending = await beside.run()
         if isinstance(ending, Unanswered):
-            self._failed += [(entries[each], its) for each, its in beside.unanswered]
+            self._failed += [(planned_of[each], its) for each, its in beside.unanswered]
         return ending
 
-    def _late_s(self, entry: PlannedCall) -> float | None:
-        """Return when the next model is asked beside that of ``entry``, seconds after its start; None: never.
+    def _late_s(self, planned: PlannedCall) -> float | None:
+        """Return when the next model is asked beside that of ``planned``, seconds after its start; None: never.
 
         With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
         before three of four of the late model's would have come: they are not doubled.
         """
-        following = self._fallbacks.after(entry.model.name)
+        following = self._fallbacks.after(planned.model.name)
         if following is None:
             return None
-        (name, after), call = following, entry.call
+        (name, after), call = following, planned.call
         model = self._fleet.models.get(name)
-        late_s = entry.model.waits_s(after, entry.plan.late_s, model)
-        if late_s is not None and after == "auto" and call.deadline_at is not None and not entry.model.is_dear(model):
+        late_s = planned.model.waits_s(after, planned.plan.late_s, model)
+        if late_s is not None and after == "auto" and call.deadline_at is not None and not planned.model.is_dear(model):
             left_s = call.deadline_at - self.open_call.services.clock()
             names = () if model is None else tuple(model.deployments)
             takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
             start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
-            late_s = late_s if start_s <= 0 else min(late_s, max(start_s, entry.plan.mostly_s))
+            late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
         return late_s
 
-    def _all_full(self, entry: PlannedCall) -> bool:
+    def _all_full(self, planned: PlannedCall) -> bool:
         """Whether no deployment of the model has a free seat."""
         lines = self._context.services.seats.lines
-        return bool(lines) and all(name in lines and not lines[name].has_room for name in entry.names)
+        return bool(lines) and all(name in lines and not lines[name].has_room for name in planned.names)
 
-    def _explain(self, entry: PlannedCall, late_s: float) -> None:
-        """Say in the plan's header which model is asked beside that of ``entry``, and when."""
-        told = entry.plan.explanation
-        if told is not None and (following := self._fallbacks.after(entry.model.name)) is not None:
+    def _explain(self, planned: PlannedCall, late_s: float) -> None:
+        """Say in the plan's header which model is asked beside that of ``planned``, and when."""
+        told = planned.plan.explanation
+        if told is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
             told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
             self.response_headers[PLAN_HEADER] = written(told)
 
@@ -502,11 +502,11 @@ class CallRunner:
             note_narrowed(reason, self.open_call, self.response_headers)
         return is_permitted
 
-    def _use(self, entry: PlannedCall) -> None:
-        """Let the fallback of ``entry`` answer the call."""
-        self._fallbacks.use(entry)
-        self.entry = entry
-        self.open_call.continue_as(entry.call)
+    def _use(self, planned: PlannedCall) -> None:
+        """Let the fallback of ``planned`` answer the call."""
+        self._fallbacks.use(planned)
+        self.planned = planned
+        self.open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
 
     async def _hold(self) -> None:
@@ -517,31 +517,31 @@ class CallRunner:
 
         """
         while True:
-            entry = self.entry
+            planned = self.planned
             try:
                 held = await self._context.limits.hold(
-                    entry.call.id,
-                    entry.call.levels,
-                    payer_of(entry),
-                    use_of(entry),
+                    planned.call.id,
+                    planned.call.levels,
+                    payer_of(planned),
+                    use_of(planned),
                     begun=self._begun,
-                    spends=not entry.model.is_free,
+                    spends=not planned.model.is_free,
                 )
             except LimitReached as error:
-                if not error.of_model or not await self._fallbacks.advance([(entry.model.name, error)]):
+                if not error.of_model or not await self._fallbacks.advance([(planned.model.name, error)]):
                     raise
-                self.entry = self._fallbacks.entry
-                self.open_call.continue_as(self.entry.call)
+                self.planned = self._fallbacks.planned
+                self.open_call.continue_as(self.planned.call)
             else:
                 self._limit_headers = held
                 self.response_headers.update(held)
                 return
 
-    async def _holds(self, entry: PlannedCall) -> bool:
+    async def _holds(self, planned: PlannedCall) -> bool:
         """Hold a fallback's expected use of its limits; return whether they allow the call."""
-        if is_counted(entry.call, entry.model):
+        if is_counted(planned.call, planned.model):
             try:
-                await self._context.limits.hold_fallback(entry.call.id, payer_of(entry), use_of(entry))
+                await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
             except LimitReached:
                 return False
         return True
@@ -549,16 +549,16 @@ class CallRunner:
     async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
         while await self._fallbacks.advance(errors):
-            if await self._holds(self._fallbacks.entry):
-                self._use(self._fallbacks.entry)
+            if await self._holds(self._fallbacks.planned):
+                self._use(self._fallbacks.planned)
                 return True
         return False
 
     async def _run(self, run: Run) -> "CallRecord | web.Response":
         failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
-        while isinstance(ending := await run(self.entry), Unanswered):
-            endings, self._failed = self._failed or [(self.entry, ending)], []
-            errors = [(entry.model.name, self._total_failure(entry, its)) for entry, its in endings]
+        while isinstance(ending := await run(self.planned), Unanswered):
+            endings, self._failed = self._failed or [(self.planned, ending)], []
+            errors = [(planned.model.name, self._total_failure(planned, its)) for planned, its in endings]
             failed += errors
             if await self._advance(errors):
                 continue
@@ -572,11 +572,11 @@ class CallRunner:
             raise error
         return ending
 
-    def _total_failure(self, entry: PlannedCall, ending: Unanswered) -> ApiError:
-        """Return one error for all the failures at the model of ``entry``."""
-        learnt_as = None if entry.model.tenant is None else entry.model.learnt_as
-        out = self._context.steering.not_asked(entry.names, {*ending.full, *ending.asked}, learnt_as)
-        return total_failure(entry.model, entry.plan, ending, out)
+    def _total_failure(self, planned: PlannedCall, ending: Unanswered) -> ApiError:
+        """Return one error for all the failures at the model of ``planned``."""
+        learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
+        out = self._context.steering.not_asked(planned.names, {*ending.full, *ending.asked}, learnt_as)
+        return total_failure(planned.model, planned.plan, ending, out)
 
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:

@@ -10,7 +10,7 @@ from aiohttp import HttpVersion11, web
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context
+from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
 from gateway.api.bodies import Received, read_contents
@@ -267,45 +267,45 @@ _LAST_WORD_S = 1.0  # for a client that does not read, when the gateway ends
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
-def answering(surface: Endpoint, admit: Admit | None = None) -> Handler:
+def answering(endpoint: Endpoint, admit: Admit | None = None) -> Handler:
     """Return the request handler of an API. ``admit``: as for ``admitted_call``."""
-    return admitted_call(answer_of(surface, Answer), admit=admit)
+    return admitted_call(answer_of(endpoint, Answer), admit=admit)
 
 
-def answer_of(surface: Endpoint, make: "MakeAnswer") -> ClientHandler:
+def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
     """Return what answers an admitted request of an API; ``make`` makes the answer to a parsed one."""
 
     async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        origin = client_context(request, context, client, received, waited_s)
+        client_context = client_context_of(request, context, client, received, waited_s)
         contents = await read_contents(
             received.take(),
             context.body_work,
-            surface.dialect.requests.prompt,
-            surface.media,
+            endpoint.dialect.requests.prompt,
+            endpoint.media,
             most_values=context.settings.limits.max_values,
         )
-        if surface.addressed is not None:
-            contents = surface.addressed(request, contents)
+        if endpoint.addressed is not None:
+            contents = endpoint.addressed(request, contents)
         is_long = contents.size > SEATED_BYTES
         began_s = context.services.clock() if is_long else 0.0
-        asked = surface.read(contents, request.headers.get(HEADER), context.settings)
+        parsed = endpoint.read(contents, request.headers.get(HEADER), context.settings)
         if is_long:
             context.body_work.turns.note("request", began_s)
         if (deadlines := read_deadlines(request.headers)) is not NOTHING:
-            asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
-            if asked.preferences is not NO_PREFERENCES:  # they override the race settings
-                asked = msgspec.structs.replace(asked, preferences=tightened(asked.preferences, deadlines))
+            parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
+            if parsed.preferences is not NO_PREFERENCES:  # they override the race settings
+                parsed = msgspec.structs.replace(parsed, preferences=tightened(parsed.preferences, deadlines))
         made_by: StoredAt | None = None
-        if asked.continues is not None:
-            made_by = await _stored_by(context, asked.continues, origin.client)
+        if parsed.continues is not None:
+            made_by = await _stored_by(context, parsed.continues, client_context.client)
             if made_by is None:
-                asked = msgspec.structs.replace(asked, converses="previous_response_id")
-        if asked.may_name_stored:
-            named = await check_names(context, client, asked.dialect.name, asked.fields, before=made_by)
+                parsed = msgspec.structs.replace(parsed, converses="previous_response_id")
+        if parsed.may_name_stored:
+            named = await check_names(context, client, parsed.dialect.name, parsed.fields, before=made_by)
             made_by = made_by or named
         with context.fleet:
-            return await make(context, request, asked, origin, made_by).give()
+            return await make(context, request, parsed, client_context, made_by).give()
 
     return answer
 
@@ -347,8 +347,8 @@ class Answer:
         self,
         context: Context,
         request: web.Request,
-        asked: ParsedRequest,
-        origin: ClientContext,
+        parsed: ParsedRequest,
+        client_context: ClientContext,
         made_by: StoredAt | None,
         *,
         begun: Begun | None = None,
@@ -356,38 +356,38 @@ class Answer:
         """``begun``: what limits have counted of it; None: what is noted at the request."""
         self._context = context
         self._request = request
-        self._asked = asked
-        self._origin = origin
-        client = origin.client
+        self._parsed = parsed
+        self._client_context = client_context
+        client = client_context.client
         is_owned = client.name is not None or client.tenant is not None
-        self._given = Given(asked.dialect.name, is_owned=is_owned) if gives(asked, request.headers) else None
-        self._journey = CallRunner(
+        self._given = Given(parsed.dialect.name, is_owned=is_owned) if gives(parsed, request.headers) else None
+        self._runner = CallRunner(
             context,
-            asked.model,
-            asked.preferences,
-            partial(plan_call, context, asked, origin, made_by=made_by),
-            may_fall_back=made_by is None and not asked.runs_on,
+            parsed.model,
+            parsed.preferences,
+            partial(plan_call, context, parsed, client_context, made_by=made_by),
+            may_fall_back=made_by is None and not parsed.runs_on,
             begun=begun or request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
-            body=origin.received,
+            body=client_context.received,
         )
 
     async def give(self) -> web.StreamResponse:
         """Run the call and return its HTTP response."""
-        journey = self._journey
-        await journey.begin()
-        if not self._asked.stream:
+        runner = self._runner
+        await runner.begin()
+        if not self._parsed.stream:
             return await self._whole()
         keep = self._keep if self._given is not None else None
-        make = ArraySink if self._asked.is_array else self.streaming
-        sink = make(self._request, journey.call, journey.response_headers, keep, self._forget)
+        make = ArraySink if self._parsed.is_array else self.streaming
+        sink = make(self._request, runner.call, runner.response_headers, keep, self._forget)
         sink.given = self._given
-        own_s, is_late = journey.entry.model.keepalive_s, journey.call.win_on is WinOn.VALID
+        own_s, is_late = runner.planned.model.keepalive_s, runner.call.win_on is WinOn.VALID
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
             sink.keep_alive(every_s)
         try:
-            await self._run(partial(journey.stream, sink))
+            await self._run(partial(runner.stream, sink))
         except ApiError as error:
             if not await sink.refused(error):
                 raise
@@ -402,23 +402,23 @@ class Answer:
             raise
         finally:
             await sink.close()
-            if self._asked.runs_on:  # its client may have left before the end
-                await begin_in_background(self._context, journey.call, journey.open_call.record, sink.beginning)
+            if self._parsed.runs_on:  # its client may have left before the end
+                await begin_in_background(self._context, runner.call, runner.open_call.record, sink.beginning)
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
 
     async def _whole(self) -> web.StreamResponse:
-        call = self._journey.call
+        call = self._runner.call
         requests = call.dialect.requests
         is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
         sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
-        record = await self._run(partial(self._journey.gather, sink))
+        record = await self._run(partial(self._runner.gather, sink))
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
-        fields.update(self._journey.response_headers)
-        usd = record.cost_usd if self._origin.client.tenant is None else whole_cost_usd(record)
+        fields.update(self._runner.response_headers)
+        usd = record.cost_usd if self._client_context.client.tenant is None else whole_cost_usd(record)
         if usd is not None:
             fields["x-holeshot-cost-usd"] = f"{usd:.8f}"
         body = await _large(sink) if sink.is_long else sink.body()
@@ -433,22 +433,22 @@ class Answer:
         return PlainResponse(fields, body)
 
     async def _run(self, run: Run) -> CallRecord:
-        journey = self._journey
-        record = await journey.run(run)
+        runner = self._runner
+        record = await runner.run(run)
         assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
-        remember_prefix(self._context, journey.entry, record)
+        remember_prefix(self._context, runner.planned, record)
         return record
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""
-        kept = forget_prompt(self._asked.fields)
-        for each in (call,) if call is self._journey.first_call else (call, self._journey.first_call):
-            if each.fields is not self._asked.fields:
+        kept = forget_prompt(self._parsed.fields)
+        for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
+            if each.fields is not self._parsed.fields:
                 kept += forget_prompt(each.fields)
             for fields in each.wordings.values():
                 kept += forget_prompt(fields)
-        if self._origin.received is not None:
-            self._origin.received.shrink(kept)
+        if self._client_context.received is not None:
+            self._client_context.received.shrink(kept)
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
         """Record who made the response in ``answer``, and what it names.
@@ -456,11 +456,11 @@ class Answer:
         Translated ones are not stored, but a client may compare its next request with a message of any kind.
         """
         deployment, key_name = maker.deployment, maker.key_name
-        responses, client = self._context.responses, self._origin.client.name
+        responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
-        made_at = self._journey.entry.model.deployments[deployment]
-        if self._asked.dialect not in made_at.speaks:
+        made_at = self._runner.planned.model.deployments[deployment]
+        if self._parsed.dialect not in made_at.speaks:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
-        elif self._asked.stores:
+        elif self._parsed.stores:
             await responses.keep(client, answer, deployment, key_name, made_at.tenant)
         await responses.keep_all(client, names, deployment, key_name, made_at.tenant)

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.api import headers
-from gateway.api.admission import Handler, admitted_call, client_context
+from gateway.api.admission import Handler, admitted_call, client_context_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, Received, read_contents
 from gateway.api.call_context import ClientContext
@@ -59,15 +59,15 @@ from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 def plan_relay(
     context: Context,
     api: RelayedApi,
-    asked: RelayedRequest,
-    origin: ClientContext,
+    parsed: RelayedRequest,
+    client_context: ClientContext,
     *,
     name: str,
     fleet: Fleet,
     instead_of: Call | None = None,
     made_by: StoredAt | None = None,
 ) -> PlannedCall:
-    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
+    """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one the call has leased; ``instead_of`` is the same call as built for the model that could not
     answer; ``made_by`` has what the request names.
@@ -77,18 +77,18 @@ def plan_relay(
         NoDeploymentFits: no deployment of the model has the API and may be used.
 
     """
-    client, is_short = origin.client, api.is_short(asked.size)
+    client, is_short = client_context.client, api.is_short(parsed.size)
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
-    model = with_override(found, asked.race, client, stateful=not is_short)
+    model = with_override(found, parsed.race, client, stateful=not is_short)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if is_short:
         model = hedged(model)
-    deployments, response_headers, fields = client.deployments(model), dict[str, str](), asked.fields
+    deployments, response_headers, fields = client.deployments(model), dict[str, str](), parsed.fields
     chosen: Chosen | None = None
-    if asked.preferences is not NOTHING and not is_passed_on(model):
-        chosen = preferred(asked.preferences, model, deployments, client)
+    if parsed.preferences is not NOTHING and not is_passed_on(model):
+        chosen = preferred(parsed.preferences, model, deployments, client)
         deployments = list(chosen.deployments)
         if chosen.unsupported:
             response_headers[IGNORED] = ", ".join(chosen.unsupported)
@@ -96,80 +96,82 @@ def plan_relay(
     if made_by is not None:
         deployments = having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
-    index = _first_of(fleet.models.get(asked.model, found), api) if api.is_indexed else None
-    unpriced = client.unpriced if not model.is_free and limits_dollars(origin.levels, model) else COUNT_KNOWN
+    index = _first_of(fleet.models.get(parsed.model, found), api) if api.is_indexed else None
+    unpriced = client.unpriced if not model.is_free and limits_dollars(client_context.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, unpriced)
-        reason = reason or _too_much(deployment, asked) or context.vectors.difference(fleet, index, deployment)
+        reason = reason or _too_much(deployment, parsed) or context.vectors.difference(fleet, index, deployment)
         if reason is None:
             able.append(deployment.name)
         else:
             excluded[deployment.name] = reason
     if not able:
         raise NoDeploymentFits(model.name, excluded)
-    call = _call_of(context, api, asked, origin, model, fields=fields, instead_of=instead_of, made_by=made_by)
+    call = _call_of(context, api, parsed, client_context, model, fields=fields, instead_of=instead_of, made_by=made_by)
     plan = context.steering.plan(
         model.name,
         able,
         model.race,
-        _terms_of(context, call, model, excluded, is_short=is_short, race_asked=_race_asked(asked, found, client, api)),
+        _terms_of(
+            context, call, model, excluded, is_short=is_short, race_asked=_race_asked(parsed, found, client, api)
+        ),
         call.prompt_class,
-        explain=origin.explain,
+        explain=client_context.explain,
         payer=model.payer,
-        client=origin.client.name,
+        client=client_context.client.name,
     )
-    plan = _as_asked(plan, model, api, asked, chosen)
+    plan = _as_asked(plan, model, api, parsed, chosen)
     if index is not None and is_race_set and index.name in model.deployments and model.tenant is None:
         context.vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, response_headers, None, tuple(able))
 
 
-def _race_asked(asked: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
+def _race_asked(parsed: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
     """Return the race that a request asks for in vain, of which its client is told."""
-    if api.is_short(asked.size) or asked.race == NO_OVERRIDE:
+    if api.is_short(parsed.size) or parsed.race == NO_OVERRIDE:
         return None
-    return with_override(found, asked.race, client, stateful=False).race
+    return with_override(found, parsed.race, client, stateful=False).race
 
 
 def _call_of(
     context: Context,
     api: RelayedApi,
-    asked: RelayedRequest,
-    origin: ClientContext,
+    parsed: RelayedRequest,
+    client_context: ClientContext,
     model: Model,
     *,
     fields: Mapping[str, msgspec.Raw],
     instead_of: Call | None,
     made_by: StoredAt | None,
 ) -> Call:
-    deadline_ms = model.race.ttft_ms if api.is_short(asked.size) else None
+    deadline_ms = model.race.ttft_ms if api.is_short(parsed.size) else None
     if instead_of is not None and instead_of.deadline_ms is not None:
         deadline_ms = instead_of.deadline_ms
-    stamp = origin.stamp(context, fields, instead_of)
+    stamp = client_context.stamp(context, fields, instead_of)
     return Call(
         id=stamp.id,
         received_at=stamp.received_at,
         started_at=stamp.started_at,
-        client=origin.client.name,
+        client=client_context.client.name,
         model=model.name,
-        asked_model=None if model.name == asked.model else asked.model,
+        asked_model=None if model.name == parsed.model else parsed.model,
         endpoint=api.endpoint,
-        streamed=asked.stream,
+        streamed=parsed.stream,
         mode=model.race.mode,
         objective=Objective.FIRST_TOKEN,
         win_on=WinOn.ANY,
-        prompt_class=PromptClass(api.endpoint, size_class(asked.size)),
-        prompt_tokens=asked.size // CHARS_PER_TOKEN if api.estimates else 0,
-        inline_bytes=asked.inline_bytes(fields) if api.estimates else None,
-        size_tokens=asked.size // CHARS_PER_TOKEN,
+        prompt_class=PromptClass(api.endpoint, size_class(parsed.size)),
+        prompt_tokens=parsed.size // CHARS_PER_TOKEN if api.estimates else 0,
+        inline_bytes=parsed.inline_bytes(fields) if api.estimates else None,
+        size_tokens=parsed.size // CHARS_PER_TOKEN,
         wants_usage=False,
         fields=fields,
-        headers=origin.headers,
+        headers=client_context.headers,
         tags=stamp.tags,
         replica=context.replica,
         region=context.settings.region,
-        request_id=origin.request_id,
+        request_id=client_context.request_id,
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
@@ -211,13 +213,13 @@ def _terms_of(
     )
 
 
-def _as_asked(plan: Plan, model: Model, api: RelayedApi, asked: RelayedRequest, chosen: Chosen | None) -> Plan:
+def _as_asked(plan: Plan, model: Model, api: RelayedApi, parsed: RelayedRequest, chosen: Chosen | None) -> Plan:
     """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
-    if api.is_short(asked.size):
+    if api.is_short(parsed.size):
         plan = _of_one_model(plan, model)
     if api.by_character is not None or (api.by_query and plan.cost_usd):
         names = (*(launch.deployment for launch in plan.launches), *plan.rest)
-        found = {name: _usd_of(api, asked, model.deployments[name]) for name in names}
+        found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     if chosen is not None and chosen.order:
         plan = in_order(plan, chosen.order)
@@ -278,24 +280,24 @@ def _obstacle(
     return policy_violation(deployment, policy)
 
 
-def _too_much(deployment: Deployment, asked: RelayedRequest) -> str | None:
+def _too_much(deployment: Deployment, parsed: RelayedRequest) -> str | None:
     """Return what a request asks for that is more than the deployment is known to give; None: nothing."""
     can = deployment.capabilities
-    if can.max_documents is not None and (documents := asked.number_of("documents")) > can.max_documents:
+    if can.max_documents is not None and (documents := parsed.number_of("documents")) > can.max_documents:
         return f"ranks at most {can.max_documents} documents, not {documents}"
-    if can.max_dimensions is not None and asked.dimensions > can.max_dimensions:
-        return f"makes vectors of at most {can.max_dimensions} dimensions, not {asked.dimensions}"
+    if can.max_dimensions is not None and parsed.dimensions > can.max_dimensions:
+        return f"makes vectors of at most {can.max_dimensions} dimensions, not {parsed.dimensions}"
     return None
 
 
-def _usd_of(api: RelayedApi, asked: RelayedRequest, deployment: Deployment) -> float | None:
+def _usd_of(api: RelayedApi, parsed: RelayedRequest, deployment: Deployment) -> float | None:
     """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
     if api.by_character is not None:
         usd = _counted_per_character(deployment)
-        return None if usd is None else usd * asked.characters(api.by_character)
+        return None if usd is None else usd * parsed.characters(api.by_character)
     price = deployment.price or deployment.listed
     usd = None if price is None else price.usd("query")
-    return usd if usd is not None or price is None else price.input_usd * (asked.size // CHARS_PER_TOKEN)
+    return usd if usd is not None or price is None else price.input_usd * (parsed.size // CHARS_PER_TOKEN)
 
 
 def _has_units(deployment: Deployment) -> bool:
@@ -391,10 +393,10 @@ def relaying(api: RelayedApi) -> Handler:
 
     async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        asked, origin = await receive(request, client, received, api, waited_s=waited_s)
-        made_by = await check_names(context, client, api.of, asked.fields)
+        parsed, client_context = await receive(request, client, received, api, waited_s=waited_s)
+        made_by = await check_names(context, client, api.of, parsed.fields)
         with context.fleet:
-            return await answered(context, request, api, asked, origin, made_by=made_by)
+            return await answered(context, request, api, parsed, client_context, made_by=made_by)
 
     return admitted_call(relay, api.takes)
 
@@ -416,11 +418,11 @@ async def receive(
 
     """
     context = request.app[CONTEXT]
-    origin, body = client_context(request, context, client, received, waited_s), received.take()
+    client_context, body = client_context_of(request, context, client, received, waited_s), received.take()
     race = request.headers.get(HEADER)
 
     def default() -> str:
-        return default_model(api, context.fleet, origin.client)
+        return default_model(api, context.fleet, client_context.client)
 
     if request.content_type == JSON:
         contents = await read_contents(
@@ -428,21 +430,21 @@ async def receive(
         )
         if (model := request.match_info.get("model")) is not None:  # if the URL has it
             contents.fields["model"] = raw_json(model)
-        asked = read_json(api, contents, race, default)
+        parsed = read_json(api, contents, race, default)
     else:
         steps = multipart_steps(api, request.headers["content-type"], body, race, default)
-        asked = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
-    if api.is_short(asked.size) and (deadlines := read_deadlines(request.headers)) is not NO_OVERRIDE:
-        asked = msgspec.structs.replace(asked, race=tightened(asked.race, deadlines))
-    return asked, origin
+        parsed = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
+    if api.is_short(parsed.size) and (deadlines := read_deadlines(request.headers)) is not NO_OVERRIDE:
+        parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
+    return parsed, client_context
 
 
 async def answered(
     context: Context,
     request: web.Request,
     api: RelayedApi,
-    asked: RelayedRequest,
-    origin: ClientContext,
+    parsed: RelayedRequest,
+    client_context: ClientContext,
     *,
     made_by: StoredAt | None = None,
     answer_here: Callable[[ApiError], web.Response | None] = lambda _: None,
@@ -459,64 +461,66 @@ async def answered(
     relays: list[Relay] = []
 
     async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
-        return plan_relay(context, api, asked, origin, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by)
+        return plan_relay(
+            context, api, parsed, client_context, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by
+        )
 
-    def begin(entry: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
-        asking = _asking_of(api, asked, entry.model, entry.plan)
-        relay = Relay(journey.open_call, entry.model, entry.plan, asking, call=entry.call, **may)
+    def begin(planned: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
+        asking = _asking_of(api, parsed, planned.model, planned.plan)
+        relay = Relay(runner.open_call, planned.model, planned.plan, asking, call=planned.call, **may)
         relays.append(relay)
         return relay, partial(relay.run, outlet)
 
-    async def run(entry: PlannedCall) -> CallRecord | Unanswered:
-        if api.is_short(asked.size):
-            return await journey.raced(entry, begin)
-        return await begin(entry, _ONE)[1]()  # one attempt runs at a time
+    async def run(planned: PlannedCall) -> CallRecord | Unanswered:
+        if api.is_short(parsed.size):
+            return await runner.raced(planned, begin)
+        return await begin(planned, _ONE)[1]()  # one attempt runs at a time
 
     try:
-        journey = CallRunner(
+        runner = CallRunner(
             context,
-            asked.model,
-            asked.preferences,
+            parsed.model,
+            parsed.preferences,
             entered,
             may_fall_back=made_by is None,
             begun=request.get(BEGUN),
             cancelled_as=partial(context.cancelled_as, request),
             answer_here=answer_here,
         )
-        await journey.begin()
+        await runner.begin()
     except ApiError as error:
         if (own := answer_here(error)) is None:
             raise
         return own
-    response_headers = journey.response_headers
+    response_headers = runner.response_headers
     outlet = ResponseOutlet(request, response_headers)
-    record = await journey.run(run)
+    record = await runner.run(run)
     if isinstance(record, web.Response):
-        record.headers.update(headers.identifying(journey.call.request_id or journey.call.id))
+        record.headers.update(headers.identifying(runner.call.request_id or runner.call.id))
         return record
     answer = _answer_of(relays)
     if api.gives:
-        made_at = journey.entry.model.deployments[answer.deployment]
+        made_at = runner.planned.model.deployments[answer.deployment]
         key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
         maker = Maker(made_at.name, key_name, made_at.tenant)
-        await _keep_names(context, api.of, origin.client.name, answer.answer.body, maker)
-    usd = record.cost_usd if origin.client.tenant is None else whole_cost_usd(record)
+        await _keep_names(context, api.of, client_context.client.name, answer.answer.body, maker)
+    usd = record.cost_usd if client_context.client.tenant is None else whole_cost_usd(record)
     response_headers |= {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
     return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, response_headers)
 
 
-def _asking_of(api: RelayedApi, asked: RelayedRequest, model: Model, plan: Plan) -> Asking:
+def _asking_of(api: RelayedApi, parsed: RelayedRequest, model: Model, plan: Plan) -> Asking:
     costs = plan.cost_usd if api.by_character is not None else {}
     return Asking(
         api.path,
         DIALECTS.get(api.api, PIVOT),
-        asked.form,
+        parsed.form,
         is_priced=api.is_text,
         cost_usd=costs,
         unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
         takes_extra_body=api.takes_extra_body,
         is_sound=api.api == "audio",
-        is_compared=api.is_short(asked.size),
+        is_compared=api.is_short(parsed.size),
     )
 
 
@@ -574,17 +578,19 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
 
     async def count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        asked, origin = await receive(request, client, received, api, waited_s=waited_s, prompt=prompt, media=media)
-        made_by = await check_names(context, client, api.api, asked.fields)
-        has_whole = counts.whole is not None and is_set(asked.fields.get(counts.whole))
-        turns = asked.fields[counts.whole or prompt] if has_whole else required_turns(asked.fields, prompt)
+        parsed, client_context = await receive(
+            request, client, received, api, waited_s=waited_s, prompt=prompt, media=media
+        )
+        made_by = await check_names(context, client, api.api, parsed.fields)
+        has_whole = counts.whole is not None and is_set(parsed.fields.get(counts.whole))
+        turns = parsed.fields[counts.whole or prompt] if has_whole else required_turns(parsed.fields, prompt)
 
         def estimate(error: ApiError) -> web.Response | None:
             if not (isinstance(error, NoDeploymentFits) or error.code == ErrorKind.NO_SUCH_API):
                 return None
-            contents = Contents({}, asked.size, scan_media=asked.scan_media)
+            contents = Contents({}, parsed.size, scan_media=parsed.scan_media)
             needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
-            fields = headers.identifying(origin.request_id) if origin.request_id is not None else {}
+            fields = headers.identifying(client_context.request_id) if client_context.request_id is not None else {}
             return web.Response(
                 body=msgspec.json.encode({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
                 content_type="application/json",
@@ -592,6 +598,6 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             )
 
         with context.fleet:
-            return await answered(context, request, api, asked, origin, made_by=made_by, answer_here=estimate)
+            return await answered(context, request, api, parsed, client_context, made_by=made_by, answer_here=estimate)
 
     return admitted_call(count)

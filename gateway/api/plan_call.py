@@ -57,8 +57,8 @@ class PlanCall(Protocol):
 
 async def plan_call(
     context: CallContext,
-    asked: ParsedRequest,
-    origin: ClientContext,
+    parsed: ParsedRequest,
+    client_context: ClientContext,
     name: str,
     instead_of: Call | None,
     *,
@@ -66,7 +66,7 @@ async def plan_call(
     made_by: StoredAt | None = None,
     allow: Callable[[Model], Model] = lambda model: model,
 ) -> PlannedCall:
-    """Build and plan the call that ``asked`` requests from the model ``name``. The plan is counted in the standings.
+    """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one that the call has leased. ``made_by`` has what the request names or
     continues. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
@@ -79,86 +79,90 @@ async def plan_call(
         LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
-    origin.client.check_model(name)
-    found = fleet.find(name, adhoc=origin.client.adhoc)
-    permitted = allow(with_override(found, asked.race, origin.client, stateful=asked.stateful))
-    tenant = origin.client.tenant
+    client_context.client.check_model(name)
+    found = fleet.find(name, adhoc=client_context.client.adhoc)
+    permitted = allow(with_override(found, parsed.race, client_context.client, stateful=parsed.stateful))
+    tenant = client_context.client.tenant
     permitted = permitted if tenant is None else fleet.with_keys(permitted, tenant)
-    resolved = ResolvedModel(permitted, asked, origin.client)
+    resolved = ResolvedModel(permitted, parsed, client_context.client)
     if made_by is not None:
         resolved.restrict_to(made_by)
     is_free = resolved.model.is_free
-    if origin.client.unpriced == REFUSE and not is_free and limits_dollars(origin.levels, resolved.model):
+    if (
+        client_context.client.unpriced == REFUSE
+        and not is_free
+        and limits_dollars(client_context.levels, resolved.model)
+    ):
         resolved.refuse_unpriced()
     most = context.settings.limits.max_values
-    if asked.size <= SHORT_BYTES or resolved.is_light(most):
-        fitting = resolved.fitted(origin.client, most)
+    if parsed.size <= SHORT_BYTES or resolved.is_light(most):
+        fitting = resolved.fitted(client_context.client, most)
     else:
-        fitting = await _fitted_aside(context, resolved, origin)
-    # ``sent`` is the request as this model is asked, ``asked`` as its client sent it.
+        fitting = await _fitted_aside(context, resolved, client_context)
+    # ``sent`` is the request as this model is asked, ``parsed`` as its client sent it.
     model, sent, race_asked = resolved.model, resolved.parsed, resolved.race_asked
-    if asked.stateful:
-        race_asked = with_override(found, asked.race, origin.client, stateful=False).race
+    if parsed.stateful:
+        race_asked = with_override(found, parsed.race, client_context.client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
         # Only a model with a single configured deployment may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
     kind = Kind(
-        endpoint=asked.dialect.endpoint,
-        structured=asked.for_program,
+        endpoint=parsed.dialect.endpoint,
+        structured=parsed.for_program,
         max_tokens=sent.needs.max_tokens,
-        client=origin.client.name,
-        tags=origin.tags,
+        client=client_context.client.name,
+        tags=client_context.tags,
         prompt_tokens=sent.needs.prompt_tokens,
     )
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
     deadline_ms = model.race.ttft_ms if asked_ms is None else asked_ms
-    asked_kind, win_on = answer_kind(sent.fields, asked.dialect), model.race.win_on
+    asked_kind, win_on = answer_kind(sent.fields, parsed.dialect), model.race.win_on
     if win_on is not WinOn.ANY:
-        several = answers_asked(sent.fields, asked.dialect) > 1
-        win_on = _win_on(win_on, asked_kind, streamed=asked.stream, stateful=asked.stateful, several=several)
-    stamp = origin.stamp(context, sent.fields, instead_of)
+        several = answers_asked(sent.fields, parsed.dialect) > 1
+        win_on = _win_on(win_on, asked_kind, streamed=parsed.stream, stateful=parsed.stateful, several=several)
+    stamp = client_context.stamp(context, sent.fields, instead_of)
     call = Call(
         id=stamp.id,
         received_at=stamp.received_at,
         started_at=stamp.started_at,
-        client=origin.client.name,
+        client=client_context.client.name,
         model=model.name,
-        asked_model=None if model.name == asked.model else asked.model,
+        asked_model=None if model.name == parsed.model else parsed.model,
         endpoint=kind.endpoint,
-        dialect=asked.dialect,
-        streamed=asked.stream,
+        dialect=parsed.dialect,
+        streamed=parsed.stream,
         mode=model.race.mode,
-        objective=resolved_objective(model.race.objective, streamed=asked.stream, for_program=asked.for_program),
+        objective=resolved_objective(model.race.objective, streamed=parsed.stream, for_program=parsed.for_program),
         win_on=win_on,
         sentence_words=model.race.sentence_words,
         invalid=model.race.invalid,
-        prompt_class=asked.prompt_class,
-        prompt_tokens=asked.needs.prompt_tokens,
-        inline_bytes=asked.inline_bytes(sent.fields),
-        wants_usage=asked.wants_usage,
+        prompt_class=parsed.prompt_class,
+        prompt_tokens=parsed.needs.prompt_tokens,
+        inline_bytes=parsed.inline_bytes(sent.fields),
+        wants_usage=parsed.wants_usage,
         fields=sent.fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
-        headers=origin.headers,
+        headers=client_context.headers,
         tags=stamp.tags,
         replica=context.replica,
         region=context.settings.region,
-        request_id=origin.request_id,
-        stateful=asked.stateful,
+        request_id=client_context.request_id,
+        stateful=parsed.stateful,
         kind=kind,
         answer_kind=asked_kind,
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
-        runs_on=asked.runs_on,
+        runs_on=parsed.runs_on,
         key_name=resolved.key_name,
         is_restricted=resolved.is_restricted,
         levels=stamp.levels,
         trace=stamp.trace,
     )
     if model.common.binds:
-        call = await _with_maker(context, call, asked.dialect.requests, origin.client)
-    prefix = _prefix(sent.fields, asked, model.tenant) if model.race.cache_affinity else None
+        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client)
+    prefix = _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
         call.objective,
@@ -175,10 +179,10 @@ async def plan_call(
         bills_losers=model.bills_losers,
         leased=seats.leased,
         is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
-        holds=model.race.holds(streamed=asked.stream),
-        stateful=asked.stateful,
+        holds=model.race.holds(streamed=parsed.stream),
+        stateful=parsed.stateful,
         whole=()
-        if asked.stream
+        if parsed.stream
         else [
             each.name
             for each in fitting.deployments
@@ -195,11 +199,11 @@ async def plan_call(
         model.race,
         terms,
         call.prompt_class,
-        explain=origin.explain,
+        explain=client_context.explain,
         payer=model.payer,
-        client=origin.client.name,
+        client=client_context.client.name,
     )
-    if asked.runs_on:
+    if parsed.runs_on:
         plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
     if call.maker is not None:
         plan = led_by(call.maker, context.services.makers.strangers, plan)
@@ -215,12 +219,12 @@ async def _with_maker(context: CallContext, call: Call, requests: RequestFormat,
     return msgspec.structs.replace(call, maker=maker) if client.made(maker) else call
 
 
-async def _fitted_aside(context: CallContext, resolved: ResolvedModel, origin: ClientContext) -> Fitting:
+async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
     """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
     spends = not resolved.model.is_free
-    context.limits.check(origin.levels, spends=spends)
-    context.limits.check_least(origin.levels, resolved.least_use(), spends=spends)
-    client, most, run = origin.client, context.settings.limits.max_values, context.work_thread.run
+    context.limits.check(client_context.levels, spends=spends)
+    context.limits.check_least(client_context.levels, resolved.least_use(), spends=spends)
+    client, most, run = client_context.client, context.settings.limits.max_values, context.work_thread.run
     values = await run(lambda: resolved.counted(most))
     return await run(
         lambda: resolved.fitted(client, most), lambda: context.lend(client.name, resolved.bytes_to_build(values, most))
@@ -261,18 +265,18 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
 
 def launching(
     context: CallContext,
-    entry: PlannedCall,
+    planned: PlannedCall,
     open_call: OpenCall,
     response_headers: dict[str, str],
     *,
     beside: bool = False,
 ) -> Launching:
-    """Return what decides about the launches of the entry's plan.
+    """Return what decides about the launches of its plan.
 
     Why there are fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
     an extra attempt is due and a limit refuses it. ``beside``: another model's race runs, and these are that one's.
     """
-    steering, model, plan = context.steering, entry.model, entry.plan
+    steering, model, plan = context.steering, planned.model, planned.plan
     if not beside:
         open_call.width_asked, open_call.narrowed = plan.width_asked, None
 
@@ -333,53 +337,53 @@ def note_narrowed(reason: Narrowed, open_call: OpenCall, response_headers: dict[
     open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
 
-def remember_prefix(context: CallContext, entry: PlannedCall, record: CallRecord) -> None:
+def remember_prefix(context: CallContext, planned: PlannedCall, record: CallRecord) -> None:
     """Record which deployment should now have this prompt's prefix in its cache."""
-    if entry.prefix is None:
+    if planned.prefix is None:
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
-    if winner is not None and winner.deployment in entry.names:  # not a fallback's, which continued the answer
-        context.steering.served(entry.model.name, entry.prefix, winner.deployment, record.cached_tokens)
+    if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
+        context.steering.served(planned.model.name, planned.prefix, winner.deployment, record.cached_tokens)
 
 
-def _prefix(fields: Mapping[str, msgspec.Raw], asked: ParsedRequest, tenant: str | None) -> Prefix | None:
-    if asked.size <= PREFIX_BYTES[0]:
+def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:
+    if parsed.size <= PREFIX_BYTES[0]:
         return None
-    order = asked.dialect.requests.reading_order
-    key = asked.cache_key if tenant is None else f"{tenant}\n{asked.cache_key or ''}"  # an account has its own caches
+    order = parsed.dialect.requests.reading_order
+    key = parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"  # an account has its own caches
     return prefix_of([fields[part] for part in order if part in fields], key)
 
 
 # The expected use of limits by a planned call, and the model that pays for it.
 
 
-def payer_of(entry: PlannedCall) -> Payer:
-    """Return the model of ``entry`` as limits see it."""
-    model = entry.model
+def payer_of(planned: PlannedCall) -> Payer:
+    """Return the model of ``planned`` as limits see it."""
+    model = planned.model
     return Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
 
 
-def use_of(entry: PlannedCall) -> Use:
+def use_of(planned: PlannedCall) -> Use:
     """Return the expected use, and the most that the call may cost."""
-    plan, prompt_tokens = entry.plan, entry.call.prompt_tokens
+    plan, prompt_tokens = planned.plan, planned.call.prompt_tokens
     usd, costs = 0.0, plan.cost_usd
-    if entry.model.tenant is not None:
-        costs = {name: each for name, each in costs.items() if entry.model.deployments[name].tenant is None}
+    if planned.model.tenant is not None:
+        costs = {name: each for name, each in costs.items() if planned.model.deployments[name].tenant is None}
     if costs:
         for launch in plan.launches:
             if launch.delay_s == 0:
                 usd += costs.get(launch.deployment, 0.0)
-    may_cost = usd or len(entry.model.prices) < len(entry.model.deployments)
-    most_usd = _most_usd(entry) if may_cost and limits_dollars(entry.call.levels, entry.model) else 0.0
+    may_cost = usd or len(planned.model.prices) < len(planned.model.deployments)
+    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.levels, planned.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
 
 
-def _most_usd(entry: PlannedCall) -> float:
+def _most_usd(planned: PlannedCall) -> float:
     """Return what the call may cost: an answer as long as it allows, of the dearest of its deployments.
 
     The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
     """
-    call, plan, deployments, dearest = entry.call, entry.plan, entry.model.deployments, entry.model.dearest
+    call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
     max_tokens = None if call.kind is None else call.kind.max_tokens
     answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
     launched = [launch.deployment for launch in plan.launches]

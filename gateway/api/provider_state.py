@@ -226,9 +226,9 @@ class _Given:
         return maker if self._client.made(maker) else None
 
 
-def gives(asked: ParsedRequest, headers: Mapping[str, str]) -> bool:
+def gives(parsed: ParsedRequest, headers: Mapping[str, str]) -> bool:
     """Whether the answer to a request may name what its provider stores from then on."""
-    if asked.stores or asked.stateful or not GIVES_STORED.isdisjoint(asked.fields):
+    if parsed.stores or parsed.stateful or not GIVES_STORED.isdisjoint(parsed.fields):
         return True
     for name, part in GIVING_HEADERS.items():  # noqa: SIM110 - a generator is a call more, and this runs for each call
         if name in headers and part in headers[name]:

@@ -181,10 +181,10 @@ _RELAYED: Mapping[str, RelayedApi] = {
 }
 
 _ANSWERS: Mapping[str, Handler] = {
-    path: answer for surface in ENDPOINTS.values() for answer in (answering(surface),) for path in surface.paths
+    path: answer for endpoint in ENDPOINTS.values() for answer in (answering(endpoint),) for path in endpoint.paths
 }
 _COUNTS: Mapping[str, Handler] = {
-    path: counting(surface, counts) for surface in ENDPOINTS.values() for path, counts in surface.counting
+    path: counting(endpoint, counts) for endpoint in ENDPOINTS.values() for path, counts in endpoint.counting
 }
 ROUTES = (
     *(_post(path, answer) for path, answer in _ANSWERS.items()),
@@ -356,7 +356,7 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
-    return next((dialect for dialect, surface in ENDPOINTS.items() if path.startswith(surface.prefix)), PIVOT)
+    return next((dialect for dialect, endpoint in ENDPOINTS.items() if path.startswith(endpoint.prefix)), PIVOT)
 
 
 # The paths of calls that take JSON, with the dialect of their errors.

@@ -303,19 +303,19 @@ async def prepared(context: Context, client: Client, body: bytes) -> bytes:
 
     """
     contents = await read_contents(body, context.body_work, most_values=context.settings.limits.max_values)
-    asked = RESPONSES_ENDPOINT.read(contents, None, context.settings)
-    client.check_model(asked.model)
-    context.fleet.find(asked.model, adhoc=client.adhoc)
-    if asked.continues is not None:
+    parsed = RESPONSES_ENDPOINT.read(contents, None, context.settings)
+    client.check_model(parsed.model)
+    context.fleet.find(parsed.model, adhoc=client.adhoc)
+    if parsed.continues is not None:
         raise ResponseNotFound(
-            f"the response {asked.continues!r} is not known on this connection", param="previous_response_id"
+            f"the response {parsed.continues!r} is not known on this connection", param="previous_response_id"
         )
     try:
         return warmed_up(
-            asked.fields,
+            parsed.fields,
             response_id=f"resp_{context.services.new_id().replace('-', '')}",
             created_at=int(context.services.utc_now().timestamp()),
-            model=asked.model,
+            model=parsed.model,
         )
     except Malformed as error:
         raise InvalidRequest(str(error)) from None
@@ -368,12 +368,16 @@ def answer_to(turn: SocketTurn, begun: Begun | None) -> MakeAnswer:
     """Return what makes the answer to a turn, whose request limits have counted as ``begun``."""
 
     def make(
-        context: Context, request: web.Request, asked: ParsedRequest, origin: ClientContext, made_by: StoredAt | None
+        context: Context,
+        request: web.Request,
+        parsed: ParsedRequest,
+        client_context: ClientContext,
+        made_by: StoredAt | None,
     ) -> Answer:
-        if _THIS_WAY in origin.headers.get(_BETA, ""):
-            passed = {name: value for name, value in origin.headers.items() if name != _BETA}
-            origin = msgspec.structs.replace(origin, headers=passed)
-        answer = Answer(context, request, asked, origin, made_by, begun=begun)
+        if _THIS_WAY in client_context.headers.get(_BETA, ""):
+            passed = {name: value for name, value in client_context.headers.items() if name != _BETA}
+            client_context = msgspec.structs.replace(client_context, headers=passed)
+        answer = Answer(context, request, parsed, client_context, made_by, begun=begun)
         answer.streaming = partial(_Sink, turn)
         return answer
 

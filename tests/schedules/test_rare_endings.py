@@ -92,7 +92,7 @@ def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkey
 
     def forget(self: handler.Answer, call: Call) -> None:
         original(self, call)
-        seen.append(sorted(self._journey.first_call.fields))
+        seen.append(sorted(self._runner.first_call.fields))
 
     monkeypatch.setattr(handler.Answer, "_forget", forget)
     fault = Fault(

@@ -261,7 +261,7 @@ class RememberingRecorder:
 
 
 def recorded(open_call: OpenCall, ending: CallRecord | Unanswered, model: Model, plan: Plan) -> CallRecord:
-    """Return the record of a call, or end it as its journey does when there is no other model to be asked."""
+    """Return the record of a call, or end it as its runner does when there is no other model to be asked."""
     if isinstance(ending, Unanswered):
         error = total_failure(model, plan, ending, ())
         open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
@@ -367,7 +367,7 @@ class Track:
         self.plan = msgspec.structs.replace(self.plan, primary=estimate)
 
     async def run(self) -> CallRecord:
-        """Run the race, and end the call as its journey would."""
+        """Run the race, and end the call as its runner would."""
         race = self.race()
         ending = await race.run()
         assert not isinstance(ending, Broken)
