@@ -33,6 +33,7 @@ from .records import Ending as Ending
 from .records import attempt_record as attempt_record
 from .records import outcome_of as outcome_of
 from .rescue import Rescue as Rescue
+from .seats import Seats as Seats
 from .services import AttemptTasks as AttemptTasks
 from .services import Makers as Makers
 from .services import Outbox as Outbox
@@ -43,7 +44,6 @@ from .sinks import Forward as Forward
 from .sinks import GatheringSink as GatheringSink
 from .sinks import Sink as Sink
 from .sinks import Winner as Winner
-from .slots import Seats as Seats
 from .takeover import ClientSink as ClientSink
 from .takeover import Delivered as Delivered
 from .takeover import Takeover as Takeover

@@ -35,7 +35,7 @@ from gateway.racing.validation import UNJUDGED, Judgement
 from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
-    from gateway.racing.slots import Seat
+    from gateway.racing.seats import Seat
 
 # The states of an attempt and their transitions.
 #

@@ -13,7 +13,7 @@ from gateway.fleet.models import Model
 from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, RaceHandle, State
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
-from gateway.racing.slots import Seat
+from gateway.racing.seats import Seat
 from gateway.racing.validation import flaw_rank
 from gateway.steering import Launch, Plan
 from providers.dialects import Dialect

@@ -21,8 +21,8 @@ from gateway.racing.hold import Held
 from gateway.racing.measurement import milliseconds
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
+from gateway.racing.seats import Seat, Wait
 from gateway.racing.services import Services
-from gateway.racing.slots import Seat, Wait
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
 

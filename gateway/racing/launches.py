@@ -13,12 +13,12 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
-from gateway.racing.slots import Line
+from gateway.racing.seats import Line
 from gateway.racing.timeouts import Timer, Timers
 from gateway.steering import STRATEGIES, Launch, Plan
 
 if TYPE_CHECKING:
-    from gateway.racing.slots import Wait
+    from gateway.racing.seats import Wait
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 

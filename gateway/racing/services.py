@@ -15,7 +15,7 @@ from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
 from gateway.racing.costs import ServedTiers
 from gateway.racing.measurement import Paces
-from gateway.racing.slots import Seats
+from gateway.racing.seats import Seats
 from gateway.racing.timeouts import PausesByDeployment
 from providers import (
     UNREADABLE,

@@ -23,9 +23,9 @@ from gateway.racing.measurement import Measurement
 from gateway.racing.race import Claim, Race
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
+from gateway.racing.seats import Line, Seat
 from gateway.racing.services import AttemptTasks, Outbox
 from gateway.racing.sinks import Winner
-from gateway.racing.slots import Line, Seat
 from gateway.racing.takeover import ContinuingSink, Seam
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from gateway.limits.lease_scripts import LEASE, Grant
 from gateway.limits.quota import OwnShare, Slots
 from gateway.limits.shared_leases import SharedLeases, Times
-from gateway.racing.slots import Line, Seat, Seats
+from gateway.racing.seats import Line, Seat, Seats
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 from tests.services.limits.test_shared_leases import relayed, until

@@ -18,9 +18,9 @@ from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.passthrough import Asking, Relay, Relayed
+from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone
-from gateway.racing.slots import Seats
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from providers import Answer, ErrorKind, Exchange, Listing, Price, Request, UpstreamError, Usage

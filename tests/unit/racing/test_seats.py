@@ -10,7 +10,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.race_failures import AllProvidersFailed, AtCapacity
 from gateway.racing.call import Unanswered
-from gateway.racing.slots import Seats
+from gateway.racing.seats import Seats
 from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import DefectiveTasks, Timetable, Track

@@ -19,8 +19,8 @@ from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall
 from gateway.racing.passthrough import Asking, Relay
+from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
-from gateway.racing.slots import Seats
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms

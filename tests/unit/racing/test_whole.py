@@ -10,9 +10,9 @@ from gateway.core.attempts import Role
 from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
 from gateway.fleet.models import Clocks
+from gateway.racing.seats import Seats
 from gateway.racing.services import WHOLE_S, WholeAnswers
 from gateway.racing.sinks import GatheringSink
-from gateway.racing.slots import Seats
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage

@@ -18,9 +18,9 @@ from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.measurement import Paces
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
+from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Winner
-from gateway.racing.slots import Seats
 from gateway.racing.validation import answer_kind
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
