@@ -10,7 +10,7 @@ from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
 from .catalog import VERTEX as VERTEX
 from .catalog import Api as Api
-from .catalog import Kind as Kind
+from .catalog import ProviderKind as ProviderKind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
 from .catalog import apis_of as apis_of
@@ -37,12 +37,12 @@ from .error_bodies import read_answer as read_answer
 from .errors import UNREADABLE as UNREADABLE
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
-from .exchange import Answer as Answer
 from .exchange import BoundReasoningExchange as BoundReasoningExchange
 from .exchange import Exchange as Exchange
 from .exchange import Request as Request
 from .exchange import Rest as Rest
 from .exchange import Upstream as Upstream
+from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange

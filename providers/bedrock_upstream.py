@@ -26,7 +26,7 @@ from providers.dialects import (
 )
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request
+from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
 from providers.http_upstream import HttpUpstream
@@ -111,7 +111,7 @@ class BedrockUpstream(HttpUpstream):
             raise
         return ConverseExchange(response, self._secrets, request.model)
 
-    async def send(self, path: str, request: Request) -> Answer:  # noqa: ARG002 - part of the protocol
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
         """Refuse: Converse has completions only.
 
         Raises:
@@ -120,7 +120,7 @@ class BedrockUpstream(HttpUpstream):
         """
         raise self._lacks(path)
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:  # noqa: ARG002 - likewise
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:  # noqa: ARG002 - likewise
         """Refuse: nothing is stored.
 
         Raises:

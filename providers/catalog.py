@@ -164,7 +164,7 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
 
 
-Kind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
+ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
 # authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
 Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
 _RELAYED = ("embeddings", "moderations", "rerank", "audio", "images", "decisions", "google_decisions")
@@ -173,7 +173,7 @@ if TYPE_CHECKING:
 else:  # at run time, configurations are checked against the known names
     Api = Literal[(*DIALECTS, *_RELAYED)]
 
-_USUAL: Mapping[Kind, tuple[Api, ...]] = {
+_USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
     "gemini": ("gemini", "google_decisions"),
@@ -194,7 +194,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     title: str  # the spelling of the vendor
     base_url: str | None = None  # None: the user sets it, or litellm knows it
     key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
-    kind: Kind = "openai_compatible"
+    kind: ProviderKind = "openai_compatible"
     apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
     key_required: bool = True
     auth: Auth = "bearer"
@@ -212,7 +212,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     docs_url: str | None = None
 
 
-def apis_of(vendor: Vendor | None, kind: Kind | None) -> tuple[Api, ...]:
+def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
     """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own)."""
     if vendor is None:
         return _UNKNOWN if kind in (None, "openai_compatible") else _USUAL[kind]

@@ -373,7 +373,7 @@ class _Seller(msgspec.Struct, frozen=True):
     litellm_provider: str = ""
 
 
-class Source(msgspec.Struct, frozen=True):
+class TableSource(msgspec.Struct, frozen=True):
     """The source of the table."""
 
     name: str
@@ -405,7 +405,7 @@ OLD_DAYS = 90  # of a table of prices
 
 
 class _Table(msgspec.Struct):
-    source: Source
+    source: TableSource
     models: dict[str, msgspec.Raw]  # by model, or vendor/model
     dearest: dict[str, dict[str, float]] = {}  # by vendor, the highest price of each unit
 
@@ -430,7 +430,7 @@ class DatasheetTable:
         """Return the table of this release."""
         return cls(_TABLE)
 
-    def source(self) -> Source | None:
+    def source(self) -> TableSource | None:
         """Return the source and the date of the table; None if it is empty."""
         return _table_decoder.decode(self._path.read_bytes()).source if self._path else None
 

@@ -79,7 +79,7 @@ class Rest(Protocol):
         """Drop the exchange at once, so that the provider notices; without effect after the end."""
 
 
-class Answer(MaskedRecord, frozen=True):
+class UpstreamAnswer(MaskedRecord, frozen=True):
     """An answer to a request that is not raced (embeddings, moderations, images, speech)."""
 
     status: int
@@ -167,7 +167,7 @@ class Upstream(Protocol):
 
         """
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
 
         A JSON answer has been read completely then.
@@ -177,7 +177,7 @@ class Upstream(Protocol):
 
         """
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:

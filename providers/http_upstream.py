@@ -17,7 +17,7 @@ from providers.catalog import Auth, Quirks, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss
 from providers.error_bodies import error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request
+from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
@@ -240,7 +240,7 @@ class HttpUpstream:
         stricter = streamed_body(request, self._strictest)
         return None if stricter == body else stricter
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
 
         Raises:
@@ -272,9 +272,9 @@ class HttpUpstream:
             if rest is None:
                 response.abort()  # without effect after the end; otherwise the provider must stop
         headers = masked(response.headers, self._secrets, relayed=True)
-        return Answer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
+        return UpstreamAnswer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
         Raises:
@@ -288,7 +288,7 @@ class HttpUpstream:
         headers_ms = (perf_counter() - started) * 1000
         answer = masked_body(await self._read_whole(response), self._secrets)
         headers = masked(response.headers, self._secrets, relayed=True)
-        return Answer(response.status, headers, answer, response.connect_ms, headers_ms)
+        return UpstreamAnswer(response.status, headers, answer, response.connect_ms, headers_ms)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models that the provider offers to this key, from all pages of its list.

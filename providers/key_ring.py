@@ -16,7 +16,7 @@ from providers.availability import Availability, Readiness, Waits
 from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request, Upstream, WrappedExchange
+from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
 from providers.listings import Listing
 from providers.sendings import SendCount
 
@@ -225,7 +225,7 @@ class KeyRing:
             over=lambda: self._over(key),
         )
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post with the best key, and with the next one if that is rate-limited or refused.
 
         Raises:
@@ -240,7 +240,7 @@ class KeyRing:
         request.sendings.failed = self._failed_with(key, model)
         return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body with one key after the other, as stored objects belong to one account.
 
         Raises:

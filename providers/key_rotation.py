@@ -14,7 +14,7 @@ import msgspec
 from providers.availability import LONG_AGO_S
 from providers.dialects import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request, Upstream
+from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer
 from providers.listings import Listing
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
@@ -93,7 +93,7 @@ class RotatedKey:
         """
         return await self._ask(lambda upstream: upstream.stream(request))
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post with the key in use, and with the others if that is refused.
 
         Raises:
@@ -102,7 +102,7 @@ class RotatedKey:
         """
         return await self._ask(lambda upstream: upstream.send(path, request))
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body with the key in use, and with the others if that is refused.
 
         Raises:

@@ -12,7 +12,7 @@ import msgspec
 from providers.dialects import CHAT, Dialect, Loss, events_of_answer
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
-from providers.exchange import Answer, Exchange, Request
+from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
 
@@ -365,7 +365,7 @@ class LiteLLMUpstream:
         request.sendings.number, request.sendings.is_known = 1, True  # at least
         return exchange
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Request embeddings (``path`` is ``embeddings``) and return the whole answer.
 
         Raises:
@@ -390,9 +390,11 @@ class LiteLLMUpstream:
         headers_ms = (perf_counter() - started) * 1000
         request.sendings.number, request.sendings.is_known = 1, True
         body = response.model_dump_json(exclude_none=True).encode()
-        return Answer(200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets)
+        return UpstreamAnswer(
+            200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets
+        )
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:  # noqa: ARG002 - part of the protocol
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
         """Refuse: litellm only sends completions and embeddings.
 
         Raises:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.catalog import Auth, Kind, Quirks, Vendor
+from providers.catalog import Auth, ProviderKind, Quirks, Vendor
 from providers.dialects import History
 from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
@@ -24,7 +24,7 @@ class _Service(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-_SERVICES: Mapping[Kind, _Service] = {
+_SERVICES: Mapping[ProviderKind, _Service] = {
     "anthropic": _Service("https://api.anthropic.com/v1", "x-api-key", {"anthropic-version": "2023-06-01"}),
     "gemini": _Service("https://generativelanguage.googleapis.com/v1beta", "x-goog-api-key"),
 }
@@ -36,7 +36,7 @@ def open_upstream(
     litellm: LiteLLM,
     tls: TlsContexts,
     *,
-    kind: Kind | None = None,
+    kind: ProviderKind | None = None,
     base_url: str | None = None,
     api_keys: Sequence[str] = (),
     key_names: Sequence[str | None] = (),
@@ -134,7 +134,7 @@ def _quirks(row: Vendor, history: Mapping[str, Any] | None, *, omits_finish_reas
     return quirks
 
 
-def _over_http(kind: Kind, row: Vendor, api_key: str | None, common: Mapping[str, Any]) -> Upstream:
+def _over_http(kind: ProviderKind, row: Vendor, api_key: str | None, common: Mapping[str, Any]) -> Upstream:
     if kind == "bedrock":
         from providers.bedrock_upstream import BedrockUpstream  # noqa: PLC0415 - only where it is used
 

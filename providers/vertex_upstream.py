@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from providers.errors import UpstreamError
-from providers.exchange import Answer, Exchange, Request
+from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http_upstream import HttpUpstream
 from providers.listings import Listing
 from providers.redaction import redact
@@ -50,7 +50,7 @@ class VertexUpstream(HttpUpstream):
         except UpstreamError as error:
             raise self._noted(error) from None
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path``, as ``HttpUpstream`` does."""
         await self._authorize()
         try:
@@ -58,7 +58,7 @@ class VertexUpstream(HttpUpstream):
         except UpstreamError as error:
             raise self._noted(error) from None
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, as ``HttpUpstream`` does."""
         await self._authorize()
         return await super().fetch(method, path, query)

@@ -12,7 +12,17 @@ import msgspec
 
 from gateway.detecting.levels import HIGHEST, LOWEST, STEP, Yardstick, added
 from gateway.detecting.model import ModelWatch
-from gateway.detecting.slowdowns import DAY_S, HOUR_S, SPEEDS, WINDOW_S, Happened, Histogram, Metric, Tally, Window
+from gateway.detecting.slowdowns import (
+    DAY_S,
+    HOUR_S,
+    SPEEDS,
+    WINDOW_S,
+    AttemptWindow,
+    Happened,
+    Histogram,
+    Metric,
+    Tally,
+)
 from gateway.detecting.slowdowns import Change as Seen
 
 _WEEK_S = 7 * DAY_S
@@ -75,7 +85,9 @@ class Simulated:
         self._rhythm = {metric: world.rhythm * dice.uniform(0.5, 1.5) for metric in _USUAL}
         self._fast = dice.gauss(0.0, 0.2)
 
-    def window(self, start_s: int, length_s: int, shared: dict[Metric, float], change: Change | None = None) -> Window:
+    def window(
+        self, start_s: int, length_s: int, shared: dict[Metric, float], change: Change | None = None
+    ) -> AttemptWindow:
         """Return what is counted. ``change`` is applied for the part of the window after it."""
         world = self._world
         calls = world.calls_s * length_s * traffic(world, start_s)
@@ -96,7 +108,7 @@ class Simulated:
                 histograms[metric] = self._histogram(metric, level, calls)
         n = poisson(calls, self._dice)
         errors = poisson(calls * world.error_rate, self._dice)
-        return Window(start_s, histograms, Tally(n, min(n, errors)))
+        return AttemptWindow(start_s, histograms, Tally(n, min(n, errors)))
 
     def _histogram(self, metric: Metric, level: float, calls: float) -> Histogram:
         world, dice = self._world, self._dice
@@ -142,7 +154,7 @@ class Model:
 
     def windows(
         self, start_s: int, length_s: int = WINDOW_S, changes: dict[str, Change] | None = None
-    ) -> dict[str, Window]:
+    ) -> dict[str, AttemptWindow]:
         """Return the windows of all deployments that begin at ``start_s``."""
         shared = {metric: one.next(length_s // WINDOW_S) for metric, one in self._shared.items()}
         return {
@@ -246,7 +258,7 @@ class Trial:
         self.watch = ModelWatch("model")
         self.now_s = self.model.start_s
         self.alarms: list[tuple[int, str, Metric, float]] = []
-        self._hour: dict[str, list[Window]] = {}
+        self._hour: dict[str, list[AttemptWindow]] = {}
         hours = [self.model.windows(self.now_s + hour * HOUR_S, HOUR_S) for hour in range(history_days * 24)]
         for name in self.model.names:
             one = self.watch.deployment(name)
@@ -278,7 +290,7 @@ class Trial:
         if change.happened is Happened.BEGAN:
             self.alarms.append((self.now_s, slowdown.deployment, slowdown.metric, slowdown.ratio))
 
-    def _learn(self, windows: dict[str, Window]) -> None:
+    def _learn(self, windows: dict[str, AttemptWindow]) -> None:
         for name, window in windows.items():
             self._hour.setdefault(name, []).append(window)
         if self.now_s % HOUR_S == 0:
@@ -320,7 +332,7 @@ class Trial:
         return most_s if found is None else found
 
 
-def _together(windows: list[Window]) -> Window:
+def _together(windows: list[AttemptWindow]) -> AttemptWindow:
     histograms = {}
     for metric in SPEEDS:
         seen: dict[int, float] = {}
@@ -338,4 +350,4 @@ def _together(windows: list[Window]) -> Window:
         n=sum(window.tally.n for window in windows),
         errors=sum(window.tally.errors for window in windows),
     )
-    return Window(windows[0].start_s, histograms, tally)
+    return AttemptWindow(windows[0].start_s, histograms, tally)

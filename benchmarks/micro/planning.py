@@ -19,7 +19,7 @@ from random import Random
 import msgspec
 
 from gateway.core.attempts import AttemptStart, Role
-from gateway.core.calls import CallRecord, CallStart, Kind, Objective
+from gateway.core.calls import CallKind, CallRecord, CallStart, Objective
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board
@@ -34,7 +34,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SAMPLES_PER_S = 400
 RACE = RaceSettings()
 KINDS = tuple(  # taking turns, as calls do; their answers are of many lengths
-    Kind(client=f"client-{number % 3}", tags={"variant": "b"}, prompt_tokens=50 << number, max_tokens=8 << number)
+    CallKind(client=f"client-{number % 3}", tags={"variant": "b"}, prompt_tokens=50 << number, max_tokens=8 << number)
     for number in range(8)
 )
 

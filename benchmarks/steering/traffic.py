@@ -38,7 +38,7 @@ class Request(Struct, frozen=True):
     prompt_class: PromptClass
     effort: float  # its own share of log TTFT, at all providers
     luck: tuple[Luck, ...]  # by provider
-    kind: records.Kind | None = None  # as the gateway sees it
+    kind: records.CallKind | None = None  # as the gateway sees it
 
 
 def requests(world: World, calls: int, seed: int) -> list[Request]:
@@ -87,10 +87,10 @@ def _request(world: World, index: int, at_s: float, random: Random) -> Request:
     )
 
 
-def _as_seen(kind: Kind, index: int, prompt_tokens: int) -> records.Kind:
+def _as_seen(kind: Kind, index: int, prompt_tokens: int) -> records.CallKind:
     """Return what a request of this kind says. Each has an id of its own among its tags, which tells nothing."""
     tags = {"trace": str(index)} if kind.task is None else {"trace": str(index), "task": kind.task}
-    return records.Kind(
+    return records.CallKind(
         endpoint=kind.endpoint,
         structured=kind.structured,
         max_tokens=kind.max_tokens,

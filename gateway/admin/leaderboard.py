@@ -19,7 +19,7 @@ from gateway.api.overrides import RaceOverride, with_override
 from gateway.api.plan_call import resolved_objective
 from gateway.api.request import Needs
 from gateway.core.attempts import AnswerKind
-from gateway.core.calls import Kind
+from gateway.core.calls import CallKind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled
 from gateway.core.prompt_classes import Effort, answer_class
 from gateway.core.reports import Gaps
@@ -115,7 +115,7 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             model.canaries or None,
             excluded or None,
             leased=seats.leased,
-            kind=Kind(
+            kind=CallKind(
                 structured=call.tools or call.json_schema,
                 max_tokens=call.max_tokens,
                 client=client.name,

@@ -22,7 +22,7 @@ class Severity(StrEnum):
     TICKET = "ticket"  # within a working day
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """The kinds of alerts."""
 
     BURN_FAST = "burn_fast"  # a target's error budget is used up within days
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that exists now. ``key`` names the incident: the same one in every replica and after a restart."""
 
-    kind: Kind
+    kind: AlertKind
     subject: str  # the target, model, deployment, client or replica
     severity: Severity
     summary: str  # one sentence
@@ -63,7 +63,7 @@ class Building(msgspec.Struct, frozen=True, kw_only=True):
     """A condition that opens an alert if it goes on for ``opens_in_s`` more seconds."""
 
     key: str
-    kind: Kind
+    kind: AlertKind
     subject: str
     severity: Severity
     summary: str
@@ -73,14 +73,14 @@ class Building(msgspec.Struct, frozen=True, kw_only=True):
     opens_in_s: float
 
 
-def key_of(kind: Kind, subject: str) -> str:
+def key_of(kind: AlertKind, subject: str) -> str:
     """Return the name of an incident."""
     return f"{kind}:{subject}"
 
 
-def kind_of(key: str) -> Kind:
+def kind_of(key: str) -> AlertKind:
     """Return the kind of an incident of this name."""
-    return Kind(key.partition(":")[0])
+    return AlertKind(key.partition(":")[0])
 
 
 class SourceUnavailable(Exception):
@@ -91,7 +91,7 @@ class Source(Protocol):
     """A source of conditions."""
 
     @property
-    def kinds(self) -> Collection[Kind]:
+    def kinds(self) -> Collection[AlertKind]:
         """The kinds of conditions that it reports completely."""
 
     async def conditions(self) -> Sequence[Condition]:
@@ -114,7 +114,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """An incident: a row of ``alerts``. At most one with a key is open at a time."""
 
     id: str
-    kind: Kind
+    kind: AlertKind
     subject: str
     severity: Severity
     summary: str

@@ -12,11 +12,11 @@ import structlog
 
 from gateway.alerts.alert import (
     Alert,
+    AlertKind,
     Book,
     BookAway,
     Building,
     Condition,
-    Kind,
     Message,
     Scope,
     Severity,
@@ -85,12 +85,12 @@ class Watch:
         self._building: list[Building] = []
         self._looked_at_s = 0.0
         self._causes = OutageCauses()
-        self.conditions: Mapping[Kind, int] = {}  # how many of each kind hold now
+        self.conditions: Mapping[AlertKind, int] = {}  # how many of each kind hold now
 
     async def look(self) -> None:
         """Read all sources once, and open and resolve alerts."""
         seen, unknown = await self._ask()
-        self.conditions = {kind: sum(each.kind is kind and each.opens for each in seen.values()) for kind in Kind}
+        self.conditions = {kind: sum(each.kind is kind and each.opens for each in seen.values()) for kind in AlertKind}
         try:
             await self._hand_over()
             self._shared = await self._book.current(self._utc_now() - COVERED)
@@ -122,10 +122,10 @@ class Watch:
         ]
         return sorted(left, key=lambda each: each.opens_in_s)
 
-    async def _ask(self) -> tuple[dict[str, Condition], set[Kind]]:
+    async def _ask(self) -> tuple[dict[str, Condition], set[AlertKind]]:
         """Return the conditions by key, and the kinds whose conditions are unknown now."""
         seen: dict[str, Condition] = {}
-        unknown: set[Kind] = set()
+        unknown: set[AlertKind] = set()
         for source in self._sources:
             try:
                 seen.update({each.key: each for each in await source.conditions()})
@@ -150,7 +150,7 @@ class Watch:
         alerts: Sequence[Alert],
         resolvable: Sequence[Alert],
         seen: Mapping[str, Condition],
-        unknown: Collection[Kind],
+        unknown: Collection[AlertKind],
     ) -> None:
         """Open and resolve alerts in ``book``; ``alerts`` are all known ones, ``resolvable`` those of this book."""
         now = self._utc_now()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.alerts.alert import Condition, Figure, Kind, Severity, Source, SourceUnavailable, key_of
+from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, Source, SourceUnavailable, key_of
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import NotAsked
 from gateway.targets.targets import Burn
@@ -24,7 +24,7 @@ HOUR_S = 3600
 class Rule(msgspec.Struct, frozen=True):
     """A rule that applies if the budget burns at least ``factor`` times too fast in both windows."""
 
-    kind: Kind
+    kind: AlertKind
     severity: Severity
     long_s: int
     short_s: int
@@ -32,10 +32,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 RULES = (
-    Rule(Kind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
-    Rule(Kind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
-    Rule(Kind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
-    Rule(Kind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
+    Rule(AlertKind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
+    Rule(AlertKind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
+    Rule(AlertKind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
+    Rule(AlertKind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
 )
 WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
 # An open alert lasts while both windows burn at this part of the factor: near the factor, a rate crosses it by chance.
@@ -61,7 +61,7 @@ def opens_after_s(rule: Rule, share: float, objective: float) -> float | None:
 class BurnSource:
     """Reads the burn rates of all targets."""
 
-    kinds = (Kind.BURN_FAST, Kind.BURN_SLOW)
+    kinds = (AlertKind.BURN_FAST, AlertKind.BURN_SLOW)
 
     def __init__(
         self, burns: Callable[[Sequence[int]], Awaitable[Sequence[Burn]]], *, least_bad: Callable[[], int]
@@ -83,7 +83,7 @@ class BurnSource:
 
     def _of(self, target: str, windows: Mapping[int, Burn]) -> list[Condition]:
         """Return at most one condition of each kind: of the first rule that applies, else of one that keeps it open."""
-        found: dict[Kind, Condition] = {}
+        found: dict[AlertKind, Condition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)
             if long is None or short is None or long.bad < self._least_bad():
@@ -109,7 +109,7 @@ def _rate(burn: Burn) -> float:
 
 
 def _condition(target: str, rule: Rule, long: Burn, short: Burn, *, opens: bool) -> Condition:
-    is_slow = rule.kind is Kind.BURN_SLOW
+    is_slow = rule.kind is AlertKind.BURN_SLOW
     return Condition(
         kind=rule.kind,
         subject=target,
@@ -130,7 +130,7 @@ def _condition(target: str, rule: Rule, long: Burn, short: Burn, *, opens: bool)
         sql=long.sql,
         after_s=SLOW_AFTER_S if is_slow else 0.0,
         opens=opens,
-        covered_by=key_of(Kind.BURN_FAST, target) if is_slow else None,
+        covered_by=key_of(AlertKind.BURN_FAST, target) if is_slow else None,
         covered_s=COVERED_S if is_slow else 0.0,
     )
 
@@ -201,7 +201,7 @@ class LedgerState(Protocol):
 class LedgerSource:
     """Reads the state of this process's ledger; the incident's subject is the replica."""
 
-    kinds = (Kind.LEDGER_BEHIND, Kind.SPOOL, Kind.LEDGER_UNRECORDED)
+    kinds = (AlertKind.LEDGER_BEHIND, AlertKind.SPOOL, AlertKind.LEDGER_UNRECORDED)
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class LedgerSource:
     def _behind(self, oldest_s: float) -> Condition:
         why = "the database is slow" if self._ledger.connected else "the database does not answer"
         return Condition(
-            kind=Kind.LEDGER_BEHIND,
+            kind=AlertKind.LEDGER_BEHIND,
             subject=self._replica,
             severity=Severity.TICKET,
             summary=f"Replica {self._replica}: {self._ledger.pending} rows wait for the database, the oldest for "
@@ -244,7 +244,7 @@ class LedgerSource:
     def _spool(self, problem: str) -> Condition:
         lost = f"; {self._ledger.lost} rows are lost" if self._ledger.lost else ""
         return Condition(
-            kind=Kind.SPOOL,
+            kind=AlertKind.SPOOL,
             subject=self._replica,
             severity=Severity.PAGE,
             summary=f"Replica {self._replica}: the spool is {problem}, so rows are in memory only{lost}",
@@ -254,7 +254,7 @@ class LedgerSource:
 
     def _unrecorded(self, problem: str) -> Condition:
         return Condition(
-            kind=Kind.LEDGER_UNRECORDED,
+            kind=AlertKind.LEDGER_UNRECORDED,
             subject=self._replica,
             severity=Severity.PAGE,
             summary=f"Replica {self._replica}: the database does not answer, and the spool is {problem}:"
@@ -279,7 +279,7 @@ order by replica"""  # noqa: S608 - quoted
 class WorkerSource:
     """Reads which workers of this replica have stood still within the last minute."""
 
-    kinds = (Kind.WORKER_STOPPED,)
+    kinds = (AlertKind.WORKER_STOPPED,)
 
     def __init__(
         self, stopped_lately: Callable[[], Sequence[int]], *, replica: str, utc_now: Callable[[], datetime]
@@ -296,7 +296,7 @@ class WorkerSource:
             return []
         return [
             Condition(
-                kind=Kind.WORKER_STOPPED,
+                kind=AlertKind.WORKER_STOPPED,
                 subject=self._replica,
                 severity=Severity.PAGE,
                 summary=f"Replica {self._replica}: {len(stopped)} of its workers stood still, so their calls hung",
@@ -320,7 +320,7 @@ OUTAGES_BEFORE = timedelta(minutes=15)  # covered by the evidence
 class OutageSource:
     """Reads the health of deployments in this process, so it also works while the database is away."""
 
-    kinds = (Kind.MODEL_OUT, Kind.DEPLOYMENT_OUT)
+    kinds = (AlertKind.MODEL_OUT, AlertKind.DEPLOYMENT_OUT)
 
     def __init__(
         self,
@@ -367,10 +367,10 @@ class OutageSource:
     def _of_model(self, model: str, unused: Sequence[NotAsked], since: dict[str, datetime]) -> Condition:
         none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
         return Condition(
-            kind=Kind.MODEL_OUT,
+            kind=AlertKind.MODEL_OUT,
             subject=model,
             severity=Severity.PAGE,
-            summary=f"{model} is out since {self._began(key_of(Kind.MODEL_OUT, model), since)}. {none} answer: "
+            summary=f"{model} is out since {self._began(key_of(AlertKind.MODEL_OUT, model), since)}. {none} answer: "
             + "; ".join(f"{each.deployment}: {each.cause or each.reason}" for each in unused),
             figures={each.deployment: each.reason for each in unused},
             sql=self._attempts([each.deployment for each in unused]),
@@ -380,16 +380,16 @@ class OutageSource:
     def _of_deployment(
         self, unused: NotAsked, others: int, covering: str | None, since: dict[str, datetime]
     ) -> Condition:
-        began = self._began(key_of(Kind.DEPLOYMENT_OUT, unused.deployment), since)
+        began = self._began(key_of(AlertKind.DEPLOYMENT_OUT, unused.deployment), since)
         return Condition(
-            kind=Kind.DEPLOYMENT_OUT,
+            kind=AlertKind.DEPLOYMENT_OUT,
             subject=unused.deployment,
             severity=Severity.TICKET,
             summary=f"{unused.deployment} is out since {began}: {unused.cause or unused.reason}. {_others(others)}",
             figures={"reason": unused.reason},
             sql=self._attempts([unused.deployment]),
             after_s=self._deployment_out_s(),
-            covered_by=None if covering is None else key_of(Kind.MODEL_OUT, covering),
+            covered_by=None if covering is None else key_of(AlertKind.MODEL_OUT, covering),
         )
 
     def _attempts(self, deployments: Collection[str]) -> str:
@@ -423,7 +423,7 @@ class CachedSource:
         self._cached: Sequence[Condition] | None = None
 
     @property
-    def kinds(self) -> Collection[Kind]:
+    def kinds(self) -> Collection[AlertKind]:
         """The kinds of the source."""
         return self._source.kinds
 
@@ -458,7 +458,7 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
 class SlowdownSource:
     """Reads the slowdowns that have not ended."""
 
-    kinds = (Kind.SLOWER,)
+    kinds = (AlertKind.SLOWER,)
 
     def __init__(self, slowdowns: Callable[[], Awaitable[Sequence[Slowdown]]]) -> None:
         self._slowdowns = slowdowns
@@ -479,7 +479,7 @@ class SlowdownSource:
 
 def _slowdowns_condition(found: Slowdown) -> Condition:
     return Condition(
-        kind=Kind.SLOWER,
+        kind=AlertKind.SLOWER,
         subject=f"{found.deployment}/{found.model}",
         severity=Severity.TICKET,
         summary=(
@@ -517,7 +517,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 class SpendingSource:
     """Compares spending in the ledger with limits. Rows on their way to the database do not count yet."""
 
-    kinds = (Kind.SPENDING,)
+    kinds = (AlertKind.SPENDING,)
 
     def __init__(
         self,
@@ -585,7 +585,7 @@ class SpendingSource:
         is_of_day = figures["limit"] == DAY
         since = now if is_of_day else now.replace(day=1)
         return Condition(
-            kind=Kind.SPENDING,
+            kind=AlertKind.SPENDING,
             subject=f"{subject}/{since:%Y-%m-%d}" if is_of_day else f"{subject}/{since:%Y-%m}",  # the next is another
             severity=Severity.TICKET,
             summary=summary,

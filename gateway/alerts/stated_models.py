@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from gateway.alerts.alert import Condition, Kind, Severity, SourceUnavailable
+from gateway.alerts.alert import AlertKind, Condition, Severity, SourceUnavailable
 from gateway.alerts.sources import instant, text
 from gateway.core.errors import ApiError
 from gateway.core.reports import ReportTooSlow
@@ -125,7 +125,7 @@ class Stated(msgspec.Struct, frozen=True):
 class StatedModelSource:
     """Reports that a deployment's answers state another model than before, for as long as that is new."""
 
-    kinds = (Kind.MODEL_CHANGED,)
+    kinds = (AlertKind.MODEL_CHANGED,)
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: st
     )
     own = {} if news.fingerprint is None else {"fingerprint": news.fingerprint}
     return Condition(
-        kind=Kind.MODEL_CHANGED,
+        kind=AlertKind.MODEL_CHANGED,
         subject=news.deployment,
         severity=Severity.TICKET,
         summary=f"Deployment {news.deployment} {stated}" + (f", before {before}" if before else ""),

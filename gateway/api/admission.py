@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.api import headers
 from gateway.api.auth import JSON
-from gateway.api.bodies import Received, address_of, read_body
+from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def client_context_of(
-    request: web.Request, context: Context, client: Client, received: Received, waited_s: float
+    request: web.Request, context: Context, client: Client, received: ReceivedBody, waited_s: float
 ) -> ClientContext:
     """Return the context of a call. The ``waited_s`` for its seat count as the gateway's own time.
 
@@ -57,9 +57,9 @@ def client_context_of(
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
-ClientHandler = Callable[[web.Request, Client, Received, float], Awaitable[web.StreamResponse]]
+ClientHandler = Callable[[web.Request, Client, ReceivedBody, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
-_UNREAD = Received(b"", None)
+_UNREAD = ReceivedBody(b"", None)
 
 
 def admitted_call(

@@ -114,7 +114,7 @@ _MIB = 2**20
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Received:
+class ReceivedBody:
     """A complete body, decompressed, which counts in the budget of bodies until its ``release``."""
 
     __slots__ = ("_budgeted", "_data", "_holders", "_is_released")
@@ -162,7 +162,9 @@ class Received:
             self._budgeted.release()
 
 
-async def read_body(request: web.Request, context: Context, owner: Hashable, priority: int | None = None) -> Received:
+async def read_body(
+    request: web.Request, context: Context, owner: Hashable, priority: int | None = None
+) -> ReceivedBody:
     """Return the complete body of a request of ``owner``. Its declared size is checked first.
 
     ``priority`` is given for calls, which need a seat: without a free seat or place in the queue, a body that did not
@@ -182,10 +184,10 @@ async def read_body(request: web.Request, context: Context, owner: Hashable, pri
     if encoding is None and content.is_eof():  # the usual case: it arrived with the head
         body = content.read_nowait()
         if len(body) <= SEATED_BYTES and len(body) <= context.settings.max_body_mb * _MIB:
-            return Received(body, None)
+            return ReceivedBody(body, None)
         if len(body) > most_bytes(context):
             raise too_large(context)
-        return Received(body, context.bodies.whole(owner, len(body)))
+        return ReceivedBody(body, context.bodies.whole(owner, len(body)))
     if priority is not None:
         context.intake.check_place(priority, owner)
     return await _Arriving(request, context, inflater_for(encoding)).whole(owner)
@@ -214,7 +216,7 @@ class _Arriving:
         self._body = BytesIO()  # unlike a bytearray it becomes bytes without a copy, which takes long for megabytes
         self._clock: asyncio.Timeout | None = None
 
-    async def whole(self, owner: Hashable) -> Received:
+    async def whole(self, owner: Hashable) -> ReceivedBody:
         if (self._request.content_length or 0) > self._limit:
             raise too_large(self._context)
         budgeted = self._context.bodies.begin(owner, address_of(self._request, self._context), self._cut)
@@ -228,7 +230,7 @@ class _Arriving:
             budgeted.release()
             raise
         budgeted.finish()
-        return Received(body, budgeted)
+        return ReceivedBody(body, budgeted)
 
     def _cut(self) -> None:
         """Drop the received part, and end the wait for more."""

@@ -14,14 +14,14 @@ from gateway.core.calls import Call, Level
 from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Limits
-from gateway.racing import Kept, Services
+from gateway.racing import CallResource, Services
 from gateway.settings import Settings
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
 from providers import aside
 
 
-class Received(Kept, Protocol):
+class CallBody(CallResource, Protocol):
     """The body of a request, as its call uses it."""
 
     def shrink(self, size: int) -> None:
@@ -116,7 +116,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client of a call, and the data of its request besides the body."""
 
     client: Client
-    received: Received | None = None  # its body, released when it is not needed any more
+    received: CallBody | None = None  # its body, released when it is not needed any more
     headers: Mapping[str, str] = {}  # to be sent upstream
     tags: Mapping[str, str] = {}
     request_id: str | None = None

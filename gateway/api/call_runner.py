@@ -29,7 +29,7 @@ from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider,
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached
-from gateway.racing import Broken, Kept, OpenCall, Race, Services, Sink, Takeover, Unanswered, delivered_of
+from gateway.racing import Broken, CallResource, OpenCall, Race, Services, Sink, Takeover, Unanswered, delivered_of
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Launch, Plan
 
@@ -260,7 +260,7 @@ class CallRunner:
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
         answer_here: "Callable[[ApiError], web.Response | None]" = lambda _: None,
         services: Services | None = None,
-        body: Kept | None = None,
+        body: CallResource | None = None,
     ) -> None:
         """``begin`` must be called before all else.
 

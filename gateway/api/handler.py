@@ -13,7 +13,7 @@ from gateway.api import headers
 from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
-from gateway.api.bodies import Received, read_contents
+from gateway.api.bodies import ReceivedBody, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner, Run
 from gateway.api.client import Client
@@ -269,13 +269,15 @@ COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 def answering(endpoint: Endpoint, admit: Admit | None = None) -> Handler:
     """Return the request handler of an API. ``admit``: as for ``admitted_call``."""
-    return admitted_call(answer_of(endpoint, Answer), admit=admit)
+    return admitted_call(answer_of(endpoint, Responder), admit=admit)
 
 
 def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
     """Return what answers an admitted request of an API; ``make`` makes the answer to a parsed one."""
 
-    async def answer(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+    async def answer(
+        request: web.Request, client: Client, received: ReceivedBody, waited_s: float
+    ) -> web.StreamResponse:
         context = request.app[CONTEXT]
         client_context = client_context_of(request, context, client, received, waited_s)
         contents = await read_contents(
@@ -310,7 +312,7 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
     return answer
 
 
-MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Answer"]
+MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Responder"]
 
 
 async def _stored_by(context: Context, response_id: str, client: Client) -> StoredAt | None:
@@ -338,7 +340,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     return StoredAt(made_by.deployment, "previous_response_id", is_exact=True, key_name=made_by.key_name)
 
 
-class Answer:
+class Responder:
     """Answers one call, streamed or as one JSON body."""
 
     streaming: Callable[..., StreamingSink] = StreamingSink

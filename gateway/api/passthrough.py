@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway.api import headers
 from gateway.api.admission import Handler, admitted_call, client_context_of
 from gateway.api.auth import JSON
-from gateway.api.bodies import LARGE_BYTES, Received, read_contents
+from gateway.api.bodies import LARGE_BYTES, ReceivedBody, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
@@ -391,7 +391,9 @@ class ResponseOutlet:
 def relaying(api: RelayedApi) -> Handler:
     """Return the request handler of ``api``."""
 
-    async def relay(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+    async def relay(
+        request: web.Request, client: Client, received: ReceivedBody, waited_s: float
+    ) -> web.StreamResponse:
         context = request.app[CONTEXT]
         parsed, client_context = await receive(request, client, received, api, waited_s=waited_s)
         made_by = await check_names(context, client, api.of, parsed.fields)
@@ -404,7 +406,7 @@ def relaying(api: RelayedApi) -> Handler:
 async def receive(
     request: web.Request,
     client: Client,
-    received: Received,
+    received: ReceivedBody,
     api: RelayedApi,
     *,
     waited_s: float,
@@ -576,7 +578,9 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
     )
     assert media is not None
 
-    async def count(request: web.Request, client: Client, received: Received, waited_s: float) -> web.StreamResponse:
+    async def count(
+        request: web.Request, client: Client, received: ReceivedBody, waited_s: float
+    ) -> web.StreamResponse:
         context = request.app[CONTEXT]
         parsed, client_context = await receive(
             request, client, received, api, waited_s=waited_s, prompt=prompt, media=media

@@ -13,7 +13,7 @@ from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
-from gateway.core.calls import Call, CallRecord, Kind, Level, Mode, Objective
+from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
@@ -106,7 +106,7 @@ async def plan_call(
     if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
         # Only a model with a single configured deployment may race it against itself.
         model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
-    kind = Kind(
+    kind = CallKind(
         endpoint=parsed.dialect.endpoint,
         structured=parsed.for_program,
         max_tokens=sent.needs.max_tokens,

@@ -56,7 +56,7 @@ class Known(Protocol):
         """Return who gave ``client`` an id; None if it is unknown, or too long ago."""
 
 
-class Watch(msgspec.Struct, frozen=True):
+class StateChecks(msgspec.Struct, frozen=True):
     """What of a client's requests is checked."""
 
     client: str | None
@@ -64,7 +64,7 @@ class Watch(msgspec.Struct, frozen=True):
     servers: bool
 
 
-def watch_of(client: Client, settings: Settings) -> Watch | None:
+def watch_of(client: Client, settings: Settings) -> StateChecks | None:
     """Return what of a client's requests is checked; None: nothing.
 
     Without clients there is one owner of all, who may also call every MCP server, unless the operator says otherwise.
@@ -72,7 +72,7 @@ def watch_of(client: Client, settings: Settings) -> Watch | None:
     has_owner = client.name is not None or client.tenant is not None
     ids = settings.provider_state == "none" or (settings.provider_state == "own" and has_owner)
     servers = settings.mcp_hosts is not None or has_owner
-    return Watch(client.name, ids, servers) if ids or servers else None
+    return StateChecks(client.name, ids, servers) if ids or servers else None
 
 
 def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> Steps[list[Named]]:
@@ -131,7 +131,7 @@ def _is_allowed(named: Named, hosts: tuple[str, ...]) -> bool:
 
 
 async def stored_at(
-    named: list[Named], watch: Watch, known: Known, settings: Settings, before: StoredAt | None = None
+    named: list[Named], watch: StateChecks, known: Known, settings: Settings, before: StoredAt | None = None
 ) -> StoredAt | None:
     """Return which deployment's provider has what a request names, also ``before``; None if it names nothing stored.
 
@@ -205,7 +205,7 @@ async def check_names(
         fields = {name: fields[name] for name in HOLDING.intersection(fields)}
         if not fields:
             return before
-        watch = Watch(client.name, ids=False, servers=False)
+        watch = StateChecks(client.name, ids=False, servers=False)
     steps = names_of(api, fields, settings.limits.max_values)
     size = sum(len(memoryview(raw)) for raw in fields.values())
     named = finished(steps) if size <= _SMALL_BYTES else await context.body_work.run(steps)

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust
-from gateway.api.bodies import Received, address_of, most_bytes, read_contents
+from gateway.api.bodies import ReceivedBody, address_of, most_bytes, read_contents
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import RESPONSES_ENDPOINT
@@ -289,12 +289,12 @@ class _Session:
             if begun is not None:
                 begun.end()
 
-    def _received(self, body: bytes) -> Received:
+    def _received(self, body: bytes) -> ReceivedBody:
         """Return a body, counted. The caller keeps none, as the call forgets it when its answer begins."""
         is_short = len(body) <= SEATED_BYTES
-        return Received(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
+        return ReceivedBody(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
 
-    async def _ask(self, turn: SocketTurn, client: Client, received: Received, begun: Begun | None) -> None:
+    async def _ask(self, turn: SocketTurn, client: Client, received: ReceivedBody, begun: Begun | None) -> None:
         bodies, intake, owner = self._context.bodies, self._context.intake, self._owner
         waited_s = 0.0
         try:

@@ -12,7 +12,7 @@ from aiohttp.hdrs import METH_GET, METH_HEAD, METH_POST
 from gateway.api import headers
 from gateway.api.admission import admitted_call
 from gateway.api.auth import JSON
-from gateway.api.bodies import Received, read_contents
+from gateway.api.bodies import ReceivedBody, read_contents
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
 from gateway.api.fitting import policy_violation
@@ -27,7 +27,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.limits import Payer
 from gateway.racing import settle
-from providers import UNREADABLE, Answer, ErrorKind, Request, SendCount, UpstreamError
+from providers import UNREADABLE, ErrorKind, Request, SendCount, UpstreamAnswer, UpstreamError
 from providers.dialects import RESPONSES
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
@@ -37,7 +37,9 @@ _RUNNING = frozenset({"queued", "in_progress"})
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
 
-async def _kept_response(request: web.Request, client: Client, _received: Received, _waited_s: float) -> web.Response:
+async def _kept_response(
+    request: web.Request, client: Client, _received: ReceivedBody, _waited_s: float
+) -> web.Response:
     """Pass the request on to the deployment that made the response, if it was made for this client.
 
     No model runs, so this is not a call, and has a row in the ledger only if it shows the end of a response in the
@@ -90,7 +92,7 @@ def _fetched_by(request: web.Request) -> str:
     return METH_GET if request.method == METH_HEAD else request.method  # aiohttp leaves out the body of a HEAD's
 
 
-async def _asked(deployment: Deployment, answering: Awaitable[Answer]) -> Answer:
+async def _asked(deployment: Deployment, answering: Awaitable[UpstreamAnswer]) -> UpstreamAnswer:
     """Return the answer of a deployment, within the time that it has for a first token.
 
     Raises:
@@ -284,7 +286,7 @@ class _Named(msgspec.Struct):
     id: str | None = None
 
 
-async def _conversation(request: web.Request, client: Client, received: Received, _waited_s: float) -> web.Response:
+async def _conversation(request: web.Request, client: Client, received: ReceivedBody, _waited_s: float) -> web.Response:
     """Make a conversation, or pass the request on to the deployment that keeps it, if it was made for this client.
 
     Raises:

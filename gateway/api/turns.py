@@ -13,7 +13,7 @@ from gateway.api.call_context import ClientContext
 from gateway.api.client import Client
 from gateway.api.context import Context
 from gateway.api.endpoints import RESPONSES_ENDPOINT
-from gateway.api.handler import Answer, MakeAnswer, StreamingSink
+from gateway.api.handler import MakeAnswer, Responder, StreamingSink
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
@@ -84,7 +84,7 @@ class ResponseCancelled(ApiError):
 MOST_KEPT_BYTES = 8 * 2**20  # of one
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptConversation(msgspec.Struct, frozen=True):
     """A conversation up to a response: its items as JSON, without the brackets of the array."""
 
     id: str  # of the response
@@ -97,9 +97,9 @@ class Conversations:
 
     def __init__(self, context: Context, owner: Hashable) -> None:
         self._context, self._owner = context, owner
-        self._kept: dict[str | None, Kept] = {}  # by stream
+        self._kept: dict[str | None, KeptConversation] = {}  # by stream
 
-    def find(self, response_id: str | None) -> Kept | None:
+    def find(self, response_id: str | None) -> KeptConversation | None:
         """Return the conversation up to this response, of any stream."""
         if response_id is None:
             return None
@@ -121,7 +121,7 @@ class Conversations:
             bodies.used_by(self._owner) + size <= bodies.most_each // 2 and bodies.size + size <= bodies.most_bytes // 2
         )
 
-    def keep(self, stream: str | None, kept: Kept) -> None:
+    def keep(self, stream: str | None, kept: KeptConversation) -> None:
         """Keep a conversation instead of the stream's earlier one."""
         if (earlier := self._kept.get(stream)) is not None:
             earlier.counted.release()
@@ -286,7 +286,7 @@ class SocketTurn:
             counted.grow(len(said))
         except ApiError:
             return
-        self._conversations.keep(self.stream, Kept(self.response_id, joined(self._items, said), counted))
+        self._conversations.keep(self.stream, KeptConversation(self.response_id, joined(self._items, said), counted))
         self._counted = None
 
 
@@ -373,11 +373,11 @@ def answer_to(turn: SocketTurn, begun: Begun | None) -> MakeAnswer:
         parsed: ParsedRequest,
         client_context: ClientContext,
         made_by: StoredAt | None,
-    ) -> Answer:
+    ) -> Responder:
         if _THIS_WAY in client_context.headers.get(_BETA, ""):
             passed = {name: value for name, value in client_context.headers.items() if name != _BETA}
             client_context = msgspec.structs.replace(client_context, headers=passed)
-        answer = Answer(context, request, parsed, client_context, made_by, begun=begun)
+        answer = Responder(context, request, parsed, client_context, made_by, begun=begun)
         answer.streaming = partial(_Sink, turn)
         return answer
 

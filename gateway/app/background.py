@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway import __version__
-from gateway.alerts.alert import Book, Kind, Severity, Source
+from gateway.alerts.alert import AlertKind, Book, Severity, Source
 from gateway.alerts.alerts import Alerts, Delivery, Watch
 from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
@@ -99,7 +99,7 @@ def alerts(
         out = sum(not each.is_in_use for each in context().steering.healths().values())
         return ledger.is_unrecorded + stopped + out
 
-    for kind in Kind:
+    for kind in AlertKind:
         metrics.alert_kind(kind)
     metrics.gauge(
         "holeshot_alert_conditions",

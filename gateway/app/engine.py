@@ -64,7 +64,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     peers: "Peers | None" = None  # None: this process has the port for itself
 
 
-class Watch(msgspec.Struct, frozen=True):
+class UnrecordedEvents(msgspec.Struct, frozen=True):
     """Optional callbacks for the metrics of events that are in no record."""
 
     waited: Callable[[str, str, float], None] | None = None  # for a slot: model, how the wait ended, seconds
@@ -93,7 +93,7 @@ class Engine:
         board: "RedisBoard | None" = None,
         lateness: "Lateness | None" = None,
         outages: Outages | None = None,
-        watch: Watch | None = None,
+        watch: UnrecordedEvents | None = None,
     ) -> None:
         """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
@@ -103,7 +103,7 @@ class Engine:
             ConfigurationError: a provider cannot be opened.
 
         """
-        watch, clock, unix_clock = watch or Watch(), runtime.clock, runtime.unix_clock
+        watch, clock, unix_clock = watch or UnrecordedEvents(), runtime.clock, runtime.unix_clock
         self.leases = leases = leases or OwnShare(settings.workers, clock=clock, unix_clock=unix_clock)
         self.attempts = attempts or AttemptTasks[Attempt, OpenCall]()
         self.outbox = outbox = outbox or Outbox()

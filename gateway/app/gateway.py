@@ -18,7 +18,7 @@ from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
-from gateway.app.engine import Engine, Runtime, Watch
+from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.routes import application
@@ -137,7 +137,7 @@ class Gateway:
             board=self.redis_board,
             lateness=intake.delay,
             outages=self.outages,
-            watch=Watch(self.metrics.call_waited, self.metrics.launch_refused),
+            watch=UnrecordedEvents(self.metrics.call_waited, self.metrics.launch_refused),
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
         self._reports = self._reports_of(settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), shared)

@@ -18,7 +18,7 @@ from gateway.live.live import Live
 from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing import Seats
-from gateway.steering import Condition, Spending, State, Steering
+from gateway.steering import Condition, HealthState, Spending, Steering
 from gateway.targets.targets import Standing, duration
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
@@ -377,7 +377,9 @@ def add_budgets(
 
 
 def _states(conditions: Mapping[str, Condition]) -> Readings:
-    return {(name, str(state)): float(each.state is state) for name, each in conditions.items() for state in State}
+    return {
+        (name, str(state)): float(each.state is state) for name, each in conditions.items() for state in HealthState
+    }
 
 
 def _slots(seats: Seats) -> Readings:

@@ -51,7 +51,7 @@ class GateError(ValueError):
     """The gate is not understood, or does not fit the bench; the message says what is possible."""
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """How a check ended."""
 
     HOLDS = "holds"
@@ -79,14 +79,14 @@ class Check(msgspec.Struct, frozen=True):
     name: str
     deployment: str
     concurrency: int
-    outcome: Outcome
+    outcome: CheckOutcome
     words: str
 
 
 class Gate(msgspec.Struct, frozen=True):
     """All checks of a bench, and the outcome of all: broken if one is, else undecided if one is."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     checks: list[Check]
     notes: list[str]  # why something could not be compared
 
@@ -188,7 +188,7 @@ def judge(wanted: Wanted, report: Report) -> Gate:
         ]
         asked = [each.name for each in report.plan.contenders if condition.deployment in (None, each.name)]
         checks += [
-            Check(condition.text, name, level, Outcome.UNDECIDED, f"{condition.text}: nothing was measured")
+            Check(condition.text, name, level, CheckOutcome.UNDECIDED, f"{condition.text}: nothing was measured")
             for name in asked
             for level in report.plan.concurrencies
             if not any(cell.deployment == name and cell.concurrency == level for cell in report.cells)
@@ -197,7 +197,9 @@ def judge(wanted: Wanted, report: Report) -> Gate:
         checks += _compared(report, wanted.against, wanted.name)
         notes += _differences(report.plan, wanted.against.plan, wanted.name)
     outcomes = {check.outcome for check in checks}
-    outcome = next((each for each in (Outcome.BROKEN, Outcome.UNDECIDED) if each in outcomes), Outcome.HOLDS)
+    outcome = next(
+        (each for each in (CheckOutcome.BROKEN, CheckOutcome.UNDECIDED) if each in outcomes), CheckOutcome.HOLDS
+    )
     return Gate(outcome, checks, notes)
 
 
@@ -211,19 +213,19 @@ def _judged(condition: Condition, cell: Cell, rounds: int) -> Check:
     found = cell.figures.get(condition.metric)
     said = f"{condition.text}: {shown(condition.metric, found)}"
     if found is None or found.value is None:
-        outcome = Outcome.UNDECIDED
+        outcome = CheckOutcome.UNDECIDED
         said += f"; too few answers: {cell.requests - sum(cell.error_kinds.values())} of {cell.requests} requests"
     elif rounds < FEWEST_ROUNDS:
-        outcome, said = Outcome.UNDECIDED, f"{said}; too few rounds: {rounds} of at least {FEWEST_ROUNDS}"
+        outcome, said = CheckOutcome.UNDECIDED, f"{said}; too few rounds: {rounds} of at least {FEWEST_ROUNDS}"
     elif found.low is None or found.high is None:
-        outcome, said = Outcome.UNDECIDED, f"{said}; too few answers for an interval: {found.n}"
+        outcome, said = CheckOutcome.UNDECIDED, f"{said}; too few answers for an interval: {found.n}"
     elif not condition.is_met(found.value):
-        outcome = Outcome.HOLDS
+        outcome = CheckOutcome.HOLDS
     elif condition.is_met(found.low) and condition.is_met(found.high):
-        outcome = Outcome.BROKEN
+        outcome = CheckOutcome.BROKEN
     else:
         limit = number(condition.metric, condition.limit)
-        outcome, said = Outcome.UNDECIDED, f"{said}; the interval has {limit}: more rounds would tell"
+        outcome, said = CheckOutcome.UNDECIDED, f"{said}; the interval has {limit}: more rounds would tell"
     return Check(condition.text, cell.deployment, cell.concurrency, outcome, said)
 
 
@@ -292,20 +294,22 @@ def _compared(report: Report, saved: Saved, name: str) -> list[Check]:
     return checks
 
 
-def _worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float, name: str) -> tuple[Outcome, str]:
+def _worse(
+    aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float, name: str
+) -> tuple[CheckOutcome, str]:
     """Return whether ``new`` is worse than ``old``, and by how much in words."""
     rounds = min(len({each.key.round for each in run if aspect.of(each) is not None}) for run in (new, old))
     if rounds < FEWEST_ROUNDS:
         return (
-            Outcome.UNDECIDED,
+            CheckOutcome.UNDECIDED,
             f"{aspect.name}: too few rounds to compare with {name}: {rounds} of at least {FEWEST_ROUNDS}",
         )
     found = _share_worse(aspect, new, old, tail) if aspect.is_share else _time_worse(aspect, new, old, tail)
     if found.value is None or found.low is None or found.high is None:
-        return Outcome.UNDECIDED, f"{aspect.name}: too little to compare with {name}"
+        return CheckOutcome.UNDECIDED, f"{aspect.name}: too little to compare with {name}"
     value, low, high = (f"{_as_points(aspect, each):g}" for each in (found.value, found.low, found.high))
     unit = "" if aspect.is_share else " %"
-    outcome = Outcome.BROKEN if found.low > 0 else Outcome.HOLDS
+    outcome = CheckOutcome.BROKEN if found.low > 0 else CheckOutcome.HOLDS
     words = f"{aspect.name}: {value}{unit} ({low} to {high}) {_WORSE[aspect.name]} than in {name}"
     note = length_note(aspect, _mean_tokens(new), _mean_tokens(old))
     return outcome, f"{words}; {note}" if note else words
@@ -376,7 +380,7 @@ def _share_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], t
 
 # The reports for pipelines.
 
-MARKS = {Outcome.HOLDS: "✅ holds", Outcome.BROKEN: "❌ broken", Outcome.UNDECIDED: "⚠️ too little data"}
+MARKS = {CheckOutcome.HOLDS: "✅ holds", CheckOutcome.BROKEN: "❌ broken", CheckOutcome.UNDECIDED: "⚠️ too little data"}
 _COLUMNS = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "total_p50_ms", "errors", "goodput", "cost_per_1000_usd")
 
 
@@ -394,7 +398,7 @@ def with_gate(report: Report, gate: Gate) -> GatedReport:
 
 def junit(report: Report, gate: Gate) -> str:
     """Return the checks as JUnit's XML: broken ones are failures, undecided ones errors."""
-    counts = {outcome: sum(check.outcome is outcome for check in gate.checks) for outcome in Outcome}
+    counts = {outcome: sum(check.outcome is outcome for check in gate.checks) for outcome in CheckOutcome}
     seconds = 0.0 if report.began_s is None or report.ended_s is None else report.ended_s - report.began_s
     began = (
         ""
@@ -402,8 +406,8 @@ def junit(report: Report, gate: Gate) -> str:
         else f' timestamp="{datetime.fromtimestamp(report.began_s, UTC):%Y-%m-%dT%H:%M:%S}"'
     )
     totals = (
-        f'name="holeshot bench" tests="{len(gate.checks)}" failures="{counts[Outcome.BROKEN]}"'
-        f' errors="{counts[Outcome.UNDECIDED]}" time="{seconds:.3f}"'
+        f'name="holeshot bench" tests="{len(gate.checks)}" failures="{counts[CheckOutcome.BROKEN]}"'
+        f' errors="{counts[CheckOutcome.UNDECIDED]}" time="{seconds:.3f}"'
     )
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -414,9 +418,9 @@ def junit(report: Report, gate: Gate) -> str:
         name = check.name if len(report.plan.concurrencies) == 1 else f"{check.name} ({check.concurrency} at a time)"
         case = f'<testcase classname="{_xml(check.deployment)}" name="{_xml(name)}" time="0"'
         words = _xml(check.words)
-        if check.outcome is Outcome.BROKEN:
+        if check.outcome is CheckOutcome.BROKEN:
             lines.append(f'{case}><failure message="{words}" type="broken"/></testcase>')
-        elif check.outcome is Outcome.UNDECIDED:
+        elif check.outcome is CheckOutcome.UNDECIDED:
             lines.append(f'{case}><error message="{words}" type="too little data"/></testcase>')
         else:
             lines.append(f"{case}><system-out>{words}</system-out></testcase>")

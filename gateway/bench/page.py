@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.bench.figures import ALL, METRICS, Cell
-from gateway.bench.gate import MARKS, Gate, Outcome, label_of
+from gateway.bench.gate import MARKS, CheckOutcome, Gate, label_of
 from gateway.bench.plan import Plan, Sample
 from gateway.bench.report import ASPECTS, UNKNOWN, Report, number, shown, unit_of
 
@@ -443,7 +443,7 @@ def _gate(plan: Plan, gate: Gate) -> str:
         (label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
         for check in gate.checks
     ]
-    kind = "" if gate.outcome is Outcome.HOLDS else " class=warn"
+    kind = "" if gate.outcome is CheckOutcome.HOLDS else " class=warn"
     parts = [f"<h2>Gate</h2><p{kind}><strong>{MARKS[gate.outcome]}</strong></p>"]
     if rows:
         parts.append(plain_table(("deployment", "check", "outcome", "found"), rows, texts=4))

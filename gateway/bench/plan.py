@@ -74,7 +74,7 @@ class GoalError(ValueError):
     """The goal is not understood; the message says what is possible."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class Threshold(msgspec.Struct, frozen=True):
     """One condition; ``limit`` in milliseconds, or in tokens per second."""
 
     name: str
@@ -85,7 +85,7 @@ class Goal(msgspec.Struct, frozen=True):
     """A goal: an answer must meet all its conditions."""
 
     text: str
-    parts: tuple[Part, ...]
+    parts: tuple[Threshold, ...]
 
     def met(self, sample: Sample) -> bool | None:
         """Whether ``sample`` met the goal. An error never does; None if a figure it needs is unknown."""
@@ -125,7 +125,7 @@ def read_goal(text: str) -> Goal:
             raise GoalError(f"the goal {piece.strip()!r} needs a unit: {name}<{number}ms or {name}<{number}s")
         if not less and unit:
             raise GoalError(f"the goal {piece.strip()!r} is in tokens per second: {name}>{number}")
-        parts.append(Part(name, float(number) * _MS.get(unit, 1.0)))
+        parts.append(Threshold(name, float(number) * _MS.get(unit, 1.0)))
     return Goal(text.replace(" ", ""), tuple(parts))
 
 

@@ -97,10 +97,10 @@ def _try(
 
 
 async def _rows(url: str) -> list[dict[str, Any]]:
-    from gateway.ledger import LISTED, Answer, queries, rows  # noqa: PLC0415 - as above
+    from gateway.ledger import LISTED, ResultRows, queries, rows  # noqa: PLC0415 - as above
 
     found = await queries.run(url, LISTED)
-    return rows(Answer(found.columns, found.rows))
+    return rows(ResultRows(found.columns, found.rows))
 
 
 def _cell(row: dict[str, Any], column: str) -> object:
@@ -116,14 +116,14 @@ def _cell(row: dict[str, Any], column: str) -> object:
 async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, SendResult]":
     """Send all at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
-    from gateway.alerts.alert import Alert, Event, Kind, Message, Severity  # noqa: PLC0415 - likewise
+    from gateway.alerts.alert import Alert, AlertKind, Event, Message, Severity  # noqa: PLC0415 - likewise
     from gateway.alerts.sender import Sender  # noqa: PLC0415 - 20 MB of an HTTP client
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
     alert = Alert(
         id=new_id(),
-        kind=Kind.MODEL_OUT,
+        kind=AlertKind.MODEL_OUT,
         subject="test",
         severity=Severity.TICKET,
         summary="This is a test of the webhook: nothing is wrong",

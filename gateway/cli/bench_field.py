@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
-from gateway.bench.gate import Gate, Outcome
+from gateway.bench.gate import CheckOutcome, Gate
 from gateway.bench.measuring import Measured, request_for, unfit_for
 from gateway.bench.plan import WARM_UP, Contender, Goal, Key, Lengths, Plan, Sample, Turn, expected_answer
 from gateway.bench.report import NOTICED, Report, shown
@@ -560,12 +560,12 @@ def _row(cell: Cell, names: list[str]) -> list[str]:
     return [shown(name, cell.figures.get(name)) for name in names]
 
 
-_OUTCOMES = {Outcome.HOLDS: "holds", Outcome.BROKEN: "BROKEN", Outcome.UNDECIDED: "too little data"}
+_OUTCOMES = {CheckOutcome.HOLDS: "holds", CheckOutcome.BROKEN: "BROKEN", CheckOutcome.UNDECIDED: "too little data"}
 
 
 def write_gate(gate: Gate, *, err: bool = False) -> None:
     """Print each check, the broken ones last, and the gate's outcome; ``err``: on standard error."""
-    order = (Outcome.HOLDS, Outcome.UNDECIDED, Outcome.BROKEN)
+    order = (CheckOutcome.HOLDS, CheckOutcome.UNDECIDED, CheckOutcome.BROKEN)
     for check in sorted(gate.checks, key=lambda check: order.index(check.outcome)):
         at = f" ({check.concurrency} at a time)" if check.concurrency > 1 else ""
         prose(f"{_OUTCOMES[check.outcome]}: {check.deployment}{at}: {check.words}", err=err)

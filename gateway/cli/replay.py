@@ -13,7 +13,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.replaying import Found, OnProgress, Request
-    from gateway.replay.draws import Outcome
+    from gateway.replay.draws import SettingOutcome
     from gateway.replay.sample import Need
     from gateway.replay.settings import Figure
 
@@ -172,7 +172,7 @@ def _write_needs(needs: "Sequence[Need]") -> None:
 _HEADS = ("setting", "attempts", "TTFT p50", "p95", "p99", "off p95", "total p50", "total p95", "USD of 1000")
 
 
-def _line(outcome: "Outcome") -> Sequence[object]:
+def _line(outcome: "SettingOutcome") -> Sequence[object]:
     cost = None
     if outcome.cost_low_usd is not None and outcome.cost_high_usd is not None:
         cost = f"{1000 * outcome.cost_low_usd:.3g}–{1000 * outcome.cost_high_usd:.3g}"  # noqa: RUF001 - a range

@@ -48,7 +48,7 @@ def serve(
     from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
-    from gateway.server.reload import Source  # noqa: PLC0415 - likewise
+    from gateway.server.reload import ConfigurationSource  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
     from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
@@ -58,7 +58,9 @@ def serve(
                 # Workers share their metrics there, each in its own file.
                 folder = tempfile.TemporaryDirectory(prefix="holeshot-metrics-", ignore_cleanup_errors=True)
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
-            source = Source(path, lambda: load(path, os.environ, overrides, references=references), references)
+            source = ConfigurationSource(
+                path, lambda: load(path, os.environ, overrides, references=references), references
+            )
             run(settings, source)
     except TlsError as error:
         fail(str(error), MISUSED)

@@ -190,11 +190,11 @@ def slowdowns(
 async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
     from datetime import UTC, datetime  # noqa: PLC0415 - as above
 
-    from gateway.ledger import Answer, Words, is_sqlite, parse_url, queries, rows, slowdowns_sql  # noqa: PLC0415 - likewise
+    from gateway.ledger import ResultRows, Words, is_sqlite, parse_url, queries, rows, slowdowns_sql  # noqa: PLC0415 - likewise
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
     result = await queries.run(url, slowdowns_sql(words, wanted, datetime.now(UTC)))
-    return rows(Answer(result.columns, result.rows))
+    return rows(ResultRows(result.columns, result.rows))
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:

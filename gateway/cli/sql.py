@@ -191,7 +191,7 @@ async def _answer(url: str, statement: str, form: str, limit: int) -> None:
         await _write(answer, form, limit)
 
 
-def _warn_of_role(answer: "queries.Answer") -> None:
+def _warn_of_role(answer: "queries.ResultStream") -> None:
     if answer.role_may is not None:
         typer.echo(
             f"holeshot: {answer.role_may}; use a reader role: holeshot sql --reader-role prints the SQL for one",
@@ -199,7 +199,7 @@ def _warn_of_role(answer: "queries.Answer") -> None:
         )
 
 
-async def _write(answer: "queries.Answer", form: str, limit: int) -> None:
+async def _write(answer: "queries.ResultStream", form: str, limit: int) -> None:
     if form in {"json", "jsonl"}:
         _check_columns(answer.columns)
     if form in {"csv", EXCEL}:
@@ -227,14 +227,14 @@ def _check_columns(columns: Sequence[str]) -> None:
         raise ResultError(f"several columns are named {', '.join(twice)}: rename them with AS")
 
 
-async def _write_csv(answer: "queries.Answer", cell: Callable[[object], object]) -> None:
+async def _write_csv(answer: "queries.ResultStream", cell: Callable[[object], object]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(map(cell, answer.columns))
     async for batch in answer.batches:
         writer.writerows(map(cell, row) for row in batch)
 
 
-async def _write_table(answer: "queries.Answer", limit: int) -> None:
+async def _write_table(answer: "queries.ResultStream", limit: int) -> None:
     shown: list[tuple[Any, ...]] = []
     number = 0
     async for batch in answer.batches:

@@ -116,7 +116,7 @@ _INT = struct.Struct("i")
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class Watch(Protocol):
+class ConnectionEvents(Protocol):
     """Receives the events of connections."""
 
     pace: Pace
@@ -168,7 +168,7 @@ class Connection(AnsweringHandler):
     )
 
     def __init__(
-        self, watch: Watch, server: web.Server, refusals: Refusals, fast_refusal: FastRefusal, **options: Any
+        self, watch: ConnectionEvents, server: web.Server, refusals: Refusals, fast_refusal: FastRefusal, **options: Any
     ) -> None:
         super().__init__(server, refusals, **options)
         self._fast_refusal, self._intake = fast_refusal, fast_refusal.intake

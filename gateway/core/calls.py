@@ -34,7 +34,7 @@ class Objective(StrEnum):
     COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only if it may miss them
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallKind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of a call in advance and predicts the length of its answer."""
 
     endpoint: str = PIVOT.endpoint
@@ -104,7 +104,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     region: str | None
     request_id: str | None = None  # the client's x-request-id
     stateful: bool = False  # changes something at the provider: never sent twice
-    kind: Kind | None = None  # None: the answer does not consist of tokens
+    kind: CallKind | None = None  # None: the answer does not consist of tokens
     answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
@@ -223,7 +223,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
     tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
-    kind: Kind | None = None  # not a column; the expected lengths of answers need it
+    kind: CallKind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced
 
     @property

@@ -12,13 +12,13 @@ from gateway.detecting.slowdowns import (
     HOUR_S,
     SPEEDS,
     WINDOW_S,
+    AttemptWindow,
     Change,
     Ending,
     Happened,
     Metric,
     Slowdown,
     Tally,
-    Window,
 )
 
 # The error rate of a deployment, its dispersion, and the likelihood ratio of a window.
@@ -142,11 +142,11 @@ class Evidence:
 SETTLED_S = 7 * DAY_S  # with less history, only a factor of two is reported; a slowdown that lasts so long is usual
 SILENT_S = DAY_S  # without calls
 BACK = 6.0  # evidence that it is as usual again: e^6 : 1
-_OTHER = TypeVar("_OTHER", bound="Watch")
+_OTHER = TypeVar("_OTHER", bound="MetricWatch")
 _SURE = 1.96  # standard errors on each side: 95 %
 
 
-class Watch:
+class MetricWatch:
     """Collects evidence that a metric got worse, and then that it is as usual again.
 
     Subclasses add windows, and set ``_evidence`` to the evidence that they collect.
@@ -235,7 +235,7 @@ _MANY = 5.0  # errors that an alarm needs
 _MUCH_WORSE = 3.0  # times as many, with less than a week of history
 
 
-class ErrorWatch(Watch):
+class ErrorWatch(MetricWatch):
     """Collects evidence that twice as many attempts fail, apart from an increase that its peers share."""
 
     def __init__(self, model: str, deployment: str) -> None:
@@ -293,7 +293,7 @@ class Compared(msgspec.Struct, frozen=True):
         return (itself, self.beside) if self.variance < self.beside[1] else (self.beside, itself)
 
 
-class SpeedWatch(Watch):
+class SpeedWatch(MetricWatch):
     """Watches a time, a speed or gaps.
 
     An alarm needs enough evidence by the more precise comparison, and some by the other. So neither longer prompts
@@ -355,7 +355,7 @@ class Deployment:
         """Its watches by metric."""
         return {**self.speed_watches, Metric.ERRORS: self.error_watch}
 
-    def levels(self, window: Window) -> dict[Metric, Level]:
+    def levels(self, window: AttemptWindow) -> dict[Metric, Level]:
         """Return the known levels of a window."""
         found = {}
         for metric, histogram in window.histograms.items():
@@ -366,7 +366,7 @@ class Deployment:
                 found[metric] = level if sign > 0 else Level(-level.log_ratio, level.variance, level.n)
         return found
 
-    def learn(self, hour: Window) -> None:
+    def learn(self, hour: AttemptWindow) -> None:
         """Store the levels of an hour."""
         for metric, level in self.levels(hour).items():
             self.hours[metric][hour.start_s] = level
@@ -437,7 +437,7 @@ class ModelWatch:
         for metric in SPEEDS:
             self._compare(metric)
 
-    def add(self, start_s: int, windows: Mapping[str, Window]) -> list[Change]:
+    def add(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
         """Add the five-minute windows that began at ``start_s``, by deployment; return the changes."""
         for name in windows:
             self.deployment(name)
@@ -448,7 +448,7 @@ class ModelWatch:
         changes = [watch.look_at(now_s) for one in self.deployments.values() for watch in one.watches.values()]
         return self._noted([change for change in changes if change is not None])
 
-    def preview(self, windows: Iterable[tuple[int, Mapping[str, Window]]]) -> list[Change]:
+    def preview(self, windows: Iterable[tuple[int, Mapping[str, AttemptWindow]]]) -> list[Change]:
         """Return the changes that these windows, in order of time, would cause. They may be added later, completed."""
         kept = [(one, one.speed_watches, one.error_watch) for one in self.deployments.values()]
         past = list(self._past)
@@ -511,7 +511,7 @@ class ModelWatch:
             else:
                 one.peers[metric] = found
 
-    def _add_speeds(self, start_s: int, windows: Mapping[str, Window]) -> list[Change]:
+    def _add_speeds(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
         beyond: dict[Metric, dict[str, Level]] = {metric: {} for metric in SPEEDS}
         for name, window in windows.items():
             one = self.deployments[name]
@@ -539,7 +539,7 @@ class ModelWatch:
     def _watch(self, name: str, metric: Metric) -> SpeedWatch:
         return self.deployments[name].speed_watches[metric]
 
-    def _add_errors(self, start_s: int, windows: Mapping[str, Window]) -> list[Change]:
+    def _add_errors(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
         changes = []
         for name, window in windows.items():
             one = self.deployments[name]
@@ -553,7 +553,7 @@ class ModelWatch:
                 changes.append(change)
         return changes
 
-    def _beyond(self, name: str, windows: Mapping[str, Window]) -> float:
+    def _beyond(self, name: str, windows: Mapping[str, AttemptWindow]) -> float:
         """Return by how much the share of its peers' failed attempts exceeds the usual one."""
         n = errors = expected = 0.0
         for peer, window in windows.items():

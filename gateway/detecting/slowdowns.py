@@ -45,7 +45,7 @@ class Tally(msgspec.Struct, frozen=True):
     errors: float = 0.0
 
 
-class Window(msgspec.Struct, frozen=True):
+class AttemptWindow(msgspec.Struct, frozen=True):
     """Attempts of one deployment launched in the five minutes, or the hour, that began at ``start_s`` (unix time)."""
 
     start_s: int
@@ -53,7 +53,7 @@ class Window(msgspec.Struct, frozen=True):
     tally: Tally = Tally()
 
 
-Windows = Mapping[int, Mapping[str, Mapping[str, Window]]]  # by begin, model and deployment
+Windows = Mapping[int, Mapping[str, Mapping[str, AttemptWindow]]]  # by begin, model and deployment
 
 
 class Slowdown(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict
 from gateway.keys.stored import (
     Change,
     Decide,
+    KeyState,
     NewKey,
-    State,
     StoredKey,
     as_fields,
     fields_of,
@@ -141,7 +141,7 @@ def _newest(name: str, rows: Sequence[StoredKey]) -> StoredKey:
 
 def _retired(row: StoredKey, until: datetime, at: datetime) -> StoredKey:
     """Return ``row`` after a rotation: an earlier end is kept, and a key whose end has passed stays ended."""
-    if until <= at or row.state(at) is State.EXPIRED:
+    if until <= at or row.state(at) is KeyState.EXPIRED:
         return msgspec.structs.replace(row, revoked_at=at)
     ends = until if row.retires_at is None else min(row.retires_at, until)
     return msgspec.structs.replace(row, retires_at=ends)

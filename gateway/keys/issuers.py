@@ -44,7 +44,7 @@ class TokenError(Exception):
     """A token is invalid; the message says why, without its contents."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class IssuerAnswer(msgspec.Struct, frozen=True):
     """A server's answer: its status, and the JSON object in its body (empty if there is none)."""
 
     status: int
@@ -72,7 +72,7 @@ class Web:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> IssuerAnswer:
         """Send a request; return its answer, whatever its status.
 
         Raises:
@@ -95,7 +95,7 @@ class Web:
                     body += piece
                     if len(body) > LARGEST:
                         raise IssuerError(f"{_shown(url)} answered more than {LARGEST} bytes")
-                return Answer(response.status, _object(body))
+                return IssuerAnswer(response.status, _object(body))
         except TimeoutError:
             raise IssuerError(f"{_shown(url)} did not answer within {TIMEOUT_S:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from gateway.settings import ClientSettings, Complaint, explain, unknown_names, 
 from providers import redact
 
 
-class State(StrEnum):
+class KeyState(StrEnum):
     """Whether a key is valid now."""
 
     ACTIVE = "active"
@@ -50,13 +50,13 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
         ends = [instant for instant in (self.expires_at, self.retires_at) if instant is not None]
         return min(ends, default=None)
 
-    def state(self, now: datetime) -> State:
+    def state(self, now: datetime) -> KeyState:
         """Return its state at ``now``."""
         if self.revoked_at is not None:
-            return State.REVOKED
+            return KeyState.REVOKED
         if self.ends_at is not None and self.ends_at <= now:
-            return State.EXPIRED
-        return State.ACTIVE if self.retires_at is None else State.RETIRING
+            return KeyState.EXPIRED
+        return KeyState.ACTIVE if self.retires_at is None else KeyState.RETIRING
 
 
 # The interface to the database of keys.
@@ -209,7 +209,7 @@ class ClientKey(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: Text | UnsetType | None = UNSET
     retires_at: Annotated[Text | UnsetType | None, Meta(description="When a rotated key ends.")] = UNSET
     revoked_at: Text | UnsetType | None = UNSET
-    state: State
+    state: KeyState
 
 
 class ShownClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ def shown_stored(name: str, rows: Sequence[StoredKey], now: datetime, *, shadowe
 def shown_configured(name: str, settings: ClientSettings, now: datetime) -> dict[str, Any]:
     """Return a client of the file."""
     is_over = settings.expires is not None and settings.expires <= now
-    keys = [ClientKey(state=State.EXPIRED if is_over else State.ACTIVE) for _ in settings.key_sha256]
+    keys = [ClientKey(state=KeyState.EXPIRED if is_over else KeyState.ACTIVE) for _ in settings.key_sha256]
     fields = as_fields(settings)
     return ShownClient(name=name, source=FILE, expires=fields["expires"], keys=keys).with_settings(fields)
 

@@ -40,8 +40,8 @@ from .key_store import SqlKeyStore as SqlKeyStore
 from .queries import reader_sql as reader_sql
 from .reports.incidents import LISTED as LISTED
 from .reports.incidents import slowdowns_sql as slowdowns_sql
-from .reports.reader import Answer as Answer
 from .reports.reader import Reader as Reader
+from .reports.reader import ResultRows as ResultRows
 from .reports.reader import Words as Words
 from .reports.reader import rows as rows
 from .reports.reports import LedgerReports as LedgerReports

@@ -10,13 +10,14 @@ from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, sel
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Delivery, Event, Kind, Message, Scope, Severity
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, BookAway, Delivery, Event, Message, Scope, Severity
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.core.reports import ReportsUnreachable
 from gateway.detecting.slowdowns import (
     DAY_S,
     HOUR_S,
     WINDOW_S,
+    AttemptWindow,
     Change,
     Counts,
     Happened,
@@ -25,7 +26,6 @@ from gateway.detecting.slowdowns import (
     Past,
     Slowdown,
     Tally,
-    Window,
     Windows,
 )
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
@@ -42,7 +42,9 @@ TIMEOUT_S = 5.0  # of each query of the books; they take some milliseconds
 MESSAGES_KEPT = timedelta(days=30)
 ALERTS_KEPT = timedelta(days=400)
 _EARLIER = alert_messages.alias("earlier")
-_IS_KNOWN = alerts.c.kind.in_([kind.value for kind in Kind])  # a later version has more, and is there in an upgrade
+_IS_KNOWN = alerts.c.kind.in_(
+    [kind.value for kind in AlertKind]
+)  # a later version has more, and is there in an upgrade
 
 
 class SqlAlertBook:
@@ -218,7 +220,7 @@ _OF_MESSAGES = (
 def _alert(row: Row[Any]) -> Alert:
     return Alert(
         id=row.id,
-        kind=Kind(row.kind),
+        kind=AlertKind(row.kind),
         subject=row.subject,
         severity=Severity(row.severity),
         summary=row.summary,
@@ -446,11 +448,11 @@ class Slowdowns:
         for at, model, deployment, metric, bucket, n in (await self._reader.run(histograms)).rows:
             place = counted.setdefault((int(at), model, deployment), {})
             place.setdefault(metric, {})[int(bucket)] = float(n)
-        found: dict[int, dict[str, dict[str, Window]]] = {}
+        found: dict[int, dict[str, dict[str, AttemptWindow]]] = {}
         for at, model, deployment, won, first, cut, errors in tallies.rows:
             counts = counted.get((int(at), model, deployment), {})
             tally = Tally(float(first + errors), float(errors))
-            window = Window(int(at), _histograms(counts, float(won), float(cut)), tally)
+            window = AttemptWindow(int(at), _histograms(counts, float(won), float(cut)), tally)
             found.setdefault(int(at), {}).setdefault(model, {})[deployment] = window
         return found
 

@@ -218,7 +218,7 @@ class Result(msgspec.Struct, frozen=True):
     role_may: str | None = None  # what the role may do besides reading, in words, if requested
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ResultStream(msgspec.Struct, frozen=True):
     """A result as a stream: at most one batch of it is in memory."""
 
     columns: tuple[str, ...]
@@ -236,7 +236,7 @@ async def run(url: Database, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, ex
 @asynccontextmanager
 async def asked(
     url: Database, sql: str, *, timeout_s: float | None = QUERY_TIMEOUT_S, examine_role: bool = False
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[ResultStream]:
     """Run one read-only statement; with ``examine_role`` the answer says what else its role might do.
 
     Raises:
@@ -280,7 +280,7 @@ async def _look_at_schema(url: str) -> None:
 @asynccontextmanager
 async def _asked_postgres(
     url: Database, sql: str, timeout_s: float | None, *, examine_role: bool
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[ResultStream]:
     engine = engine_of(url, pool_size=1)
     not_ours: BaseException | None = None
     try:
@@ -305,7 +305,7 @@ async def _asked_postgres(
                         raise QueryError("only statements that return rows are run")
                     cursor = await statement.cursor(timeout=_NEVER_S)
                 try:
-                    yield Answer(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
+                    yield ResultStream(columns, _batches_of_postgres(engine.url, driver, cursor), role_may)
                 except BaseException as error:
                     not_ours = error  # a closed pipe of the reader is not the database's fault
                     raise
@@ -369,7 +369,7 @@ _OF_THE_FILE = ("file is not a database", "unable to open database file", "attem
 
 
 @asynccontextmanager
-async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
+async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[ResultStream]:
     guard = SqliteGuard()
     try:
         async with _opened(path) as connection:
@@ -378,7 +378,7 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[Answer]:
             try:
                 cursor = await connection.execute(in_sqlite_time(sql))  # not as a context: its exit would wait
                 columns = tuple(column[0] for column in cursor.description or ())
-                yield Answer(columns, _batches_of_sqlite(cursor))
+                yield ResultStream(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
                 await interrupt_sqlite(connection)  # else its thread would go on
                 raise

@@ -51,7 +51,7 @@ where inhparent = to_regclass(:table) and bound is not null
 """)
 
 
-class Part(msgspec.Struct, frozen=True):
+class Partition(msgspec.Struct, frozen=True):
     """One partition: rows with ``started_at`` from ``since`` (None: no limit) to before ``until``."""
 
     name: str
@@ -64,12 +64,12 @@ class Part(msgspec.Struct, frozen=True):
         return self.since is None or self.until - self.since > 8 * DAY
 
 
-async def partitions(connection: AsyncConnection, table: str) -> list[Part]:
+async def partitions(connection: AsyncConnection, table: str) -> list[Partition]:
     """Return the partitions of ``table`` by time, without the default one; empty if it is not partitioned."""
     if connection.dialect.name != "postgresql":
         return []
     await connection.execute(_NOTATION)
-    found = [Part(*row) for row in await connection.execute(_PARTS, {"table": table})]
+    found = [Partition(*row) for row in await connection.execute(_PARTS, {"table": table})]
     return sorted(found, key=lambda part: part.until)
 
 
@@ -84,12 +84,12 @@ async def make_ahead(connection: AsyncConnection, table: str, keep_days: float |
         parts = await partitions(connection, table)
 
 
-def expired_partitions(parts: Sequence[Part], before: datetime) -> list[Part]:
+def expired_partitions(parts: Sequence[Partition], before: datetime) -> list[Partition]:
     """Return the partitions whose rows are all older than ``before``; the newest one stays as the starting point."""
     return [part for part in parts[:-1] if part.until <= before]
 
 
-async def drop(connection: AsyncConnection, table: str, part: Part) -> int:
+async def drop(connection: AsyncConnection, table: str, part: Partition) -> int:
     """Drop a partition of ``table``, with all of its rows in the sums.
 
     Returns their number; of more than 10,000 what the server's statistics say, as counting would take too long.
@@ -111,15 +111,15 @@ async def _at_once(connection: AsyncConnection, *statements: str) -> None:
     await driver.execute(";".join((WITHOUT_LIMITS, LOCK_TIMEOUT, PARTITIONS.sql, *statements)), timeout=STEP_TIMEOUT_S)
 
 
-def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Part:
+def _next(table: str, last: datetime, keep_days: float | None, now: datetime) -> Partition:
     """Return the partition after ``last``; after a long pause, one that reaches until today."""
     width = DAY if keep_days is not None and keep_days <= LONG_KEPT_DAYS else 7 * DAY
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     until = today if last + 7 * DAY < today else last + width
-    return Part(f"{table}_{last:%Y%m%d}", last, until)
+    return Partition(f"{table}_{last:%Y%m%d}", last, until)
 
 
-def _making(table: str, part: Part) -> str:
+def _making(table: str, part: Partition) -> str:
     """Return the statement that makes a partition, unless another replica was faster.
 
     The default partition is locked while its rows move.

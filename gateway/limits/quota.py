@@ -12,7 +12,7 @@ import msgspec
 MINUTE_S = 60.0
 
 
-class Window(msgspec.Struct, frozen=True):
+class LimitWindow(msgspec.Struct, frozen=True):
     """A span of time with its name, which is the same on all replicas; Unix seconds."""
 
     name: str
@@ -20,31 +20,31 @@ class Window(msgspec.Struct, frozen=True):
     ends_s: float
 
 
-def minute(unix_s: float) -> Window:
+def minute(unix_s: float) -> LimitWindow:
     """Return the minute of the clock around ``unix_s``."""
     number = int(unix_s // MINUTE_S)
-    return Window(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
+    return LimitWindow(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
 
 
-def day(unix_s: float) -> Window:
+def day(unix_s: float) -> LimitWindow:
     """Return the UTC day around ``unix_s``."""
     start = datetime.fromtimestamp(unix_s, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return Window(f"{start:%Y-%m-%d}", start.timestamp(), (start + timedelta(days=1)).timestamp())
+    return LimitWindow(f"{start:%Y-%m-%d}", start.timestamp(), (start + timedelta(days=1)).timestamp())
 
 
-def month(unix_s: float) -> Window:
+def month(unix_s: float) -> LimitWindow:
     """Return the UTC month around ``unix_s``."""
     start = datetime.fromtimestamp(unix_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     following = (start + timedelta(days=32)).replace(day=1)
-    return Window(f"{start:%Y-%m}", start.timestamp(), following.timestamp())
+    return LimitWindow(f"{start:%Y-%m}", start.timestamp(), following.timestamp())
 
 
-def always(_: float) -> Window:
+def always(_: float) -> LimitWindow:
     """Return the only window of a limit on concurrent use, which has no end."""
-    return Window("now", -inf, inf)
+    return LimitWindow("now", -inf, inf)
 
 
-WINDOWS: dict[str, Callable[[float], Window]] = {
+WINDOWS: dict[str, Callable[[float], LimitWindow]] = {
     "rpm": minute,
     "tpm": minute,
     "max_parallel": always,
@@ -116,7 +116,7 @@ class Quota:
         "window",
     )
 
-    def __init__(self, owner: str, name: str, limit: float, window: Window) -> None:
+    def __init__(self, owner: str, name: str, limit: float, window: LimitWindow) -> None:
         self.key = f"{owner}:{name}:{window.name}"
         self.name = name
         self.limit = limit

@@ -15,7 +15,7 @@ from gateway.api.fitting import Fitting, Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import Needs
 from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
-from gateway.core.calls import Call, CallRecord, Kind, Mode, Objective
+from gateway.core.calls import Call, CallKind, CallRecord, Mode, Objective
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
@@ -23,7 +23,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
 from gateway.settings import DataPolicy, ProbeSettings, Settings
-from gateway.steering import Health, Launch, Plan, State
+from gateway.steering import Health, HealthState, Launch, Plan
 from providers import UpstreamError
 from providers.dialects import PIVOT
 
@@ -75,10 +75,10 @@ MAX_WAIT_S = 86_400.0
 OVERHEAD_TOKENS = 64  # that a provider may add to a prompt: a template, its own system prompt
 
 _STATES = {
-    State.OUT: NotProbed.OUT,
-    State.COOLING: NotProbed.COOLING,
-    State.OPEN: NotProbed.BROKEN,
-    State.HALF_OPEN: NotProbed.BROKEN,
+    HealthState.OUT: NotProbed.OUT,
+    HealthState.COOLING: NotProbed.COOLING,
+    HealthState.OPEN: NotProbed.BROKEN,
+    HealthState.HALF_OPEN: NotProbed.BROKEN,
 }
 
 
@@ -202,7 +202,7 @@ def call_of(
         tags={},
         replica=replica,
         region=region,
-        kind=Kind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
+        kind=CallKind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
         is_restricted=True,
     )
 

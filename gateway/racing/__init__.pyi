@@ -6,7 +6,7 @@ from .beside import Lane as Lane
 from .beside import Rival as Rival
 from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
-from .call import Kept as Kept
+from .call import CallResource as CallResource
 from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt

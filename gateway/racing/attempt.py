@@ -24,7 +24,7 @@ from gateway.racing.measurement import (
     UNKNOWN,
     Measurement,
     Overtaken,
-    Watch,
+    WatchEnd,
     most_tokens,
 )
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # An attempt may go to OVER from every state: it failed, was cut, or its client left. HELD may also become WATCHED.
 
 
-class State(StrEnum):  # a string has a hash without a Python call; Enum's is one
+class AttemptState(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """The state of an attempt."""
 
     ASKED = "asked"  # launched; no delta yet that can win the race
@@ -62,19 +62,23 @@ class State(StrEnum):  # a string has a hash without a Python call; Enum's is on
     OVER = "over"  # its record is fixed and its exchange dropped
 
 
-ACTIVE = frozenset({State.ASKED, State.HELD, State.EMPTY, State.ANSWERING})  # the attempts that may answer, or do
-RUNNING = ACTIVE - {State.EMPTY}  # of these, those whose providers still work
-UNAWAITED = frozenset({State.WATCHED, State.DRAINING})  # a race does not wait for their end
+ACTIVE = frozenset(
+    {AttemptState.ASKED, AttemptState.HELD, AttemptState.EMPTY, AttemptState.ANSWERING}
+)  # the attempts that may answer, or do
+RUNNING = ACTIVE - {AttemptState.EMPTY}  # of these, those whose providers still work
+UNAWAITED = frozenset({AttemptState.WATCHED, AttemptState.DRAINING})  # a race does not wait for their end
 
-FOLLOWING: Mapping[State, frozenset[State]] = {
-    State.ASKED: frozenset({State.HELD, State.EMPTY, State.ANSWERING, State.WATCHED, State.OVER}),
-    State.HELD: frozenset({State.ANSWERING, State.WATCHED, State.OVER}),
-    State.EMPTY: frozenset({State.ANSWERING, State.OVER}),
-    State.ANSWERING: frozenset({State.ANSWERED, State.OVER}),
-    State.ANSWERED: frozenset({State.DRAINING, State.OVER}),
-    State.DRAINING: frozenset({State.OVER}),
-    State.WATCHED: frozenset({State.OVER}),
-    State.OVER: frozenset(),
+FOLLOWING: Mapping[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.ASKED: frozenset(
+        {AttemptState.HELD, AttemptState.EMPTY, AttemptState.ANSWERING, AttemptState.WATCHED, AttemptState.OVER}
+    ),
+    AttemptState.HELD: frozenset({AttemptState.ANSWERING, AttemptState.WATCHED, AttemptState.OVER}),
+    AttemptState.EMPTY: frozenset({AttemptState.ANSWERING, AttemptState.OVER}),
+    AttemptState.ANSWERING: frozenset({AttemptState.ANSWERED, AttemptState.OVER}),
+    AttemptState.ANSWERED: frozenset({AttemptState.DRAINING, AttemptState.OVER}),
+    AttemptState.DRAINING: frozenset({AttemptState.OVER}),
+    AttemptState.WATCHED: frozenset({AttemptState.OVER}),
+    AttemptState.OVER: frozenset(),
 }
 
 
@@ -170,7 +174,7 @@ class Attempt:
         may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
         self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
-        self.state = State.ASKED
+        self.state = AttemptState.ASKED
         race.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
         self.still = False  # whether it is silent in its answer, for longer than usual there
@@ -188,7 +192,7 @@ class Attempt:
         self.race = race
         self._answer: AnswerStream | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
-        self._watch: Watch | None = None  # set when it is WATCHED
+        self._watch: WatchEnd | None = None  # set when it is WATCHED
 
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
@@ -247,8 +251,8 @@ class Attempt:
 
     def audit(self, *, speed: bool, limit_s: float) -> None:
         """Lose, but read on: until a first token or the age ``limit_s``; with ``speed``, then some tokens more."""
-        self._go_to(State.WATCHED)
-        self._watch = Watch(AUDIT_TOKENS if speed else 1)
+        self._go_to(AttemptState.WATCHED)
+        self._watch = WatchEnd(AUDIT_TOKENS if speed else 1)
         if self._answer is not None:
             self._answer.drop_kept()
         self.end_hold()
@@ -286,7 +290,7 @@ class Attempt:
         """Return the flaw of its answer, if that is complete and ``win_on`` is VALID."""
         return None if self._answer is None else self._answer.flaw
 
-    def _go_to(self, state: State) -> None:
+    def _go_to(self, state: AttemptState) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
         if (state in RUNNING) is not (self.state in RUNNING):
             self.race.open_call.running += 1 if state in RUNNING else -1
@@ -305,8 +309,8 @@ class Attempt:
             self.end(Outcome.INTERRUPTED)
         else:
             self._drop()
-        if self.state is not State.OVER:
-            self._go_to(State.OVER)
+        if self.state is not AttemptState.OVER:
+            self._go_to(AttemptState.OVER)
         if self._watch is not None:
             self._watch.stop()
         self.task = None
@@ -350,7 +354,7 @@ class Attempt:
             if size > LARGE_READ_BYTES and is_short and (took_s := clock() - now) > SLOW_READ_S:
                 most = max(LEAST_PART_BYTES, int(size * SLOW_READ_S / took_s))
             data = b""  # a slow client keeps only the data that it has not received in memory
-            if self.state is State.ANSWERING:
+            if self.state is AttemptState.ANSWERING:
                 await answer.write(block, self.race.sink, now)
             elif block.error is None:
                 if not await self._keep_or_bid(block, answer, now):
@@ -370,20 +374,20 @@ class Attempt:
     async def _end(self, exchange: Exchange, answer: AnswerStream) -> None:
         """Check the answer whose stream has ended; complete the race if it wins."""
         answer.check_whole()
-        if self.state is not State.WATCHED and self._hold_over is not None:
+        if self.state is not AttemptState.WATCHED and self._hold_over is not None:
             await self._send_held(self._hold_over, answer)
-        if self.state is State.WATCHED:
+        if self.state is AttemptState.WATCHED:
             self.end(Outcome.LOST)  # or superseded, if it had a token
             return
-        if self.state is not State.ANSWERING:  # it had no delta to bid with
-            self._go_to(State.EMPTY)
+        if self.state is not AttemptState.ANSWERING:  # it had no delta to bid with
+            self._go_to(AttemptState.EMPTY)
             await self.race.wait_until_last(self)
             if self.race.bid(self, now := self.race.open_call.services.clock()) is not Bid.WON:
                 return
             await self._begin(answer, now)
         await self._won(answer)
         if not exchange.ended:
-            self._go_to(State.DRAINING)
+            self._go_to(AttemptState.DRAINING)
             await drain(exchange)
 
     async def _keep_or_bid(self, block: Block, answer: AnswerStream, now: float) -> bool:
@@ -407,14 +411,14 @@ class Attempt:
         if (bid := self.race.bid(self, now)) is Bid.WON:
             await self._begin(answer, now)
         elif bid is Bid.HELD:
-            self._go_to(State.HELD)
+            self._go_to(AttemptState.HELD)
             self._hold_over = self.race.loop.create_future()
-        return bid is not Bid.LOST or self.state is State.WATCHED
+        return bid is not Bid.LOST or self.state is AttemptState.WATCHED
 
     async def _begin(self, answer: AnswerStream, now: float) -> None:
         """Start to answer with the data that was kept."""
         self._hold_over = None
-        self._go_to(State.ANSWERING)
+        self._go_to(AttemptState.ANSWERING)
         forward = await self.race.begin(self, now)
         await answer.begin(self.race.sink, forward, now)
         if forward is not None and self.exchange is not None:
@@ -427,7 +431,7 @@ class Attempt:
             await hold_over
         else:
             self.race.release(self)
-        if self.state is State.HELD:
+        if self.state is AttemptState.HELD:
             await self._begin(answer, self.race.open_call.services.clock())
 
     async def _read_held(self, hold_over: asyncio.Future[None], exchange: Exchange, answer: AnswerStream) -> bytes:
@@ -435,7 +439,7 @@ class Attempt:
         async with reading(exchange, until=hold_over) as data:
             if hold_over.done():
                 self._hold_over = None
-                if self.state is not State.WATCHED:
+                if self.state is not AttemptState.WATCHED:
                     await self._begin(answer, self.race.open_call.services.clock())
             return await data
 
@@ -459,7 +463,7 @@ class Attempt:
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
         is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
-        self.failed_at, was_in_race = now, self.state is not State.WATCHED
+        self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
             await self.race.failed(self, error)
@@ -476,21 +480,21 @@ class Attempt:
             return False
         finishing = exchange.finishing and not answer.reader.lacks_some
         is_whole = answer.reader.finished or finishing
-        if self.state is State.WATCHED and is_whole:
+        if self.state is AttemptState.WATCHED and is_whole:
             if not answer.reader.finished:
                 answer.read(exchange.conclude(), now)
                 self._announce(answer)
             answer.check_whole()
             self.end(Outcome.LOST)  # or superseded, if it had a token
             return True
-        if self.state is State.ASKED and answer.waits and is_whole:
+        if self.state is AttemptState.ASKED and answer.waits and is_whole:
             finishing = False  # its end is read here
             await self._keep_or_bid(answer.read(exchange.conclude(), now), answer, now)
-        if self.state is State.HELD and self._hold_over is not None and is_whole:
+        if self.state is AttemptState.HELD and self._hold_over is not None and is_whole:
             await self._send_held(self._hold_over, answer)
-        if self.state is State.ANSWERING and finishing:  # a translation held the finish reason back
+        if self.state is AttemptState.ANSWERING and finishing:  # a translation held the finish reason back
             await answer.write(answer.read(exchange.conclude(), now), self.race.sink, now)
-        if self.state is not State.ANSWERING or not answer.reader.finished:
+        if self.state is not AttemptState.ANSWERING or not answer.reader.finished:
             return False
         await self._won(answer)
         return True
@@ -511,8 +515,8 @@ class Attempt:
             keep_words(error, self.race.call, self.deployment)
         if self.ending is not None:
             return
-        had_won, open_call = self.state is State.ANSWERING, self.race.open_call
-        self._go_to(State.ANSWERED if outcome is Outcome.WON else State.OVER)
+        had_won, open_call = self.state is AttemptState.ANSWERING, self.race.open_call
+        self._go_to(AttemptState.ANSWERED if outcome is Outcome.WON else AttemptState.OVER)
         services, sendings = open_call.services, self.sendings
         self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
         if services.seats.preexisting:

@@ -10,7 +10,7 @@ import msgspec
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
-from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, RaceHandle, State
+from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, RaceHandle
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.seats import Seat
@@ -27,7 +27,7 @@ from providers.dialects import Dialect
 # Only calls that do not stream have one: in a stream, the client already has a part of the winner's answer. The backup
 # was launched like any extra attempt, under the same limits, which count a complete answer for each.
 
-_MAY_ANSWER = frozenset({State.ASKED, State.HELD})
+_MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
 
 
 class BackupState(Enum):
@@ -43,7 +43,7 @@ class BackupCandidate(Protocol):
     """The fields of an attempt that decide whether it can be the backup."""
 
     start: AttemptStart
-    state: State
+    state: AttemptState
     measurement: Measurement
 
 
@@ -104,7 +104,7 @@ def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
     """
     gone = issubclass(reason, ClientDisconnected)
     may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
-    if attempt.state in ACTIVE or (attempt.state is State.WATCHED and not may_go_on):
+    if attempt.state in ACTIVE or (attempt.state is AttemptState.WATCHED and not may_go_on):
         attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
 
 
@@ -137,7 +137,7 @@ class Attempts:
     @property
     def watched(self) -> bool:
         """Whether any loser is still watched."""
-        return any(attempt.state is State.WATCHED for attempt in self.all)
+        return any(attempt.state is AttemptState.WATCHED for attempt in self.all)
 
     def is_last(self, attempt: Attempt, dialect: Dialect) -> bool:
         """Whether the prompt, in ``dialect``, is not needed any more once the answer of ``attempt`` streams."""
@@ -205,7 +205,12 @@ class Attempts:
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
         backup = None if self._backup is None or winner is None else self._backup.choose(losers)
         for loser in losers:
-            if runs_on and loser.start.role is Role.PRIMARY and loser.state is State.ASKED and loser.task is not None:
+            if (
+                runs_on
+                and loser.start.role is Role.PRIMARY
+                and loser.state is AttemptState.ASKED
+                and loser.task is not None
+            ):
                 loser.start = msgspec.structs.replace(loser.start, audited=True)
                 self._watch(loser, speed=False, limit_s=loser.deployment.clocks.ttft_s)
             elif loser is not backup:
@@ -231,7 +236,7 @@ class Attempts:
         if backup is None:
             return False
         backup.overtaken = None  # the winner did not answer
-        if backup.state is State.HELD:
+        if backup.state is AttemptState.HELD:
             release(backup)
         return True
 
@@ -244,7 +249,7 @@ class Attempts:
     def cut_or_watch(self, loser: Attempt) -> None:
         """Cut a loser, or watch it if it is audited."""
         explores = self._plan.explores
-        is_watched = loser.start.audited and loser.state is not State.EMPTY and loser.task is not None
+        is_watched = loser.start.audited and loser.state is not AttemptState.EMPTY and loser.task is not None
         if is_watched and (explores or loser.token_at() is None):
             self._watch(loser, speed=explores, limit_s=self._limits_s.get(loser.start.id, AUDIT_S))
         else:

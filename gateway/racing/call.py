@@ -79,7 +79,7 @@ class Rescuing(Protocol):
         """Stop the continuation that runs beside the attempt that is about to end the call."""
 
 
-class Kept(Protocol):
+class CallResource(Protocol):
     """A resource of a call that its attempts may still use after its end."""
 
     def hold(self) -> None:
@@ -98,7 +98,7 @@ class OpenCall:
         call: Call,
         *,
         fleet: Fleet | None = None,
-        body: Kept | None = None,
+        body: CallResource | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
     ) -> None:
         """``body`` is the request's.
@@ -108,7 +108,7 @@ class OpenCall:
         self.services = services
         self.call = call
         self.fleet = fleet  # the fleet at the start of the call, despite reloads
-        self._kept: list[Kept] = [each for each in (fleet, body) if each is not None]
+        self._kept: list[CallResource] = [each for each in (fleet, body) if each is not None]
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.running = 0  # of them, those that may answer, or do

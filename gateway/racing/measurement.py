@@ -101,7 +101,7 @@ class Overtaken(msgspec.Struct, frozen=True):
     expected_s: float | None = None  # since the launch; only for a primary
 
 
-class Watch:
+class WatchEnd:
     """The end of a watch: a number of tokens, or a time."""
 
     __slots__ = ("timer", "tokens")

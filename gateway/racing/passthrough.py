@@ -29,13 +29,13 @@ from gateway.racing.sinks import ClientGone
 from gateway.steering import Launch, Plan
 from providers import (
     NOTHING,
-    Answer,
     ErrorKind,
     Form,
     Reported,
     Request,
     Rest,
     SendCount,
+    UpstreamAnswer,
     UpstreamError,
     reported,
     sound_has_begun,
@@ -53,7 +53,7 @@ class Relayed(msgspec.Struct, frozen=True):
     deployment: str
     launched: int  # attempts so far
     ttft_ms: float  # since the call was received: to the first byte, or to the whole answer if it is not streamed
-    answer: Answer
+    answer: UpstreamAnswer
 
 
 class Outlet(Protocol):
@@ -100,7 +100,7 @@ class Asking(msgspec.Struct, frozen=True):
     is_compared: bool = False  # it is short, and raced: the call's row says when its answer came, and what racing saved
 
 
-async def _begun(answer: Answer) -> Answer:
+async def _begun(answer: UpstreamAnswer) -> UpstreamAnswer:
     """Return ``answer`` with the beginning of its sound.
 
     Raises:
@@ -153,10 +153,10 @@ class Relay:
         self._asking = asking
         self._may_launch = may_launch
         self._on_slot_refused = on_slot_refused
-        self._running: dict[asyncio.Task[Answer], RelayedAttempt] = {}
+        self._running: dict[asyncio.Task[UpstreamAnswer], RelayedAttempt] = {}
         self._launched: list[RelayedAttempt] = []
         self._winner: RelayedAttempt | None = None
-        self._cut_tasks: list[asyncio.Task[Answer]] = []
+        self._cut_tasks: list[asyncio.Task[UpstreamAnswer]] = []
         self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
         self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
         self._failures: list[tuple[str, UpstreamError]] = []
@@ -312,7 +312,7 @@ class Relay:
                 self._launch(name, seat, Role.FAILOVER)
                 return
 
-    async def _first(self) -> tuple[RelayedAttempt, Answer] | None:
+    async def _first(self) -> tuple[RelayedAttempt, UpstreamAnswer] | None:
         """Wait for the first answer; return it, or None if an attempt has failed, or the next launch is due."""
         limit_s = max(0.0, self._due[0][0] - self._open_call.services.clock()) if self._due else None
         done, _ = await asyncio.wait(self._running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -347,7 +347,7 @@ class Relay:
                 self._seats[loser.start.id].lose()
                 self._watch(task, loser, AUDIT_S - (now - loser.began))
 
-    def _watch(self, task: asyncio.Task[Answer], loser: RelayedAttempt, limit_s: float) -> None:
+    def _watch(self, task: asyncio.Task[UpstreamAnswer], loser: RelayedAttempt, limit_s: float) -> None:
         """Let an audited loser run on to its answer, for at most ``limit_s`` more; then record it."""
         outcome = Outcome.INTERRUPTED  # if the gateway ends before
 
@@ -365,9 +365,9 @@ class Relay:
         self._open_call.services.tasks.watch(task)
         self._open_call.held_by(task)
 
-    def _watched(self, task: asyncio.Task[Answer], loser: RelayedAttempt, if_cut: Outcome) -> None:
+    def _watched(self, task: asyncio.Task[UpstreamAnswer], loser: RelayedAttempt, if_cut: Outcome) -> None:
         services, outcome, said = self._open_call.services, if_cut, NOTHING
-        answer: Answer | None = None
+        answer: UpstreamAnswer | None = None
         found = None if task.cancelled() else task.exception()
         error = found.without_frames() if isinstance(found, UpstreamError) else None
         if error is not None:
@@ -401,7 +401,7 @@ class Relay:
             self._end(attempt, outcome)
         self._running.clear()
 
-    async def _ask(self, attempt: RelayedAttempt) -> Answer:
+    async def _ask(self, attempt: RelayedAttempt) -> UpstreamAnswer:
         call, deployment, asking = self.call, attempt.deployment, self._asking
         headers = asking.dialect.headers_of(call.headers)
         request = Request(
@@ -426,7 +426,7 @@ class Relay:
         except TimeoutError:
             raise UpstreamError(kind, f"no answer within {limit_s:g} s") from None
 
-    async def _answered(self, attempt: RelayedAttempt, answer: Answer, outlet: Outlet) -> CallRecord:
+    async def _answered(self, attempt: RelayedAttempt, answer: UpstreamAnswer, outlet: Outlet) -> CallRecord:
         open_call = self._open_call
         if open_call.rivals is not None:
             open_call.rivals.won(self)
@@ -523,7 +523,7 @@ class Relay:
         return failures > 1 and age_s >= following.clocks.ttft_s
 
     def _interrupted(
-        self, attempt: RelayedAttempt, reason: BaseException, answer: Answer, said: Reported, ttft_s: float
+        self, attempt: RelayedAttempt, reason: BaseException, answer: UpstreamAnswer, said: Reported, ttft_s: float
     ) -> CallRecord:
         """Record that the client has gone, the gateway is stopping, or has a bug, while the answer was forwarded."""
         why = self._why(reason)
@@ -544,7 +544,7 @@ class Relay:
         attempt: RelayedAttempt,
         outcome: Outcome,
         *,
-        answer: Answer | None = None,
+        answer: UpstreamAnswer | None = None,
         said: Reported = NOTHING,
         error: UpstreamError | None = None,
         ttft_s: float | None = None,

@@ -16,7 +16,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
-from gateway.racing.attempt import Attempt, Bid, State
+from gateway.racing.attempt import Attempt, AttemptState, Bid
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
@@ -247,7 +247,7 @@ class Race:
                 return rescue is not None and rescue.stands_still(attempt)
             if self._attempts.call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
                 return True
-        elif self.phase is not Phase.RUNNING or attempt.state is not State.ASKED:
+        elif self.phase is not Phase.RUNNING or attempt.state is not AttemptState.ASKED:
             return False
         if any(not other.still for other in self._attempts.others(attempt)):
             return False  # another is asked already
@@ -284,7 +284,7 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        runs_on = any(each.state is State.WATCHED for each in self._claim.before)
+        runs_on = any(each.state is AttemptState.WATCHED for each in self._claim.before)
         is_last = not runs_on and self._attempts.is_last(attempt, self.call.dialect)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 

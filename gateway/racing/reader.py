@@ -104,7 +104,7 @@ LONG_BYTES = 256 * 1024  # of data, more than a socket gives at once; more is lo
 _END = b"\n\n"
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class WholeEvents(msgspec.Struct, frozen=True, gc=False):
     """Whole events: parsed, or, if ``chunks`` is None, a ``run`` of plain ones that match ``pattern``."""
 
     data: bytes
@@ -117,7 +117,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     """Whole events that arrived together: the bytes to forward, and the same as parsed parts."""
 
     forward: bytes
-    parts: tuple[Part, ...]
+    parts: tuple[WholeEvents, ...]
     error: UpstreamError | None = None  # the error with which the stream breaks off after ``forward``
 
 
@@ -202,7 +202,7 @@ class AnswerReader:
             self._clocks.resume()
         if isinstance(looked, Run):
             self.take(looked, now)
-            return Block(looked.data, (Part(looked.data, None, looked, pattern),))
+            return Block(looked.data, (WholeEvents(looked.data, None, looked, pattern),))
         draft = _Draft()
         self._parse(looked, now, draft)
         return draft.block()
@@ -230,7 +230,7 @@ class AnswerReader:
                 return draft.block()
             self.take(run, now)
             draft.forward.append(run.data)
-            draft.parts.append(Part(run.data, None, run, pattern))
+            draft.parts.append(WholeEvents(run.data, None, run, pattern))
             at = run.end
         if at < len(block):
             self._parse(self._look(block[at:]), now, draft)
@@ -358,7 +358,7 @@ class AnswerReader:
         is_less = dropped or (ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block)))
         kept = b"".join(forward) if is_less else block
         draft.forward.append(kept)
-        draft.parts.append(Part(kept, chunks))
+        draft.parts.append(WholeEvents(kept, chunks))
         draft.error = error
         return error is None and not self.done
 
@@ -468,7 +468,7 @@ class _Draft(msgspec.Struct):
     """A block that is being built."""
 
     forward: list[bytes] = []
-    parts: list[Part] = []
+    parts: list[WholeEvents] = []
     error: UpstreamError | None = None
 
     def block(self, whole: bytes = b"") -> Block:

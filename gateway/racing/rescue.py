@@ -96,7 +96,7 @@ def tokens_in(measurement: Measurement) -> int:
     return max(measurement.meaningful, measurement.tokens_so_far)
 
 
-class State(Enum):
+class RescueState(Enum):
     """The state of a rescue.
 
     WATCHING ──► HOLDING ──► PASSED
@@ -144,7 +144,7 @@ class Rescue:
         self._slow = model.takeover.slow  # None: its speed is not watched, or not any more
         self._stands_still = False  # why another deployment was asked; else it was slow
         self._clock = open_call.services.clock
-        self._state = State.WATCHING
+        self._state = RescueState.WATCHING
         self._race: Race | None = None  # the race with the slow stream, while it runs
         self._continuation: Race | None = None  # the race of the deployments that may continue
         self._continuing: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
@@ -164,11 +164,11 @@ class Rescue:
         self._race = race
         try:
             ending = await race.run()
-            if self._continuing is not None and self._state in {State.HOLDING, State.PASSED}:
-                if self._state is State.HOLDING and isinstance(ending, Broken):
+            if self._continuing is not None and self._state in {RescueState.HOLDING, RescueState.PASSED}:
+                if self._state is RescueState.HOLDING and isinstance(ending, Broken):
                     self._open_call.takeover = FINISHED
                 continued = await asyncio.shield(self._continuing)
-                if self._state is State.PASSED:
+                if self._state is RescueState.PASSED:
                     return continued
             return ending
         finally:
@@ -185,16 +185,16 @@ class Rescue:
 
     def settle(self) -> None:
         """Stop the continuation: the slow stream ends the call, which is about to be recorded."""
-        if self._state is State.HOLDING:
-            self._state = State.OVER
+        if self._state is RescueState.HOLDING:
+            self._state = RescueState.OVER
             self._open_call.broken.pop()
             if self._continuation is not None:
                 self._continuation.withdraw()
 
     def cut_slow(self) -> None:
         """Cut the slow stream: the continuation has text beyond what was delivered."""
-        if self._state is State.HOLDING:
-            self._state = State.PASSED
+        if self._state is RescueState.HOLDING:
+            self._state = RescueState.PASSED
             self._held.clear()
             outcome = Outcome.STALLED if self._stands_still else Outcome.SUPERSEDED
             broken = None if self._race is None else self._race.supersede(self._error(), outcome)
@@ -214,7 +214,7 @@ class Rescue:
     async def write(self, block: Block) -> None:
         """Send events, or hold them back while a continuation is tried."""
         async with self._write_lock:
-            if self._state is State.HOLDING:
+            if self._state is RescueState.HOLDING:
                 self._held.append(block.forward)
                 if self._is_whole() or self._has_recovered() or sum(map(len, self._held)) > MOST_HELD_BYTES:
                     self.settle()
@@ -241,7 +241,7 @@ class Rescue:
             await self._sink.fail(error)
 
     def _forward_events(self, events: bytes) -> bool:
-        if self._state is State.HOLDING or self._forward is None or self._write_lock.locked():
+        if self._state is RescueState.HOLDING or self._forward is None or self._write_lock.locked():
             return False
         return self._forward(events)
 
@@ -264,7 +264,7 @@ class Rescue:
 
     @property
     def _may_start(self) -> bool:
-        return self._state is State.WATCHING and not self._is_whole() and self._delivered.obstacle is None
+        return self._state is RescueState.WATCHING and not self._is_whole() and self._delivered.obstacle is None
 
     def _sleep(self) -> None:
         self._due = self._clock() + TICK_S
@@ -328,7 +328,7 @@ class Rescue:
         candidates = [each for each in able if self._stands_still or each.deployment.name in self._fast][:CANDIDATES]
         if not candidates or not self._is_allowed(candidates[0].deployment):
             return False
-        self._state, self._started_at = State.HOLDING, self._clock()
+        self._state, self._started_at = RescueState.HOLDING, self._clock()
         self._started_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
         # The answer as it is now: later text is held back, and dropped if another deployment continues.
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
@@ -346,7 +346,7 @@ class Rescue:
         model = self._model
         await self._sink.close()
         candidates = await takeover.held(candidates)
-        if self._state is not State.HOLDING:
+        if self._state is not RescueState.HOLDING:
             return Unanswered()
         ending: CallRecord | Unanswered | Broken = Unanswered()
         if candidates:
@@ -363,7 +363,7 @@ class Rescue:
 
     @property
     def _has_passed(self) -> bool:
-        return self._state is State.PASSED
+        return self._state is RescueState.PASSED
 
     def _is_whole(self) -> bool:
         """Whether the watched answer has its finish reason: no continuation can be faster."""

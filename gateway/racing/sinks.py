@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from gateway.core.calls import Call
-from gateway.racing.reader import LONG_BYTES, Block, Part
+from gateway.racing.reader import LONG_BYTES, Block, WholeEvents
 from providers import Exchange, UpstreamError, aside, check_room, check_room_for_answer, events
 from providers.dialects import DONE, Dialect
 
@@ -141,7 +141,7 @@ class GatheringSink:
             check_room(3 * self.size)
         return self._gathering.body()
 
-    def _take_plain(self, part: Part) -> None:
+    def _take_plain(self, part: WholeEvents) -> None:
         if part.run is not None and part.pattern is not None and self._gathering.take_run(part.run, part.pattern):
             return
         for event in events(part.data):

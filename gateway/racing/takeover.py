@@ -18,7 +18,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered
 from gateway.racing.measurement import estimated_tokens
 from gateway.racing.race import Race
-from gateway.racing.reader import Block, Part
+from gateway.racing.reader import Block, WholeEvents
 from gateway.racing.sinks import ClientGone, Sink, Winner
 from gateway.settings import When
 from gateway.steering import Launch, Plan
@@ -357,7 +357,7 @@ class ContinuingSink:
         if usage.prompt_tokens is not None:
             self._prompt_tokens = usage.prompt_tokens
 
-    def _chunks(self, part: Part) -> Sequence[Chunk]:
+    def _chunks(self, part: WholeEvents) -> Sequence[Chunk]:
         if part.chunks is not None:
             return part.chunks
         return [self._answers.read_event(event.data, ()) for event in events(part.data)]

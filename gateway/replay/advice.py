@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.replay.draws import Outcome
+from gateway.replay.draws import SettingOutcome
 from gateway.replay.replay import Replayed
 from gateway.replay.sample import AUDITS_FOR_TAIL, Need
 
@@ -65,12 +65,12 @@ def _advice(replayed: Replayed) -> Advice:
     return Advice(chosen.setting, chosen.race, words)
 
 
-def _range(best: Outcome) -> str:
+def _range(best: SettingOutcome) -> str:
     found = best.saved_p95_ms
     return f"{best.setting} would take between {found.low or 0.0:,.0f} and {found.high or 0.0:,.0f} ms"
 
 
-def _price(of: Outcome, single: Outcome | None = None) -> str:
+def _price(of: SettingOutcome, single: SettingOutcome | None = None) -> str:
     """Return what a thousand calls cost, or how much more than with ``single``, in words; empty without prices."""
     low, high = of.cost_low_usd, of.cost_high_usd
     if low is None or high is None:
@@ -106,7 +106,7 @@ def yaml(model: str, race: dict[str, object], *, begins: bool = True) -> str:
     return "\n".join([*section, f"  {json.dumps(model, ensure_ascii=False)}:", "    race:", *lines])
 
 
-def _p95(outcome: Outcome) -> float:
+def _p95(outcome: SettingOutcome) -> float:
     return outcome.ttft["p95"].value or 0.0
 
 

@@ -82,7 +82,7 @@ _NAMES = tuple(f"p{share * 100:.0f}" for share in QUANTILES)
 _Delays = Mapping[tuple[str, float], float]  # delay of a hedge, by the first attempt's deployment and quantile
 
 
-class Outcome(Struct, frozen=True):
+class SettingOutcome(Struct, frozen=True):
     """The figures of one setting. Milliseconds, and US dollars and tokens per call."""
 
     setting: str
@@ -220,7 +220,7 @@ class Resampled(Struct, frozen=True):
 
 def outcomes(
     asked: Sequence[Setting], found: Resampled, first: Draw, sample: Sample, known: tuple[int, Collection[str]]
-) -> Iterator[Outcome]:
+) -> Iterator[SettingOutcome]:
     """Yield the figures of each setting. ``known``: the number of deployments left, and the settings with known tails.
 
     Counts and costs are those of the ``first`` draw.
@@ -243,7 +243,7 @@ def outcomes(
         prompts = sum(n * (call.prompt_tokens or 0) for n, call in zip(tries, sample.calls, strict=True))
         failed = sum(weight for weight, ms in zip(weights, first.ttft[at], strict=True) if ms == inf)
         low, high = _mean_cost(weights, first.cost[at])
-        yield Outcome(
+        yield SettingOutcome(
             setting.name,
             setting.race,
             dict(zip(_NAMES, figures[: len(QUANTILES)], strict=True)),

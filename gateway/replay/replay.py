@@ -7,7 +7,7 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.replay.draws import Draw, Outcome, Resampled, costs, outcomes
+from gateway.replay.draws import Draw, Resampled, SettingOutcome, costs, outcomes
 from gateway.replay.rows import CAP_MS, Call
 from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, Need, Sample, Stratum, needs, sampled
 from gateway.replay.settings import QUANTILES, Ordered, Setting
@@ -31,7 +31,7 @@ class Replayed(Struct, frozen=True):
     is_enough: bool  # for p95 and beyond
     seen_ms: dict[str, float]  # quantiles of the calls' first tokens as they were
     seen_attempts: float  # per call, as it was
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[SettingOutcome] = ()
     correlation: float | None = None  # mean correlation of two attempts of a call, of their ranks' normal scores
     note: str | None = None  # why there are no outcomes
 

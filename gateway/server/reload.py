@@ -43,7 +43,7 @@ NEEDS_RESTART = (
 Load = Callable[[], Settings]
 
 
-class Source(msgspec.Struct, frozen=True):
+class ConfigurationSource(msgspec.Struct, frozen=True):
     """The source of the configuration: its file, if any, a function that reads it, and the references it has read."""
 
     path: Path | None
@@ -98,7 +98,9 @@ def _say_the_same(one: Settings, other: Settings) -> bool:
 class Reloader:
     """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is due to run again."""
 
-    def __init__(self, gateway: Gateway, source: Source, certificate: RenewableCertificate | None = None) -> None:
+    def __init__(
+        self, gateway: Gateway, source: ConfigurationSource, certificate: RenewableCertificate | None = None
+    ) -> None:
         """Start watching the files of ``source``; ``certificate`` is checked too."""
         self._gateway = gateway
         self._source = source
@@ -189,7 +191,7 @@ def check_opens(settings: Settings) -> None:
 class Latest:
     """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
-    def __init__(self, settings: Settings, source: Source) -> None:
+    def __init__(self, settings: Settings, source: ConfigurationSource) -> None:
         """Start with the running configuration and its source."""
         self.settings = settings
         self._source = source

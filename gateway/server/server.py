@@ -46,7 +46,7 @@ from gateway.core.tasks import Lifeline, mask_signals
 from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
 from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
-from gateway.server.reload import Latest, Reloader, Source, check_opens
+from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines
@@ -307,7 +307,7 @@ def ignore(_number: int, _frame: object) -> None:
     """
 
 
-def run(settings: Settings, source: Source) -> None:
+def run(settings: Settings, source: ConfigurationSource) -> None:
     """Serve until stopped. ``source`` is the source of ``settings``, for reloads.
 
     One worker ends the process itself, with 0; the parent of several returns.
@@ -375,7 +375,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def _serve(
     settings: Settings,
     sock: socket.socket,
-    source: Source,
+    source: ConfigurationSource,
     stop_signals: Callable[[], "_StopSignals"],
     peers: Peers | None = None,
 ) -> None:
@@ -559,7 +559,7 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         sys.stderr.flush()
 
 
-def _supervise(settings: Settings, port: SharedPort, source: Source, log: Lines) -> None:
+def _supervise(settings: Settings, port: SharedPort, source: ConfigurationSource, log: Lines) -> None:
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))

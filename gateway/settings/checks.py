@@ -34,7 +34,7 @@ from providers import (
     VERTEX,
     Api,
     DatasheetTable,
-    Kind,
+    ProviderKind,
     Vendor,
     apis_of,
     has_botocore,
@@ -49,7 +49,7 @@ _NO_DEFAULTS = frozenset(
     {"background", "model", "n", "response_format", "store", "stream", "stream_options", "text", "tools"}
 ).union(dialect.requests.prompt for dialect in DIALECTS.values())
 # The APIs of each kind of provider, if not all.
-_POSSIBLE: Mapping[Kind, tuple[Api, ...]] = {
+_POSSIBLE: Mapping[ProviderKind, tuple[Api, ...]] = {
     "bedrock": apis_of(None, "bedrock"),
     "litellm": apis_of(None, "litellm"),
 }
@@ -184,7 +184,9 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
         yield Complaint(place, f"{vendor.title} needs a key: set {variables}, or remove provider '{name}'")
 
 
-def _libraries(place: Place, provider: ProviderSettings, vendor: Vendor | None, kind: Kind) -> Iterator[Complaint]:
+def _libraries(
+    place: Place, provider: ProviderSettings, vendor: Vendor | None, kind: ProviderKind
+) -> Iterator[Complaint]:
     """Yield a complaint for each package that a provider needs and that is not installed."""
     if kind == "litellm" and not has_litellm():
         yield Complaint(place, f"needs litellm: {LITELLM}")
@@ -303,7 +305,7 @@ def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complain
         yield Complaint(place, f"its canaries get {sum(shares):.0%} of the calls; the most is 100%")
 
 
-def _apis(place: Place, apis: tuple[Api, ...] | None, kind: Kind) -> Iterator[Complaint]:
+def _apis(place: Place, apis: tuple[Api, ...] | None, kind: ProviderKind) -> Iterator[Complaint]:
     possible = _POSSIBLE.get(kind)
     wrong = [] if possible is None else [api for api in apis or () if api not in possible]
     if possible is not None and wrong:
@@ -406,7 +408,7 @@ def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: Deploy
     return next((level.ttft_timeout_s for level in levels if level.ttft_timeout_s is not None), float("inf"))
 
 
-def _kind(name: str, provider: ProviderSettings, catalog: Catalog) -> Kind:
+def _kind(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
     vendor = vendor_of(name, provider, catalog)
     return provider.kind or (vendor.kind if vendor else "openai_compatible")
 

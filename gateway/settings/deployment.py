@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.settings.sections import Section, Share, Timeouts
-from providers import Api, Kind
+from providers import Api, ProviderKind
 from providers.dialects import Way
 
 Continues = Literal[Way, "no"]
@@ -157,7 +157,7 @@ class ProviderSettings(Section):
     """A vendor or server with a base URL and a key. What the preset has may be left out."""
 
     preset: str | None = None  # the catalog row to start from; default: the row of the provider's own name
-    kind: Kind | None = None  # openai_compatible unless the preset says otherwise
+    kind: ProviderKind | None = None  # openai_compatible unless the preset says otherwise
     apis: tuple[Api, ...] | None = None  # default: those of its preset
     base_url: str | None = None
     api_key: SecretStr | None = None

@@ -21,7 +21,7 @@ from .counts import event as event
 from .counts import event_field as event_field
 from .health import Condition as Condition
 from .health import Health as Health
-from .health import State as State
+from .health import HealthState as HealthState
 from .leaderboard import WINDOW_S as WINDOW_S
 from .leaderboard import Leaderboard as Leaderboard
 from .leaderboard import Row as Row

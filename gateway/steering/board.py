@@ -216,7 +216,7 @@ def slot_keys(model: str, slot: int) -> tuple[str, str]:
 NEVER_S = float("-inf")
 
 
-class Part(msgspec.Struct, frozen=True):
+class SlotPart(msgspec.Struct, frozen=True):
     """Counts on their way into a slot. Redis adds them only if this replica's last part in the slot is ``before``."""
 
     slot: int
@@ -225,7 +225,7 @@ class Part(msgspec.Struct, frozen=True):
     counts: Counts
 
 
-def arguments(parts: Iterable[Part]) -> Iterable[str | bytes]:
+def arguments(parts: Iterable[SlotPart]) -> Iterable[str | bytes]:
     """Yield the arguments of the script that adds ``parts``, after those common to all."""
     for part in parts:
         yield from (str(part.before), str(part.number), msgspec.json.encode(part.counts))
@@ -255,7 +255,7 @@ class Contributions:
         self._shared = Slots()
         self._unsent = Slots()
         self._own = Slots()
-        self._sealed: tuple[Part, ...] = ()
+        self._sealed: tuple[SlotPart, ...] = ()
         self._confirmed: dict[int, int] = {}  # slot -> number of the last part that Redis has
         self._read: dict[int, str] = {}  # slot → its version when it was read
         self._version = 0
@@ -297,7 +297,7 @@ class Contributions:
         """Whether it was read from Redis less than ``for_s`` ago."""
         return 0.0 <= unix_s - self.read_at_s < for_s
 
-    def seal(self, next_number: Callable[[], int], limit: int) -> tuple[Part, ...]:
+    def seal(self, next_number: Callable[[], int], limit: int) -> tuple[SlotPart, ...]:
         """Return the parts to send: first those that may have arrived already, unchanged, then new ones.
 
         New parts begin with the latest slots and stop at ``limit`` fields: after a long absence of Redis the rest
@@ -305,17 +305,17 @@ class Contributions:
         """
         if self._sealed:
             return self._sealed
-        parts: list[Part] = []
+        parts: list[SlotPart] = []
         for slot, counts in sorted(self._unsent.items(), reverse=True):
             if limit <= 0:
                 break
             limit -= len(counts)
-            parts.append(Part(slot, self._confirmed.get(slot, 0), next_number(), counts))
+            parts.append(SlotPart(slot, self._confirmed.get(slot, 0), next_number(), counts))
             self._unsent.drop(slot)
         self._sealed = tuple(parts)
         return self._sealed
 
-    def confirm(self, parts: Sequence[Part], found: Sequence[int]) -> bool:
+    def confirm(self, parts: Sequence[SlotPart], found: Sequence[int]) -> bool:
         """Process the number that Redis now has for each part's slot; return whether Redis has lost counts."""
         self._sealed = ()
         lost = False

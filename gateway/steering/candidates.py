@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.core.attempts import AnswerKind
-from gateway.core.calls import Kind, Objective
+from gateway.core.calls import CallKind, Objective
 from gateway.core.prompt_classes import PromptClass
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held, Prefix
@@ -32,7 +32,7 @@ from gateway.steering.constants import (
     WHOLE_SHARE,
 )
 from gateway.steering.estimates import Estimate, Standings
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, HealthState
 from gateway.steering.plans import Offer
 from gateway.steering.prediction import tokens_of
 from gateway.steering.strategies import STRATEGIES
@@ -51,7 +51,7 @@ class Terms(msgspec.Struct, frozen=True):
     canaries: Mapping[str, float] | None = None  # by deployment: the exact share of calls it gets
     excluded: Mapping[str, str] | None = None  # by deployment: why it may not run for this call
     prefix: Prefix | None = None  # of a prompt that is long enough for prompt caches
-    kind: Kind | None = None  # predicts the length of the answer; None: the model's mean
+    kind: CallKind | None = None  # predicts the length of the answer; None: the model's mean
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
@@ -374,7 +374,7 @@ def line_up(
         well, reserve = usual, sorted((each for each in found if each.canary), key=preference)
     tripped: list[Candidate] = []
     probe = None
-    if len(found) < len(candidates) and well[0].condition.state is State.OK:
+    if len(found) < len(candidates) and well[0].condition.state is HealthState.OK:
         tripped = sorted((each for each in candidates if each.condition.state in _TRIPPED), key=_last_resort)
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
@@ -439,7 +439,7 @@ def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
     for states in (_HEALTHY, _TRIPPED):
         if found := [each for each in candidates if each.condition.state in states]:
             return found
-    return [] if any(each.condition.state is State.COOLING for each in candidates) else list(candidates)
+    return [] if any(each.condition.state is HealthState.COOLING for each in candidates) else list(candidates)
 
 
 def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
@@ -596,5 +596,5 @@ def _last_resort(candidate: Candidate) -> tuple[object, ...]:
 
 preference = attrgetter("tier", "rank_usd", "score_s")
 
-_HEALTHY = frozenset({State.OK})
-_TRIPPED = frozenset({State.OPEN, State.HALF_OPEN})
+_HEALTHY = frozenset({HealthState.OK})
+_TRIPPED = frozenset({HealthState.OPEN, HealthState.HALF_OPEN})

@@ -25,7 +25,7 @@ from gateway.steering.constants import (
     RESCUED_SHARE,
 )
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, HealthState
 from gateway.steering.plans import Explanation, Launch, Plan, Prospect, Start, Why
 
 
@@ -59,7 +59,7 @@ def explained(
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
     ranked = sorted(
         lineup.candidates,
-        key=lambda each: (each.condition.state is not State.OK, each.canary > 0, *preference(each)),
+        key=lambda each: (each.condition.state is not HealthState.OK, each.canary > 0, *preference(each)),
     )
     return Explanation(
         objective=terms.objective,
@@ -186,7 +186,7 @@ _NO_SLOT = "no slot of max_in_flight_fleet is leased here and free"
 
 
 def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, probes: bool) -> str | None:
-    if candidate.condition.state is not State.OK:
+    if candidate.condition.state is not HealthState.OK:
         return f"{candidate.condition.state}{_asked_again(candidate.condition, probes=probes)}"
     if candidate.tier >= Tier.FLAWED:
         name = candidate.deployment
@@ -203,7 +203,7 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, prob
 
 def _asked_again(condition: Condition, *, probes: bool) -> str:
     """Return when a deployment that is left out is asked again."""
-    if condition.state is State.COOLING or condition.probe_in_s is None:
+    if condition.state is HealthState.COOLING or condition.probe_in_s is None:
         return ""
     if probes:
         return (
@@ -247,7 +247,7 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
     left = 1.0  # share of calls left for the next canaries
     for each in lineup.canaries:
         share, left = min(left, each.canary), max(0.0, left - each.canary)
-        if each.condition.state is State.OK and each.tier < Tier.FULL:
+        if each.condition.state is HealthState.OK and each.tier < Tier.FULL:
             chances[each.deployment] = share
     usual = 1.0 - sum(chances.values())
     if lineup.flawed:

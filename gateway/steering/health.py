@@ -202,7 +202,7 @@ _SAYS_NOTHING_OF_REQUESTS = frozenset({
 })  # fmt: skip
 
 
-class State(StrEnum):
+class HealthState(StrEnum):
     """Whether a deployment may be used."""
 
     OK = "ok"
@@ -215,7 +215,7 @@ class State(StrEnum):
 class Condition(msgspec.Struct, eq=False):
     """The health of a deployment at one instant. The same object is reused while only ``in_flight`` changes."""
 
-    state: State
+    state: HealthState
     cooling_s: float  # seconds until the cool-down ends
     probe_due: bool  # half-open or out, and not tried recently
     in_flight: int
@@ -346,7 +346,7 @@ class Health:
             condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
             condition.trial_in_s = max(0.0, self._trial_at_s - now_s)
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
-        if state is State.OK and quiet and not self.load.elastic:
+        if state is HealthState.OK and quiet and not self.load.elastic:
             self.cached_condition = condition
         return condition
 
@@ -537,15 +537,15 @@ class Health:
         self._opens += 1
         self._strikes = 0
 
-    def _state(self, now_s: float) -> State:
+    def _state(self, now_s: float) -> HealthState:
         readiness = self._availability.readiness(now_s)
         if readiness is not Readiness.READY:
-            return State.COOLING if readiness is Readiness.COOLING else State.OUT
+            return HealthState.COOLING if readiness is Readiness.COOLING else HealthState.OUT
         if self._open_until_s is None:
-            return State.OK
+            return HealthState.OK
         if now_s < self._open_until_s:
-            return State.OPEN
-        return State.HALF_OPEN if now_s < self._trial_at_s else State.OK
+            return HealthState.OPEN
+        return HealthState.HALF_OPEN if now_s < self._trial_at_s else HealthState.OK
 
     @property
     def _trial_at_s(self) -> float:
@@ -559,8 +559,8 @@ class Health:
         opens_s = max(availability.cooling_until_s, self._open_until_s or 0.0)
         return max(opens_s, availability.tried_at_s + PROBE_EVERY_S, self._probed_until_s)
 
-    def _probe_due(self, state: State, now_s: float) -> bool:
-        return (state is State.HALF_OPEN or state is State.OUT) and now_s >= self._next_probe_at_s
+    def _probe_due(self, state: HealthState, now_s: float) -> bool:
+        return (state is HealthState.HALF_OPEN or state is HealthState.OUT) and now_s >= self._next_probe_at_s
 
     def _price(self, now_s: float) -> float:
         if not self._price_s:

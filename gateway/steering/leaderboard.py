@@ -21,7 +21,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts, Tally, add_counts, merged, read_tallies
 from gateway.steering.estimates import Standings
-from gateway.steering.health import Condition, Health, State, Trouble
+from gateway.steering.health import Condition, Health, HealthState, Trouble
 from gateway.steering.narrowing import Narrowing
 from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, dense, quantiles, wilson
 
@@ -143,7 +143,7 @@ class Leaderboard(msgspec.Struct, frozen=True):
     narrowed: Narrowing | None = None  # most of its calls have fewer attempts than asked for, as this process sees it
 
 
-class Window(msgspec.Struct, frozen=True):
+class WindowCounts(msgspec.Struct, frozen=True):
     """The plain counts of one model over the published window."""
 
     tallies: Mapping[str, Tally]
@@ -161,18 +161,18 @@ class Window(msgspec.Struct, frozen=True):
         return max(attempts, key=lambda prompt_class: attempts[prompt_class], default=_SHORT)
 
 
-def read_window(slots: Mapping[int, Mapping[str, float]]) -> Window:
+def read_window(slots: Mapping[int, Mapping[str, float]]) -> WindowCounts:
     """Sum the slots of one model."""
     total: Counts = {}
     for counts in slots.values():
         add_counts(total, counts)
     tallies = read_tallies(total)
-    return Window(tallies, _buffered(slots), won=sum(tally.won for tally in tallies.values()))
+    return WindowCounts(tallies, _buffered(slots), won=sum(tally.won for tally in tallies.values()))
 
 
 def row(
     deployment: str,
-    window: Window,
+    window: WindowCounts,
     *,
     score_s: float | None = None,
     condition: Condition | None = None,
@@ -188,7 +188,7 @@ def row(
         rank=None,
         deployment=deployment,
         state=state_of(condition) if condition is not None else None,
-        reason=str(trouble) if trouble and condition is not None and condition.state is not State.OK else None,
+        reason=str(trouble) if trouble and condition is not None and condition.state is not HealthState.OK else None,
         headroom=round(condition.headroom, 3) if condition is not None else None,
         score=round(score_s, 4) if score_s is not None else None,
         n=round(tally.n),
@@ -229,7 +229,7 @@ def row(
 def of_gateway(
     model: str,
     deployments: Iterable[str],
-    window: Window,
+    window: WindowCounts,
     *,
     standings: Standings,
     healths: Mapping[str, Health],
@@ -294,12 +294,12 @@ def _speed(row: Row) -> float | None:
 
 
 def _sort_key(row: Row) -> tuple[bool, float, float, str]:
-    return row.state not in {State.OK, None}, _last(row.score), _last(row.rank), row.deployment
+    return row.state not in {HealthState.OK, None}, _last(row.score), _last(row.rank), row.deployment
 
 
 def _is_out(row: Row) -> bool:
     """Whether it is broken, refuses the key or does not know the model: then it comes after all others."""
-    return row.state in {State.OPEN, State.HALF_OPEN, State.OUT}
+    return row.state in {HealthState.OPEN, HealthState.HALF_OPEN, HealthState.OUT}
 
 
 def _last(value: float | None) -> float:
@@ -308,8 +308,8 @@ def _last(value: float | None) -> float:
 
 def state_of(condition: Condition) -> str:
     """Return a deployment's state as text; for a cool-down with the remaining time."""
-    if condition.state is State.COOLING:
-        return f"{State.COOLING} {condition.cooling_s:.1f} s"
+    if condition.state is HealthState.COOLING:
+        return f"{HealthState.COOLING} {condition.cooling_s:.1f} s"
     return str(condition.state)
 
 
@@ -333,7 +333,7 @@ def not_asked(
         if health is None or name in asked:
             continue
         condition = health.condition(now_s)
-        if condition.state is State.OK:
+        if condition.state is HealthState.OK:
             continue
         reason = state_of(condition)
         if health.trouble is not None:
@@ -341,5 +341,5 @@ def not_asked(
         state = condition.state
         cause = None if health.trouble is None else health.trouble.in_words
         kind = None if health.trouble is None else health.trouble.kind
-        found.append(NotAsked(name, reason, state is State.OUT, state is not State.COOLING, cause, kind))
+        found.append(NotAsked(name, reason, state is HealthState.OUT, state is not HealthState.COOLING, cause, kind))
     return tuple(found)

@@ -48,7 +48,7 @@ from gateway.steering.outages import Outages, Shortage, Strikes
 from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
 from gateway.steering.snapshots import Snapshots
-from gateway.steering.worth import Kept
+from gateway.steering.worth import ConfirmedShare
 from providers import ErrorKind
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
@@ -353,7 +353,7 @@ class Learning:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
         self.limited: set[str] = set()  # deployments that have answered 429, or reported a limit
         self.lengths = Lengths()
-        self._kept: dict[str, Kept] = {}  # by model
+        self._kept: dict[str, ConfirmedShare] = {}  # by model
         self.quality = Quality()
         self._board = board
         self._snapshots = snapshots
@@ -462,9 +462,9 @@ class Learning:
             if record.kind is not None:
                 self.lengths.learn(model, record.kind, tokens)
 
-    def kept_of(self, model: str) -> Kept:
+    def kept_of(self, model: str) -> ConfirmedShare:
         """Return the share of the predicted savings that audits have confirmed for a model."""
-        return self._kept.get(model) or self._kept.setdefault(model, Kept())
+        return self._kept.get(model) or self._kept.setdefault(model, ConfirmedShare())
 
     def under_way(self, deployment: str) -> tuple[str, ...]:
         """Return the ids of the running attempts at ``deployment``, of all models."""

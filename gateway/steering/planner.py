@@ -27,7 +27,7 @@ from gateway.steering.constants import (
     TRIAL_HEDGED_S,
     WORTH_HELD,
 )
-from gateway.steering.health import State, probe_limit_s
+from gateway.steering.health import HealthState, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
 from gateway.steering.strategies import STRATEGIES, Start
 from gateway.steering.worth import best, floor_s, offers, worth_s
@@ -248,7 +248,7 @@ class Draft:
             Narrowed.STATEFUL: self._terms.stateful,
             Narrowed.LONG_PROMPT: self.long_prompt,
             Narrowed.UNFIT: lacks and (bool(self._terms.excluded) or len(candidates) < configured),
-            Narrowed.COOLING: lacks and any(each.condition.state is not State.OK for each in candidates),
+            Narrowed.COOLING: lacks and any(each.condition.state is not HealthState.OK for each in candidates),
             Narrowed.CAPACITY: lacks and any(each.tier is Tier.FULL for each in candidates),
             Narrowed.RATE_LIMITS: lacks and len(rivals) < len(able),
             billed: any(each.why is Why.BILLED for each in launches),
@@ -469,14 +469,14 @@ def plan(
     """
     if not lineup.ranked:
         conditions = [each.condition for each in lineup.candidates]
-        cooling = [condition.cooling_s for condition in conditions if condition.state is State.COOLING]
+        cooling = [condition.cooling_s for condition in conditions if condition.state is HealthState.COOLING]
         if not cooling:
             return Plan((), (), race.mode)
         cools = "all are cooling down"
         return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=(cools,), narrowed=Narrowed.COOLING)
 
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
-    if canary is not None and canary.condition.state is State.OK and canary.tier < Tier.FULL:
+    if canary is not None and canary.condition.state is HealthState.OK and canary.tier < Tier.FULL:
         primary, why = canary, Why.CANARY
     elif lineup.flawed and random.random() < EXPLORE_FLAWED_SHARE:
         primary, why = random.choice(lineup.flawed), Why.FLAWED

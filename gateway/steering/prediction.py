@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gateway.core.calls import Kind
+from gateway.core.calls import CallKind
 from gateway.steering.constants import (
     FIRST_EDGE_S,
     KNEE_DOUBT,
@@ -39,7 +39,7 @@ class Lengths:
         self._cells: OrderedDict[_Key, _Cell] = OrderedDict()  # the least recently updated first
         self._tags: OrderedDict[str, _Tags] = OrderedDict()  # by model, likewise
 
-    def expected(self, model: str, kind: Kind, answer_tokens: float) -> float:
+    def expected(self, model: str, kind: CallKind, answer_tokens: float) -> float:
         """Return the expected output tokens of a call of this ``kind``, in steps of a quarter octave.
 
         ``answer_tokens`` is the mean of all the model's answers. The result is a mean too, as it predicts times, and at
@@ -55,7 +55,7 @@ class Lengths:
             expected_log2 = min(expected_log2, log2(max(1, kind.max_tokens)))
         return float(2.0 ** (round(LENGTH_STEPS_PER_OCTAVE * expected_log2) / LENGTH_STEPS_PER_OCTAVE))
 
-    def learn(self, model: str, kind: Kind, tokens: int) -> None:
+    def learn(self, model: str, kind: CallKind, tokens: int) -> None:
         """Learn from an answer with so many output tokens. One cut at ``max_tokens`` has the length of such answers."""
         cells = self._cells
         if kind.tags:
@@ -76,7 +76,7 @@ class Lengths:
                 cells.move_to_end(key)
             cell.learn(counted)
 
-    def _keys(self, model: str, kind: Kind) -> tuple[_Key, ...]:
+    def _keys(self, model: str, kind: CallKind) -> tuple[_Key, ...]:
         """Return the cells of ``kind``, from coarse to fine."""
         shape = (model, kind.endpoint, kind.structured, (kind.max_tokens or 0).bit_length())
         client = (*shape, kind.client)
@@ -111,7 +111,7 @@ class _Tags:
         self._values: dict[str, set[str]] = {}
         self._calls = 0
 
-    def see(self, kind: Kind) -> None:
+    def see(self, kind: CallKind) -> None:
         self._calls += 1
         if self._calls > TAGS_FORGOTTEN_AFTER:
             self._values.clear()
@@ -124,7 +124,7 @@ class _Tags:
             elif len(self._values) < TAG_KEYS_KNOWN:
                 self._values[name] = {value}
 
-    def telling(self, kind: Kind) -> tuple[tuple[str, str], ...]:
+    def telling(self, kind: CallKind) -> tuple[tuple[str, str], ...]:
         values = self._values
         found = [tag for tag in kind.tags.items() if 0 < len(values.get(tag[0], ())) <= TAG_VALUES_KNOWN]
         return tuple(sorted(found)) if len(found) > 1 else tuple(found)

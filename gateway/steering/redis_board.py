@@ -20,7 +20,7 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.core.log import OutageCauses
-from gateway.steering.board import NEVER_S, Contributions, Part, arguments, key_of, slot_keys, slot_of
+from gateway.steering.board import NEVER_S, Contributions, SlotPart, arguments, key_of, slot_keys, slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.constants import (
     FLUSH_S,
@@ -484,7 +484,7 @@ class RedisBoard:
             self._restoring_until_s[shard] = unix_s + self.round_s + RESTORING_S
         return again or lost
 
-    def _flush_commands(self, flushed: Iterable[tuple[str, Contributions, tuple[Part, ...]]]) -> Iterator[Command]:
+    def _flush_commands(self, flushed: Iterable[tuple[str, Contributions, tuple[SlotPart, ...]]]) -> Iterator[Command]:
         for model, _, parts in flushed:
             keys = [key for part in parts for key in slot_keys(model, part.slot)]
             yield ("EVAL", APPLY, len(keys), *keys, self._field, str(KEY_EXPIRY_S), *arguments(parts))
@@ -503,7 +503,7 @@ class RedisBoard:
     def _serves(self, shard: str, model: str) -> bool:
         return self.nodes.shard_of(key_of(model, "")) == shard
 
-    def _sealed(self, models: Mapping[str, Contributions]) -> list[tuple[str, Contributions, tuple[Part, ...]]]:
+    def _sealed(self, models: Mapping[str, Contributions]) -> list[tuple[str, Contributions, tuple[SlotPart, ...]]]:
         """Return the parts to send, of as many models as fit into one round."""
         sealed = []
         left = FLUSH_FIELDS

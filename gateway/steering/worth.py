@@ -33,8 +33,9 @@ def offers(
 ) -> Sequence[Offer] | None:
     """Return the attempts beside ``primary`` that would save time; None if no price is known.
 
-    ``kept`` is the share of independent attempts' savings that remains (``Kept.share``). A prompt that ``is_long`` is
-    only hedged. Lineups are reused, so all prompts of a size have the same offers.
+    ``kept`` is the share of independent attempts' savings that remains
+    (``ConfirmedShare.share``). A prompt that ``is_long`` is only hedged. Lineups are reused, so all prompts of a size
+    have the same offers.
     """
     size = size_of(terms.prompt_tokens)
     losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
@@ -205,7 +206,7 @@ def _in_steps(seconds: float) -> float:
 # an independent one would. Audited primaries show how much less: each was overtaken, and watched to its first token.
 
 
-class Kept:
+class ConfirmedShare:
     """The share of the predicted savings that audits have confirmed, for one model."""
 
     __slots__ = ("_audits", "_predicted_s", "_seen_s")

@@ -6,12 +6,12 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-Kind = Literal["plain", "cluster", "sentinel"]
+TopologyKind = Literal["plain", "cluster", "sentinel"]
 Address = tuple[str, int]  # host and port
 
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, TopologyKind] = {
     "redis": "plain",
     "rediss": "plain",
     "unix": "plain",
@@ -40,7 +40,7 @@ class RedisUrl(msgspec.Struct, frozen=True):
     for a Unix socket. ``service``: the Sentinels' name of the master. ``login``: user and password for the Sentinels.
     """
 
-    kind: Kind
+    kind: TopologyKind
     plain: str
     hosts: tuple[Address, ...]
     service: str = ""

@@ -27,7 +27,7 @@ PADDED = 0x8
 PRIORITIZED = 0x20
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The type of a frame."""
 
     DATA = 0x0
@@ -87,7 +87,7 @@ def code_name(code: int) -> str:
         return f"code {code:#x}"
 
 
-def frame(kind: Kind, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+def frame(kind: FrameKind, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     """Return a frame."""
     return HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
 
@@ -96,27 +96,27 @@ def headers(stream_id: int, block: bytes, max_frame_bytes: int, *, end: bool) ->
     """Return a request's header block as one HEADERS frame, and CONTINUATION frames if it is too long for that."""
     flags = END_STREAM if end else 0
     if len(block) <= max_frame_bytes:
-        return HEADER.pack(len(block) << 8 | Kind.HEADERS, flags | END_HEADERS, stream_id) + block
-    frames = [frame(Kind.HEADERS, flags, stream_id, block[:max_frame_bytes])]
+        return HEADER.pack(len(block) << 8 | FrameKind.HEADERS, flags | END_HEADERS, stream_id) + block
+    frames = [frame(FrameKind.HEADERS, flags, stream_id, block[:max_frame_bytes])]
     for at in range(max_frame_bytes, len(block), max_frame_bytes):
         last = END_HEADERS if at + max_frame_bytes >= len(block) else 0
-        frames.append(frame(Kind.CONTINUATION, last, stream_id, block[at : at + max_frame_bytes]))
+        frames.append(frame(FrameKind.CONTINUATION, last, stream_id, block[at : at + max_frame_bytes]))
     return b"".join(frames)
 
 
 def reset(stream_id: int, code: Code) -> bytes:
     """Return an RST_STREAM."""
-    return HEADER.pack(4 << 8 | Kind.RST_STREAM, 0, stream_id) + LONG.pack(code)
+    return HEADER.pack(4 << 8 | FrameKind.RST_STREAM, 0, stream_id) + LONG.pack(code)
 
 
 def window_update(stream_id: int, size: int) -> bytes:
     """Return a WINDOW_UPDATE; stream 0 is the connection."""
-    return HEADER.pack(4 << 8 | Kind.WINDOW_UPDATE, 0, stream_id) + LONG.pack(size)
+    return HEADER.pack(4 << 8 | FrameKind.WINDOW_UPDATE, 0, stream_id) + LONG.pack(size)
 
 
 def goaway(code: Code) -> bytes:
     """Return a GOAWAY. Its last stream is 0, as servers open no streams to us."""
-    return frame(Kind.GOAWAY, 0, 0, LONG.pack(0) + LONG.pack(code))
+    return frame(FrameKind.GOAWAY, 0, 0, LONG.pack(0) + LONG.pack(code))
 
 
 def unpadded(payload: bytes, flags: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import cast
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http import frames
-from providers.http.frames import EMPTY_TABLE, Code, ConnectionFault, Kind, StreamFault, code_name, request_block
+from providers.http.frames import EMPTY_TABLE, Code, ConnectionFault, FrameKind, StreamFault, code_name, request_block
 from providers.http.http2_receiving import Receiving
 from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream, hello
 from providers.http.message import (
@@ -118,7 +118,7 @@ class Http2Connection(asyncio.Protocol):
         block = request_block(request) if stream_id > 1 else EMPTY_TABLE + request_block(request)
         head = frames.headers(stream_id, block, self._settings.max_frame, end=not request.body)
         if not self.streams and self._loop.time() - self.idle_since > HTTP2_QUIET_S and self._silence is None:
-            head = frames.frame(Kind.PING, 0, 0, bytes(frames.PING_BYTES)) + head
+            head = frames.frame(FrameKind.PING, 0, 0, bytes(frames.PING_BYTES)) + head
             self._silence = self._loop.call_later(HTTP2_ANSWER_S, self._fall_silent)
         stream.may_resend = self._kept or self._silence is not None
         self.next_id += 2

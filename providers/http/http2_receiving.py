@@ -15,7 +15,7 @@ from providers.http.frames import (
     PRIORITIZED,
     Code,
     ConnectionFault,
-    Kind,
+    FrameKind,
     StreamFault,
     unpadded,
 )
@@ -87,8 +87,10 @@ class Heads:
 
 
 _GOAWAY_BYTES = 8  # at least; debug data may follow
-_OF_THE_CONNECTION = frozenset({Kind.SETTINGS, Kind.PING, Kind.GOAWAY})
-_OF_A_STREAM = frozenset({Kind.DATA, Kind.HEADERS, Kind.CONTINUATION, Kind.RST_STREAM, Kind.WINDOW_UPDATE})
+_OF_THE_CONNECTION = frozenset({FrameKind.SETTINGS, FrameKind.PING, FrameKind.GOAWAY})
+_OF_A_STREAM = frozenset(
+    {FrameKind.DATA, FrameKind.HEADERS, FrameKind.CONTINUATION, FrameKind.RST_STREAM, FrameKind.WINDOW_UPDATE}
+)
 
 
 class Exchanges(Protocol):
@@ -180,27 +182,27 @@ class Receiving:
         return self.resets
 
     def _act(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if self._heads.stream_id and kind != Kind.CONTINUATION:
+        if self._heads.stream_id and kind != FrameKind.CONTINUATION:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a header block with another frame in it")
-        if not self._greeted and (kind != Kind.SETTINGS or flags & frames.ACK):
+        if not self._greeted and (kind != FrameKind.SETTINGS or flags & frames.ACK):
             raise ConnectionFault(Code.PROTOCOL_ERROR, "it does not begin with its SETTINGS")
         self.useless += 1
         if kind in _OF_THE_CONNECTION:
             if stream_id:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, f"{Kind(kind).name} of a stream")
+                raise ConnectionFault(Code.PROTOCOL_ERROR, f"{FrameKind(kind).name} of a stream")
             self._act_on_connection(kind, flags, payload)
         elif kind in _OF_A_STREAM:
             self._act_on_stream(kind, flags, stream_id, payload)
-        elif kind == Kind.PUSH_PROMISE:
+        elif kind == FrameKind.PUSH_PROMISE:
             raise ConnectionFault(Code.PROTOCOL_ERROR, "a PUSH_PROMISE, although push is disabled")
         # The others are PRIORITY, and unknown types, which must be ignored.
         if self.useless > HTTP2_USELESS_FRAMES:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "a flood of frames without progress")
 
     def _act_on_connection(self, kind: int, flags: int, payload: bytes) -> None:
-        if kind == Kind.SETTINGS:
+        if kind == FrameKind.SETTINGS:
             self._on_settings(flags, payload)
-        elif kind == Kind.GOAWAY:
+        elif kind == FrameKind.GOAWAY:
             if len(payload) < _GOAWAY_BYTES:
                 raise ConnectionFault(Code.FRAME_SIZE_ERROR, "GOAWAY of a wrong size")
             code = frames.LONG.unpack_from(payload, 4)[0]
@@ -210,24 +212,24 @@ class Receiving:
         elif len(payload) != frames.PING_BYTES:
             raise ConnectionFault(Code.FRAME_SIZE_ERROR, "PING of a wrong size")
         elif not flags & frames.ACK:
-            self._acknowledge(frames.frame(Kind.PING, frames.ACK, 0, payload))
+            self._acknowledge(frames.frame(FrameKind.PING, frames.ACK, 0, payload))
 
     def _act_on_stream(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if kind == Kind.WINDOW_UPDATE and not stream_id:
+        if kind == FrameKind.WINDOW_UPDATE and not stream_id:
             self._bodies.widen(_increment(payload))
             self.widened = True
             return
         if not stream_id & 1 or stream_id >= self._connection.next_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"{Kind(kind).name} of a stream that was never opened")
+            raise ConnectionFault(Code.PROTOCOL_ERROR, f"{FrameKind(kind).name} of a stream that was never opened")
         stream = self._streams.get(stream_id)  # None: it has ended; the server may not know that yet
         match kind:
-            case Kind.DATA:
+            case FrameKind.DATA:
                 self._on_data(stream, flags, payload)
-            case Kind.HEADERS:
+            case FrameKind.HEADERS:
                 self._on_fields(stream, self._heads.begin(stream_id, flags, payload))
-            case Kind.CONTINUATION:
+            case FrameKind.CONTINUATION:
                 self._on_fields(stream, self._heads.go_on(stream_id, flags, payload))
-            case Kind.WINDOW_UPDATE:
+            case FrameKind.WINDOW_UPDATE:
                 self._on_window_update(stream, _increment(payload))
             case _:
                 self._on_reset(stream, payload)
@@ -302,7 +304,7 @@ class Receiving:
             except StreamFault as fault:
                 raise ConnectionFault(fault.code, fault.problem) from None
         self.widened = True
-        self._acknowledge(frames.frame(Kind.SETTINGS, frames.ACK, 0))
+        self._acknowledge(frames.frame(FrameKind.SETTINGS, frames.ACK, 0))
         self._connection.resettle()
 
     def _acknowledge(self, ack: bytes) -> None:

@@ -16,7 +16,7 @@ from providers.http.frames import (
     PREFACE,
     Code,
     ConnectionFault,
-    Kind,
+    FrameKind,
     StreamFault,
     check_regular,
     frame,
@@ -183,7 +183,7 @@ def hello() -> bytes:
     """Return the connection preface of a client, with its SETTINGS."""
     settings = b"".join(_SETTING.pack(setting, value) for setting, value in _OURS.items())
     window = window_update(0, HTTP2_CONNECTION_BYTES - DEFAULT_WINDOW_BYTES)
-    return PREFACE + frame(Kind.SETTINGS, 0, 0, settings) + window
+    return PREFACE + frame(FrameKind.SETTINGS, 0, 0, settings) + window
 
 
 class PeerSettings:
@@ -323,7 +323,7 @@ class Bodies:
         for at in range(begin, end, max_frame):
             after = min(at + max_frame, end)
             flags = END_STREAM if last and after == end else 0
-            pieces.append(HEADER.pack((after - at) << 8 | Kind.DATA, flags, stream.id))
+            pieces.append(HEADER.pack((after - at) << 8 | FrameKind.DATA, flags, stream.id))
             pieces.append(body[at:after])
         self.window -= size
         stream.send_window -= size

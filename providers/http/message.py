@@ -53,7 +53,7 @@ class Unsent(Exception):
     """
 
 
-class Source(Protocol):
+class ResponseSource(Protocol):
     """The connection of a response."""
 
     def taken(self, response: "Response", size: int) -> None:
@@ -88,13 +88,13 @@ class Response:
         "status",
     )
 
-    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+    def __init__(self, source: ResponseSource, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.status = 0  # until the headers have arrived
         self.connect_ms = connect_ms  # the time to connect; None: a kept connection was used
         self.buffered = 0  # unread bytes
         # Gets data that arrives while the reader waits; if it returns False, the reader is woken instead.
         self.listener: Callable[[bytes], bool] | None = None
-        self._source: Source | None = source  # None after the end
+        self._source: ResponseSource | None = source  # None after the end
         self._loop = loop
         self._fields: Sequence[Field] = ()
         self._headers: Mapping[str, str] | None = None

@@ -382,7 +382,7 @@ class EmbeddingPerformance(Performance):
 # ends at once.
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One received request."""
 
     path: str
@@ -407,7 +407,7 @@ class ScriptedProvider:
         self.script: Sequence[Step] = answer("Hello", " there", "!") if script is None else script
         self.answers: Callable[[Any], Sequence[Step]] | None = None  # the script by a request's body, instead
         self.base_url = ""
-        self.received: list[Received] = []
+        self.received: list[ReceivedRequest] = []
         self._once: deque[Sequence[Step]] = deque()
         self._models_served = models
         self._tally = tally = Tally()
@@ -470,4 +470,4 @@ class ScriptedProvider:
 
     def _keep(self, request: web.Request, body: Any) -> None:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        self.received.append(Received(request.path, headers, body))
+        self.received.append(ReceivedRequest(request.path, headers, body))

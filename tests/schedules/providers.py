@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from providers import Answer, ErrorKind, Exchange, Listing, Request, UpstreamError, Usage
+from providers import ErrorKind, Exchange, Listing, Request, UpstreamAnswer, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
 from providers.errors import kind_of_status
 from tests.schedules.loop import ShuffledLoop
@@ -133,7 +133,7 @@ class SimulatedUpstream:
         asked = await self._open(request, request.dialect.name)
         return SimulatedExchange(self, asked, reads(asked))
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         asked = await self._open(request, path)
         behaviour, whole = asked.behaviour, path == "embeddings"
         asked.events = [f"<{asked.tag}:{number}>".encode() for number in range(behaviour.tokens)]
@@ -141,16 +141,16 @@ class SimulatedUpstream:
         headers = {"x-request-id": asked.tag, "content-type": "application/json" if whole else "audio/mpeg"}
         try:
             if not whole:
-                return Answer(200, headers, await rest.read(), 1.0, 1.0, SimulatedRest(rest))
+                return UpstreamAnswer(200, headers, await rest.read(), 1.0, 1.0, SimulatedRest(rest))
             while await rest.read():
                 pass
         except BaseException:
             rest.abort()
             raise
         body = msgspec.json.encode({"data": [asked.tag], "usage": {"prompt_tokens": 3, "total_tokens": 3}})
-        return Answer(200, headers, body, 1.0, 1.0)
+        return UpstreamAnswer(200, headers, body, 1.0, 1.0)
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:

@@ -88,13 +88,13 @@ def test_a_reload_just_before_the_end_leaves_no_upstream_open(monkeypatch: pytes
 
 def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    original = handler.Answer._forget
+    original = handler.Responder._forget
 
-    def forget(self: handler.Answer, call: Call) -> None:
+    def forget(self: handler.Responder, call: Call) -> None:
         original(self, call)
         seen.append(sorted(self._runner.first_call.fields))
 
-    monkeypatch.setattr(handler.Answer, "_forget", forget)
+    monkeypatch.setattr(handler.Responder, "_forget", forget)
     fault = Fault(
         first=refuses("server_error"),
         ask=Ask(model="other", fallback="spare", prompt=5000, max_tokens=50),

@@ -6,7 +6,7 @@ from enum import Enum
 
 import pytest
 
-from gateway.racing.attempt import State
+from gateway.racing.attempt import AttemptState
 from gateway.racing.race import Phase
 from gateway.racing.timeouts import Came
 
@@ -45,6 +45,6 @@ def test_members_are_found_as_before() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", [State, Phase, Came])
+@pytest.mark.parametrize("kind", [AttemptState, Phase, Came])
 def test_members_that_each_call_looks_up_in_sets_are_hashed_without_a_python_call(kind: type[Enum]) -> None:
     assert kind.__hash__ is str.__hash__

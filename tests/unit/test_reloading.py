@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.core.tasks import WatchedFiles
-from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, Latest, Source, taken_over
+from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, ConfigurationSource, Latest, taken_over
 from gateway.settings import References, Settings, load
 
 CLIENT = {"key_sha256": "a" * 64}
@@ -85,7 +85,7 @@ def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and
     path = tmp_path / "gateway.yaml"
     path.write_text("a")
     offered = [settings(), settings(clients={})]
-    latest = Latest(settings(clients={}), Source(path, lambda: offered.pop(0), References()))
+    latest = Latest(settings(clients={}), ConfigurationSource(path, lambda: offered.pop(0), References()))
     latest.look()
     latest.look()
     assert latest.settings.clients
@@ -103,7 +103,7 @@ def test_a_file_whose_reading_fails_in_a_way_that_was_not_foreseen_leaves_what_w
     def fail() -> Settings:
         raise RecursionError
 
-    latest = Latest(before, Source(path, fail, References()))
+    latest = Latest(before, ConfigurationSource(path, fail, References()))
     latest.look()
     latest.look()
     latest.read()
@@ -114,7 +114,7 @@ def test_a_worker_that_is_started_later_gets_no_provider_that_the_running_ones_c
     path, before = tmp_path / "gateway.yaml", settings()
     path.write_text("a")
     two_lines = settings(providers={"alpha": {**PROVIDER, "api_key": "one\ntwo"}})
-    latest = Latest(before, Source(path, lambda: two_lines, References()))
+    latest = Latest(before, ConfigurationSource(path, lambda: two_lines, References()))
     latest.read()
     assert latest.settings is before
 
@@ -132,7 +132,8 @@ def test_a_secret_that_is_swapped_as_kubernetes_does_it_is_a_change(tmp_path: Pa
     hold("..1", "the-first-key")
     (tmp_path / "key").symlink_to("..data/key")
     latest = Latest(
-        load(path, {}, references=references), Source(path, lambda: load(path, {}, references=references), references)
+        load(path, {}, references=references),
+        ConfigurationSource(path, lambda: load(path, {}, references=references), references),
     )
     latest.look()
     latest.look()

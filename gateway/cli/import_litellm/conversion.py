@@ -12,8 +12,8 @@ from gateway.cli.import_litellm.accounts import CLIENT, SIGNING_KEY, Accounts, c
 from gateway.cli.import_litellm.addresses import Addresses
 from gateway.cli.import_litellm.deployments import UNKNOWN, Entries, Entry, fields
 from gateway.cli.import_litellm.notes import (
+    NotedFile,
     Notes,
-    Source,
     Variables,
     is_reference,
     is_set,
@@ -430,7 +430,7 @@ def convert(
 class _Conversion:
     """The conversion of one file."""
 
-    def __init__(self, source: Source, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable) -> None:
+    def __init__(self, source: NotedFile, environ: Mapping[str, str], catalog: Catalog, table: DatasheetTable) -> None:
         self._data = source.data
         self._notes = source.notes
         self._catalog = catalog

@@ -207,7 +207,7 @@ def _mentioned(value: Any) -> list[str]:
 # Reads LiteLLM's file, the files it includes and the credentials it names, with the lines of its keys.
 
 
-class Source(msgspec.Struct, frozen=True):
+class NotedFile(msgspec.Struct, frozen=True):
     """The content of the file, and the collector of remarks on it."""
 
     data: dict[str, Any]
@@ -228,7 +228,7 @@ _OWN_SECTIONS = frozenset(
 )
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> NotedFile:
     """Read the file at ``path``.
 
     Raises:
@@ -246,7 +246,7 @@ def read_source(path: Path) -> Source:
     data = dict(document.data)
     for index, name in enumerate(items(data.pop("include", None), ("include",), notes)):
         _include(data, path.parent / str(name), ("include", index), notes)
-    return Source(_with_credentials(data, notes), notes)
+    return NotedFile(_with_credentials(data, notes), notes)
 
 
 def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: Notes) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError
 from gateway.ledger.inserts import RowsRejectedError
-from gateway.ledger.queries import Answer
+from gateway.ledger.queries import ResultStream
 
 _decode = msgspec.json.Decoder(tuple[Any, ...]).decode
 
@@ -90,7 +90,7 @@ class ClickHouse:
         raise DatabaseUnreachableError(f"ClickHouse at {self.place} refuses: {words}")
 
     @asynccontextmanager
-    async def asked(self, query: str, timeout_s: float | None) -> AsyncIterator[Answer]:
+    async def asked(self, query: str, timeout_s: float | None) -> AsyncIterator[ResultStream]:
         """Run an operator's query, read-only, and yield its result as a stream.
 
         Raises:
@@ -106,7 +106,7 @@ class ClickHouse:
                 raise QueryError((await _error_of(answer))[1])
             batches = _batches(answer.content)
             columns = await anext(batches, [()])
-            yield Answer(tuple(map(str, columns[0])), _and_then(columns[1:], batches))
+            yield ResultStream(tuple(map(str, columns[0])), _and_then(columns[1:], batches))
 
     async def aclose(self) -> None:
         """Close all connections."""

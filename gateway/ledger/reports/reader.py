@@ -186,7 +186,7 @@ _CONFLICT = (
 _LACKING = "the ledger lacks a table, or a right to read it: run `holeshot migrate`; the gateway's log says more"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ResultRows(msgspec.Struct, frozen=True):
     """The names of columns, and rows with the driver's values."""
 
     columns: tuple[str, ...]
@@ -223,7 +223,7 @@ class Reader:
         self._answered_at_s: float | None = None  # on the loop's clock
         self._log = structlog.get_logger()
 
-    async def run(self, sql: str) -> Answer:
+    async def run(self, sql: str) -> ResultRows:
         """Run one statement that reads.
 
         Raises:
@@ -307,7 +307,7 @@ class Reader:
         return engine
 
 
-async def _run_postgres(connection: AsyncConnection, sql: str, timeout_s: float) -> Answer:
+async def _run_postgres(connection: AsyncConnection, sql: str, timeout_s: float) -> ResultRows:
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
     transaction = driver.transaction(readonly=True)  # not as a context: its exit would wait for a server that hangs
@@ -321,14 +321,14 @@ async def _run_postgres(connection: AsyncConnection, sql: str, timeout_s: float)
         columns = tuple(attribute.name for attribute in statement.get_attributes())
         await transaction.rollback()
         usable = True
-        return Answer(columns, rows)
+        return ResultRows(columns, rows)
     finally:
         if not usable:
             driver.terminate()
             await connection.invalidate()
 
 
-async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) -> Answer:
+async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) -> ResultRows:
     raw = await connection.get_raw_connection()
     driver: Any = raw.driver_connection
     try:
@@ -337,7 +337,7 @@ async def _run_sqlite(connection: AsyncConnection, sql: str, _timeout_s: float) 
         rows = await cursor.fetchall()
         columns = tuple(column[0] for column in cursor.description)
         await cursor.close()
-        return Answer(columns, rows)
+        return ResultRows(columns, rows)
     except asyncio.CancelledError:
         await interrupt_sqlite(driver)  # else its thread would go on
         raise
@@ -365,7 +365,7 @@ _JSONS = frozenset(column.name for column in _COLUMNS if isinstance(column.type,
 _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
-def rows(answer: Answer) -> list[dict[str, Any]]:
+def rows(answer: ResultRows) -> list[dict[str, Any]]:
     """Return the rows by column, with SQLite's text and numbers converted to instants, booleans and JSON."""
     booleans = _BOOLEANS if "error_kind" in answer.columns else _BOOLEANS - _COUNTED
     return [

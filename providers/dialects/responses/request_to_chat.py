@@ -23,8 +23,8 @@ from providers.dialects.wording import (
 
 # Translates the input items of a Responses request into the messages of a chat completion.
 
-Part = dict[str, Any]
-Content = msgspec.Raw | list[Part]
+ChatPart = dict[str, Any]
+Content = msgspec.Raw | list[ChatPart]
 
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
@@ -51,7 +51,7 @@ class Conversation:
         self._takes_thoughts = thoughts
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
-        self._shown: list[Part] = []  # parts from tool results, to be added after the last result of a turn
+        self._shown: list[ChatPart] = []  # parts from tool results, to be added after the last result of a turn
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -137,7 +137,7 @@ class Conversation:
         if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
             begun |= {"content": None, "refusal": content[0]["refusal"]}
 
-    def _call(self, call: Part, item: Fields) -> None:
+    def _call(self, call: ChatPart, item: Fields) -> None:
         path = item.named("call_id")
         self._calls.add(decoded(call["id"], str, path), path)
         message = self._begin(None) if self._open is None else self._open
@@ -195,7 +195,7 @@ class Conversation:
 
         Of the result of a call only text is returned, and a note where the rest is.
         """
-        said: list[Part] = []
+        said: list[ChatPart] = []
         for part in objects_of(raw, path):
             chat = self._part(part)
             if chat is None:
@@ -212,9 +212,9 @@ class Conversation:
             return text
         return said
 
-    def _part(self, part: Fields) -> Part | None:
+    def _part(self, part: Fields) -> ChatPart | None:
         """Return a part in chat's form; None if it is lost, which is noted."""
-        said: Part | None = None
+        said: ChatPart | None = None
         match kind := part.take("type", str):
             case "input_text":
                 said = {"type": "text", "text": part.need("text")}
@@ -244,7 +244,7 @@ class Conversation:
         marker = part.several("prompt_cache_breakpoint")
         return None if said is None else said | marker
 
-    def _image(self, part: Fields) -> Part | None:
+    def _image(self, part: Fields) -> ChatPart | None:
         image = part.several("detail")
         if image.get("detail") == _ORIGINAL:
             self._losses.add(part.named("detail"), "chat completions have images of high detail at most")
@@ -258,7 +258,7 @@ class Conversation:
         return None if url is None else {"type": "image_url", "image_url": {"url": url, **image}}
 
 
-def _as_parts(content: Content) -> list[Part]:
+def _as_parts(content: Content) -> list[ChatPart]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 

@@ -15,7 +15,7 @@ import structlog
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Event, Kind, Severity
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, Event, Severity
 from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, Alerts, Delivery
 from gateway.alerts.sender import Sender
 from gateway.settings import Format, WebhookSettings
@@ -324,8 +324,8 @@ async def test_no_secret_is_in_what_is_logged_sent_or_stored(receiver: Receiver)
 def _alert(**changes: Any) -> Alert:
     world = World()
     made = Alert(
-        id="a", kind=Kind.SPOOL, subject="here", severity=Severity.PAGE, summary="full", figures={}, sql="select 1",
-        opened_at=world.now, seen_at=world.now, replica="here",
+        id="a", kind=AlertKind.SPOOL, subject="here", severity=Severity.PAGE, summary="full", figures={},
+        sql="select 1", opened_at=world.now, seen_at=world.now, replica="here",
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes)
 

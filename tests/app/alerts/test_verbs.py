@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from gateway.alerts.alert import Alert, Kind, Severity
+from gateway.alerts.alert import Alert, AlertKind, Severity
 from gateway.core.ids import new_id
 from gateway.ledger import SqlAlertBook, migrate
 from tests.app.alerts.receiver import Receiver
@@ -64,7 +64,8 @@ def stored(folder: Path, *, resolved: bool = True) -> str:
         book = SqlAlertBook(url, new_id=new_id)
         for number, subject in enumerate(("past", "now") if resolved else ("now",)):
             alert = Alert(
-                id=new_id(), kind=Kind.MODEL_OUT, subject=subject, severity=Severity.PAGE, summary=f"{subject} is out",
+                id=new_id(), kind=AlertKind.MODEL_OUT, subject=subject, severity=Severity.PAGE,
+                summary=f"{subject} is out",
                 figures={"n": 2}, sql="select 1 as one", opened_at=NOW + timedelta(hours=number), replica="here",
                 seen_at=NOW + timedelta(hours=number),
             )  # fmt: skip

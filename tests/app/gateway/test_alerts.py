@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.alerts.alert import Event, Kind
+from gateway.alerts.alert import AlertKind, Event
 from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.detecting.slowdowns import Change, Happened, Metric, Slowdown
 from gateway.ledger import Reader, Slowdowns
@@ -112,7 +112,7 @@ async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: S
         await slowdowns.aclose()
         watch = running.gateway.operations.alerts.watch
         await watch.look()  # the only look, as alerts are off: what was read is kept for a minute
-    assert watch.conditions[Kind.SLOWER] == is_on
+    assert watch.conditions[AlertKind.SLOWER] == is_on
 
 
 def stating(model: str, fingerprint: str | None = None) -> Sequence[Step]:

@@ -5,7 +5,7 @@ import copy
 
 import pytest
 
-from gateway.server.reload import Reloader, Source
+from gateway.server.reload import ConfigurationSource, Reloader
 from gateway.settings import References
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
@@ -94,7 +94,7 @@ async def test_how_long_ids_of_responses_are_known_changes_with_the_configuratio
 async def test_what_waits_for_a_restart_is_no_reload_each_time_that_the_files_are_read(serve: Serve) -> None:
     async with serve() as running:
         new = read({**running.config, "replica": "another"}, running.folder)
-        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        reloader = Reloader(running.gateway, ConfigurationSource(None, lambda: new, References()))
         await reloader._reload()
         fleet = running.gateway.context.fleet
         await reloader._reload()
@@ -107,7 +107,7 @@ async def test_a_setting_written_as_its_profile_has_it_is_a_change(serve: Serve)
         config = copy.deepcopy(running.config)
         config["models"][MODEL]["race"]["objective"] = "completion"  # written, it holds first tokens of streams
         new = read(config, running.folder)
-        reloader = Reloader(running.gateway, Source(None, lambda: new, References()))
+        reloader = Reloader(running.gateway, ConfigurationSource(None, lambda: new, References()))
         await reloader._reload()
         assert running.gateway.context.fleet.models[MODEL].race.holds(streamed=True)
         await reloader.close()

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from providers import (
-    Answer,
     ErrorKind,
     LiteLLM,
     Request,
     Upstream,
+    UpstreamAnswer,
     UpstreamError,
     VertexUpstream,
     load_catalog,
@@ -117,7 +117,7 @@ async def test_one_token_serves_many_calls_and_every_path(google: tuple[Google, 
     server, base_url = google
     async with opened(base_url) as upstream:
         assert [await whole(upstream) for _ in range(3)] == [ANSWER] * 3
-        assert isinstance(await upstream.send("embeddings", REQUEST), Answer)
+        assert isinstance(await upstream.send("embeddings", REQUEST), UpstreamAnswer)
     assert server.tokens == 1
     assert server.keys == ["Bearer token-001-of-google"] * 4
     assert server.paths == [f"{PATH}/chat/completions"] * 3 + [f"{PATH}/embeddings"]

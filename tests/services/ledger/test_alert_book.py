@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.alerts.alert import Alert, Book, BookAway, Delivery, Event, Kind, Message, Scope, Severity
+from gateway.alerts.alert import Alert, AlertKind, Book, BookAway, Delivery, Event, Message, Scope, Severity
 from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
 from gateway.core.ids import new_id
 from gateway.ledger import queries
@@ -26,7 +26,7 @@ FAILED = Delivery(ok=False, answer="503")
 def alert(subject: str = "m", *, at: datetime = NOW, **changes: object) -> Alert:
     made = Alert(
         id=new_id(),
-        kind=Kind.MODEL_OUT,
+        kind=AlertKind.MODEL_OUT,
         subject=subject,
         severity=Severity.PAGE,
         summary=f"{subject} is out",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.alert import Condition, Kind, Severity, Source, SourceUnavailable
+from gateway.alerts.alert import AlertKind, Condition, Severity, Source, SourceUnavailable
 from gateway.alerts.sources import (
     RULES,
     WINDOWS_S,
@@ -113,26 +113,29 @@ async def keys(source: Source) -> list[str]:
 @pytest.mark.parametrize(
     ("rates", "kinds"),
     [
-        ({"w3600": 14.4, "w300": 14.4}, [Kind.BURN_FAST]),
+        ({"w3600": 14.4, "w300": 14.4}, [AlertKind.BURN_FAST]),
         ({"w3600": 14.4, "w300": 14.3}, []),  # it is over
         ({"w3600": 14.3, "w300": 99}, []),  # it has just begun
-        ({"w300": 86.4, "w60": 86.4, "w3600": 7.2}, [Kind.BURN_FAST]),
+        ({"w300": 86.4, "w60": 86.4, "w3600": 7.2}, [AlertKind.BURN_FAST]),
         ({"w300": 86.4, "w60": 80, "w3600": 7.2}, []),
-        ({"w21600": 6, "w1800": 6}, [Kind.BURN_FAST]),
-        ({"w259200": 1, "w21600": 1}, [Kind.BURN_SLOW]),
-        ({"w259200": 1.5, "w21600": 20, "w1800": 20, "w3600": 30, "w300": 40}, [Kind.BURN_FAST, Kind.BURN_SLOW]),
+        ({"w21600": 6, "w1800": 6}, [AlertKind.BURN_FAST]),
+        ({"w259200": 1, "w21600": 1}, [AlertKind.BURN_SLOW]),
+        (
+            {"w259200": 1.5, "w21600": 20, "w1800": 20, "w3600": 30, "w300": 40},
+            [AlertKind.BURN_FAST, AlertKind.BURN_SLOW],
+        ),
         ({}, []),  # no calls
     ],
 )
-async def test_a_target_burns_when_both_windows_of_a_rule_do(rates: dict[str, float], kinds: list[Kind]) -> None:
+async def test_a_target_burns_when_both_windows_of_a_rule_do(rates: dict[str, float], kinds: list[AlertKind]) -> None:
     found = [each for each in await BurnSource(burns(**rates), least_bad=lambda: 10).conditions() if each.opens]
     assert [each.kind for each in found] == kinds
-    assert {each.severity for each in found if each.kind is Kind.BURN_FAST} <= {Severity.PAGE}
+    assert {each.severity for each in found if each.kind is AlertKind.BURN_FAST} <= {Severity.PAGE}
 
 
 async def test_near_its_factor_a_burn_keeps_an_alert_and_opens_none() -> None:
     [found] = await BurnSource(burns(w3600=8, w300=20), least_bad=lambda: 10).conditions()
-    assert (found.kind, found.opens) == (Kind.BURN_FAST, False)
+    assert (found.kind, found.opens) == (AlertKind.BURN_FAST, False)
     assert await keys(BurnSource(burns(w3600=7, w300=20), least_bad=lambda: 10)) == []
 
 
@@ -303,7 +306,7 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     reports = _reports(ledger_url)
     found = await _conditions(reports)
     await reports.aclose()
-    assert {each.kind for each in found} == set(Kind)
+    assert {each.kind for each in found} == set(AlertKind)
     for each in found:
         result = await queries.run(ledger_url, each.sql)
         assert result.rows, f"{each.key}: no rows\n{each.sql}"

@@ -14,7 +14,7 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Entry, Finished
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import KEEP_ALL, Part, Retention, expired, partitions, prune
+from gateway.ledger.retention import KEEP_ALL, Partition, Retention, expired, partitions, prune
 from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, new_id, won
 
@@ -26,7 +26,7 @@ def at(instant: datetime) -> Entry:
     return Finished(call(won(new_id(), started_at=instant), started_at=instant))
 
 
-async def parts(engine: AsyncEngine, table: str = "calls") -> list[Part]:
+async def parts(engine: AsyncEngine, table: str = "calls") -> list[Partition]:
     async with engine.connect() as connection:
         return await partitions(connection, table)
 

@@ -14,7 +14,17 @@ from gateway.alerts import detection
 from gateway.alerts.detection import Detection
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
-from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Ending, Happened, Histogram, Metric, Slowdown, Window
+from gateway.detecting.slowdowns import (
+    DAY_S,
+    HOUR_S,
+    WINDOW_S,
+    AttemptWindow,
+    Ending,
+    Happened,
+    Histogram,
+    Metric,
+    Slowdown,
+)
 from gateway.detecting.slowdowns import Change as Began
 from gateway.ledger import queries
 from gateway.ledger.books import Slowdowns
@@ -60,7 +70,7 @@ class Sums:
             for kind in {5: [5], 60: [60, 1440]}[step_s // 60]:
                 await self._store(connection, kind, windows)
 
-    async def _store(self, connection: Any, minutes: int, windows: Sequence[dict[str, Window]]) -> None:
+    async def _store(self, connection: Any, minutes: int, windows: Sequence[dict[str, AttemptWindow]]) -> None:
         attempts: dict[tuple[int, int], list[float]] = {}
         counts: dict[tuple[int, int, str, int], float] = {}
         for some in windows:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import structlog
 
-from gateway.alerts.alert import Event, Kind, Scope, key_of
+from gateway.alerts.alert import AlertKind, Event, Scope, key_of
 from tests.unit.alerts.world import EVERY_S, RESOLVE_AFTER_S, START, World, condition
 
 OPENED, RESOLVED = Event.OPENED, Event.RESOLVED
@@ -95,7 +95,7 @@ async def test_one_that_must_last_before_it_is_said_is_not_said_earlier() -> Non
 
 async def test_what_becomes_an_alert_if_it_goes_on_is_known_before_it_opens() -> None:
     world = World()
-    world.sources[0].now = [condition(after_s=300.0), condition("n", Kind.DEPLOYMENT_OUT, covered_by=KEY)]
+    world.sources[0].now = [condition(after_s=300.0), condition("n", AlertKind.DEPLOYMENT_OUT, covered_by=KEY)]
     await world.run(EVERY_S)
     [found] = world.watches[0].building()
     assert (found.key, found.after_s, found.opens_in_s) == (KEY, 300.0, 300.0)
@@ -126,7 +126,7 @@ async def test_a_restart_neither_repeats_nor_forgets_it() -> None:
 
 async def test_what_a_dead_replica_saw_is_resolved_by_another_one() -> None:
     world = World(replicas=2)
-    world.sources[0].now = [condition("replica-0", Kind.SPOOL)]
+    world.sources[0].now = [condition("replica-0", AlertKind.SPOOL)]
     await world.run(60)
     world.stop(0)
     await world.run(RESOLVE_AFTER_S + 60)
@@ -163,7 +163,7 @@ async def test_a_source_that_cannot_tell_neither_opens_nor_resolves() -> None:
 
 async def test_a_condition_lasts_though_its_source_cannot_tell_for_once() -> None:
     world = World()
-    slow = condition("t", Kind.BURN_SLOW, after_s=3600.0)
+    slow = condition("t", AlertKind.BURN_SLOW, after_s=3600.0)
     for _ in range(4):
         world.sources[0].fails, world.sources[0].now = None, [slow]
         await world.run(1200)
@@ -174,7 +174,7 @@ async def test_a_condition_lasts_though_its_source_cannot_tell_for_once() -> Non
 
 async def test_a_condition_that_is_gone_when_its_source_can_tell_again_has_not_lasted() -> None:
     world = World()
-    slow = condition("t", Kind.BURN_SLOW, after_s=3600.0)
+    slow = condition("t", AlertKind.BURN_SLOW, after_s=3600.0)
     world.sources[0].now = [slow]
     await world.run(1800)
     world.sources[0].cannot_tell()
@@ -196,8 +196,8 @@ async def test_a_defect_of_a_source_is_logged_and_the_rest_goes_on() -> None:
 
 async def test_a_covered_one_is_not_said_during_the_other_nor_shortly_after() -> None:
     world = World()
-    fast = condition("t", Kind.BURN_FAST)
-    slow = condition("t", Kind.BURN_SLOW, covered_by=key_of(Kind.BURN_FAST, "t"), covered_s=3600)
+    fast = condition("t", AlertKind.BURN_FAST)
+    slow = condition("t", AlertKind.BURN_SLOW, covered_by=key_of(AlertKind.BURN_FAST, "t"), covered_s=3600)
     world.sources[0].now = [slow, fast]
     await world.run(600)
     world.sources[0].now = [slow]
@@ -209,8 +209,8 @@ async def test_a_covered_one_is_not_said_during_the_other_nor_shortly_after() ->
 
 async def test_a_covered_one_that_was_said_first_stays_open_until_it_is_over() -> None:
     world = World()
-    fast = condition("t", Kind.BURN_FAST)
-    slow = condition("t", Kind.BURN_SLOW, covered_by=key_of(Kind.BURN_FAST, "t"), covered_s=3600)
+    fast = condition("t", AlertKind.BURN_FAST)
+    slow = condition("t", AlertKind.BURN_SLOW, covered_by=key_of(AlertKind.BURN_FAST, "t"), covered_s=3600)
     world.sources[0].now = [slow]
     await world.run(60)
     world.sources[0].now = [slow, fast]
@@ -233,8 +233,8 @@ async def test_one_that_only_keeps_opens_nothing_and_lets_nothing_end() -> None:
 
 async def test_one_that_only_keeps_covers_nothing_while_it_is_not_open() -> None:
     world = World()
-    nearly = msgspec.structs.replace(condition("t", Kind.BURN_FAST), opens=False)
-    slow = condition("t", Kind.BURN_SLOW, covered_by=nearly.key, covered_s=3600)
+    nearly = msgspec.structs.replace(condition("t", AlertKind.BURN_FAST), opens=False)
+    slow = condition("t", AlertKind.BURN_SLOW, covered_by=nearly.key, covered_s=3600)
     world.sources[0].now = [nearly, slow]
     await world.run(60)
     assert await world.said() == [(OPENED, slow.key)]

@@ -5,7 +5,17 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from gateway.alerts.alert import Alert, BookAway, Condition, Delivery, Event, Kind, Message, Severity, SourceUnavailable
+from gateway.alerts.alert import (
+    Alert,
+    AlertKind,
+    BookAway,
+    Condition,
+    Delivery,
+    Event,
+    Message,
+    Severity,
+    SourceUnavailable,
+)
 from gateway.alerts.alerts import Watch
 from gateway.alerts.memory_book import MemoryBook
 
@@ -16,7 +26,7 @@ EVERY_S = 15.0
 
 def condition(
     subject: str = "m",
-    kind: Kind = Kind.MODEL_OUT,
+    kind: AlertKind = AlertKind.MODEL_OUT,
     *,
     after_s: float = 0.0,
     covered_by: str | None = None,
@@ -25,7 +35,9 @@ def condition(
     return Condition(
         kind=kind,
         subject=subject,
-        severity=Severity.PAGE if kind in {Kind.MODEL_OUT, Kind.BURN_FAST, Kind.SPOOL} else Severity.TICKET,
+        severity=Severity.PAGE
+        if kind in {AlertKind.MODEL_OUT, AlertKind.BURN_FAST, AlertKind.SPOOL}
+        else Severity.TICKET,
         summary=f"{subject}: {kind}",
         figures={"n": 1},
         sql="select 1",
@@ -38,7 +50,7 @@ def condition(
 class Told:
     """A source that sees what a test says."""
 
-    def __init__(self, kinds: Collection[Kind] = tuple(Kind)) -> None:
+    def __init__(self, kinds: Collection[AlertKind] = tuple(AlertKind)) -> None:
         self.kinds = kinds
         self.now: list[Condition] = []
         self.fails: Exception | None = None

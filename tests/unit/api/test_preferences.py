@@ -23,7 +23,7 @@ from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.settings import RaceSettings
-from providers import Answer, Exchange, Price, Request
+from providers import Exchange, Price, Request, UpstreamAnswer
 
 
 class Nobody:
@@ -34,7 +34,7 @@ class Nobody:
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError(request)
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         raise AssertionError(request)
 
     def losses(self, *_: Any) -> tuple[()]:

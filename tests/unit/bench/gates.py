@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.bench.gate import Outcome, Saved, Wanted, judge
+from gateway.bench.gate import CheckOutcome, Saved, Wanted, judge
 from gateway.bench.plan import Plan, Sample
 from gateway.bench.report import Report, report
 from providers.simulator.persona import Persona
@@ -14,11 +14,11 @@ from tests.unit.bench.coverage import World
 _SEEDS = 7919
 
 
-def against(persona: Persona, factor: float, *, rounds: int, gates: int, mood: float = 0.0) -> Counter[Outcome]:
+def against(persona: Persona, factor: float, *, rounds: int, gates: int, mood: float = 0.0) -> Counter[CheckOutcome]:
     """Judge ``gates`` benches by a run of before, since which first tokens take ``factor`` times as long."""
     slower = msgspec.structs.replace(persona, ttft_median_s=persona.ttft_median_s * factor)
     before, now = World("before", (persona,), mood, tokens=12), World("now", (slower,), mood, tokens=12)
-    found: Counter[Outcome] = Counter()
+    found: Counter[CheckOutcome] = Counter()
     for number in range(gates):
         plan = before.plan(rounds, number)
         old = before.samples(plan, 2 * number * _SEEDS + rounds)

@@ -1,6 +1,6 @@
 """Where the truth is known, intervals of ``holeshot bench`` hold it, and its verdicts are right."""
 
-from gateway.bench.gate import Outcome
+from gateway.bench.gate import CheckOutcome
 from tests.unit.bench import gates
 from tests.unit.bench.coverage import WORLDS, Coverage, World, run, truth_of
 
@@ -30,5 +30,5 @@ def test_equal_deployments_are_hardly_ever_told_apart() -> None:
 
 def test_a_run_like_the_one_before_hardly_ever_breaks_the_gate_and_a_slower_one_does() -> None:
     steady = WORLDS[-1].personas[0]
-    assert gates.against(steady, 1.0, rounds=10, gates=20)[Outcome.BROKEN] <= 2  # at most 0.5 are expected
-    assert gates.against(steady, 1.5, rounds=20, gates=10)[Outcome.BROKEN] >= 8
+    assert gates.against(steady, 1.0, rounds=10, gates=20)[CheckOutcome.BROKEN] <= 2  # at most 0.5 are expected
+    assert gates.against(steady, 1.5, rounds=20, gates=10)[CheckOutcome.BROKEN] >= 8

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.bench.gate import (
     Check,
+    CheckOutcome,
     Gate,
     GateError,
-    Outcome,
     Saved,
     Wanted,
     check_plan,
@@ -106,33 +106,33 @@ def test_a_goal_is_broken_only_if_the_whole_interval_breaks_it() -> None:
         ("a/m", "ttft_p50_ms > 150"): "holds",
         ("b/m", "ttft_p50_ms > 150"): "broken",
     }
-    assert judged("ttft_p50_ms > 150").outcome is Outcome.BROKEN
-    assert judged("a/m: ttft_p50_ms > 150").outcome is Outcome.HOLDS
+    assert judged("ttft_p50_ms > 150").outcome is CheckOutcome.BROKEN
+    assert judged("a/m: ttft_p50_ms > 150").outcome is CheckOutcome.HOLDS
     undecided = judged(f"a/m: {between}")
-    assert undecided.outcome is Outcome.UNDECIDED
+    assert undecided.outcome is CheckOutcome.UNDECIDED
     assert undecided.checks[0].words.endswith("more rounds would tell")
-    assert judged(f"a/m: {between}", "b/m: ttft_p50_ms > 150").outcome is Outcome.BROKEN
+    assert judged(f"a/m: {between}", "b/m: ttft_p50_ms > 150").outcome is CheckOutcome.BROKEN
 
 
 def test_no_error_at_all_is_within_a_goal_of_no_errors() -> None:
     of = plan("a/m", rounds=20)
     samples = run(of, {"a/m": 100.0})
-    assert gate(of, samples, "errors > 0").outcome is Outcome.HOLDS
+    assert gate(of, samples, "errors > 0").outcome is CheckOutcome.HOLDS
     failed = [sample(samples[0].key, error_kind="server_error", ttft_ms=None), *samples[1:]]
-    assert gate(of, failed, "errors > 0").outcome is Outcome.BROKEN
+    assert gate(of, failed, "errors > 0").outcome is CheckOutcome.BROKEN
 
 
 def test_few_rounds_decide_nothing() -> None:
     of = plan("a/m", rounds=7)
     found = gate(of, run(of, {"a/m": 100.0}), "ttft_p50_ms > 5", "errors > 50%")
-    assert {check.outcome for check in found.checks} == {Outcome.UNDECIDED}
+    assert {check.outcome for check in found.checks} == {CheckOutcome.UNDECIDED}
     assert found.checks[0].words.endswith("too few rounds: 7 of at least 8")
 
 
 def test_a_figure_without_an_interval_decides_nothing() -> None:
     of = plan("a/m", rounds=20)
     [check] = gate(of, run(of, {"a/m": 100.0}), "ttft_p95_ms > 5").checks
-    assert check.outcome is Outcome.UNDECIDED
+    assert check.outcome is CheckOutcome.UNDECIDED
     assert check.words.endswith("too few answers for an interval: 40")
 
 
@@ -154,7 +154,7 @@ def test_what_is_slower_than_before_is_broken_and_what_is_as_before_holds() -> N
         for name in ("a/m", "b/m")
         for aspect in ("ttft", "decode_tps", "total", "errors")
     }
-    [words] = [check.words for check in found.checks if check.outcome is Outcome.BROKEN]
+    [words] = [check.words for check in found.checks if check.outcome is CheckOutcome.BROKEN]
     assert words.startswith("ttft: ")
     assert words.endswith(" more time than in before.jsonl")
 
@@ -162,7 +162,7 @@ def test_what_is_slower_than_before_is_broken_and_what_is_as_before_holds() -> N
 def test_what_is_faster_than_before_holds() -> None:
     of = plan("a/m", rounds=20)
     before = Saved(of, run(of, {"a/m": 130.0}, seed=1))
-    assert gate(of, run(of, {"a/m": 100.0}, seed=2), against=before).outcome is Outcome.HOLDS
+    assert gate(of, run(of, {"a/m": 100.0}, seed=2), against=before).outcome is CheckOutcome.HOLDS
 
 
 def test_slower_decoding_and_more_errors_are_worse() -> None:
@@ -201,7 +201,7 @@ def test_where_nothing_has_changed_hardly_any_gate_is_broken() -> None:
     times = {"a/m": 100.0, "b/m": 100.0}
     broken = sum(
         gate(of, run(of, times, seed=2 * seed), against=Saved(of, run(of, times, seed=2 * seed + 1))).outcome
-        is Outcome.BROKEN
+        is CheckOutcome.BROKEN
         for seed in range(60)
     )
     assert broken <= 4  # at most 1.5 are expected; seeds are fixed
@@ -210,7 +210,7 @@ def test_where_nothing_has_changed_hardly_any_gate_is_broken() -> None:
 def test_too_few_rounds_before_decide_nothing() -> None:
     of, few = plan("a/m", rounds=10), plan("a/m", rounds=5)
     found = gate(of, run(of, {"a/m": 200.0}), against=Saved(few, run(few, {"a/m": 100.0})))
-    assert {check.outcome for check in found.checks} == {Outcome.UNDECIDED}
+    assert {check.outcome for check in found.checks} == {CheckOutcome.UNDECIDED}
     assert "too few rounds to compare with before.jsonl: 5 of at least 8" in found.checks[0].words
 
 
@@ -248,11 +248,11 @@ def test_a_run_of_before_is_read_from_its_journal_or_its_json(tmp_path: Path) ->
 def test_junit_has_a_case_for_each_check() -> None:
     of = plan("a/m")
     checks = [
-        Check("ttft_p95_ms > 800", "a/m", 1, Outcome.BROKEN, 'is <912> & "late"\x1b'),
-        Check("errors > 0", "a/m", 1, Outcome.HOLDS, "fine"),
-        Check("total_p95_ms > 9", "a/m", 1, Outcome.UNDECIDED, "too few"),
+        Check("ttft_p95_ms > 800", "a/m", 1, CheckOutcome.BROKEN, 'is <912> & "late"\x1b'),
+        Check("errors > 0", "a/m", 1, CheckOutcome.HOLDS, "fine"),
+        Check("total_p95_ms > 9", "a/m", 1, CheckOutcome.UNDECIDED, "too few"),
     ]
-    root = ET.fromstring(junit(reported(of, run(of, {"a/m": 100.0})), Gate(Outcome.BROKEN, checks, [])))
+    root = ET.fromstring(junit(reported(of, run(of, {"a/m": 100.0})), Gate(CheckOutcome.BROKEN, checks, [])))
     [suite] = root.findall("testsuite")
     assert (root.tag, suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("testsuites", "3", "1", "1")
     assert [(case.get("classname"), case.get("name")) for case in suite] == [

@@ -14,7 +14,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import answer_class
 from gateway.racing import Block, ClientGone, Winner
-from gateway.racing.reader import Part
+from gateway.racing.reader import WholeEvents
 from tests.unit.ledger.records import NOON, call, failed, lost, start_of, won
 
 FAST, SLOW = "groq/llama", "together/llama"
@@ -68,7 +68,7 @@ class VirtualRace:
         """Let the winner say something."""
         for token in tokens:
             data = b"data: " + msgspec.json.encode({"choices": [{"index": 0, "delta": {kind: token}}]}) + b"\n\n"
-            await self.lanes.write(Block(data, (Part(data, None),)))
+            await self.lanes.write(Block(data, (WholeEvents(data, None),)))
 
     def finish(self) -> None:
         """End the call."""

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from gateway.cli.sql import ResultError, _write
-from gateway.ledger.queries import Answer
+from gateway.ledger.queries import ResultStream
 
 Batch = list[tuple[Any, ...]]
 
 
-def answer(columns: tuple[str, ...], *batches: Batch) -> Answer:
+def answer(columns: tuple[str, ...], *batches: Batch) -> ResultStream:
     async def come() -> AsyncIterator[Batch]:
         for batch in batches:
             yield batch
 
-    return Answer(columns, come())
+    return ResultStream(columns, come())
 
 
-def written(answered: Answer, form: str, capsys: pytest.CaptureFixture[str], limit: int = 0) -> str:
+def written(answered: ResultStream, form: str, capsys: pytest.CaptureFixture[str], limit: int = 0) -> str:
     asyncio.run(_write(answered, form, limit))
     return capsys.readouterr().out
 

@@ -10,13 +10,13 @@ from gateway.detecting.slowdowns import (
     DAY_S,
     SPEEDS,
     WINDOW_S,
+    AttemptWindow,
     Change,
     Ending,
     Happened,
     Histogram,
     Metric,
     Tally,
-    Window,
 )
 
 WORLD = World(calls_s=0.2, noise=Noise(0.05), nights=1.0)
@@ -37,7 +37,7 @@ def watched(
     windows: int,
     *,
     changes: dict[str, Made] | None = None,
-    seen: Callable[[dict[str, Window]], dict[str, Window]] = lambda some: some,
+    seen: Callable[[dict[str, AttemptWindow]], dict[str, AttemptWindow]] = lambda some: some,
 ) -> list[Change]:
     """Watch so many windows; return what has happened."""
     found: list[Change] = []
@@ -69,9 +69,11 @@ def test_each_metric_is_watched() -> None:
 
 
 def test_errors_that_double_are_noticed_unless_the_peers_have_them_too() -> None:
-    def failing(*names: str) -> Callable[[dict[str, Window]], dict[str, Window]]:
+    def failing(*names: str) -> Callable[[dict[str, AttemptWindow]], dict[str, AttemptWindow]]:
         return lambda some: {
-            name: Window(one.start_s, one.histograms, Tally(one.tally.n, one.tally.n // 10)) if name in names else one
+            name: AttemptWindow(one.start_s, one.histograms, Tally(one.tally.n, one.tally.n // 10))
+            if name in names
+            else one
             for name, one in some.items()
         }
 
@@ -143,7 +145,9 @@ def test_a_preview_changes_nothing() -> None:
 
 def test_windows_without_anything_say_nothing() -> None:
     trial = a_trial(1)
-    nothing = {name: Window(trial.now_s, {metric: Histogram() for metric in SPEEDS}) for name in trial.model.names}
+    nothing = {
+        name: AttemptWindow(trial.now_s, {metric: Histogram() for metric in SPEEDS}) for name in trial.model.names
+    }
     assert trial.watch.add(trial.now_s, nothing) == []
     assert trial.watch.add(trial.now_s + WINDOW_S, {}) == []
 

@@ -7,14 +7,14 @@ import pytest
 
 from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict
 from gateway.keys import changes
-from gateway.keys.stored import State, StoredKey, client_settings
+from gateway.keys.stored import KeyState, StoredKey, client_settings
 from tests.unit.keys.given import NOW, key, row
 
 MADE: dict[str, Any] = {"key_id": "id-new", "who": "tests", "at": NOW}
 LATER = NOW + timedelta(days=30)
 
 
-def states(rows: tuple[StoredKey, ...]) -> list[State]:
+def states(rows: tuple[StoredKey, ...]) -> list[KeyState]:
     return [each.state(NOW) for each in rows]
 
 
@@ -92,7 +92,7 @@ def test_a_change_that_is_not_valid_changes_nothing() -> None:
 def test_without_grace_a_rotation_ends_the_old_keys() -> None:
     change = changes.rotated("app", key(3), grace_s=0, **MADE)([row(1), row(2)])
 
-    assert states(change.rows) == [State.REVOKED, State.REVOKED, State.ACTIVE]
+    assert states(change.rows) == [KeyState.REVOKED, KeyState.REVOKED, KeyState.ACTIVE]
 
 
 def test_with_grace_the_old_key_is_good_until_its_end_and_an_earlier_end_stays() -> None:
@@ -100,7 +100,7 @@ def test_with_grace_the_old_key_is_good_until_its_end_and_an_earlier_end_stays()
     rows = [row(1, retires_at=soon), row(2, settings={"adhoc": True}, role="admin", expires_at=LATER)]
     change = changes.rotated("app", key(3), grace_s=3600, **MADE)(rows)
 
-    assert states(change.rows) == [State.RETIRING, State.RETIRING, State.ACTIVE]
+    assert states(change.rows) == [KeyState.RETIRING, KeyState.RETIRING, KeyState.ACTIVE]
     first, second, new = change.rows
     assert (first.retires_at, second.retires_at) == (soon, NOW + timedelta(hours=1))
     assert (new.settings, new.role, new.expires_at, new.retires_at) == ({"adhoc": True}, "admin", LATER, None)
@@ -110,9 +110,9 @@ def test_a_key_whose_grace_is_over_is_put_away_by_the_next_rotation() -> None:
     rows = [row(1, retires_at=NOW - timedelta(seconds=1)), row(2)]
 
     assert states(changes.rotated("app", key(3), grace_s=60, **MADE)(rows).rows) == [
-        State.REVOKED,
-        State.RETIRING,
-        State.ACTIVE,
+        KeyState.REVOKED,
+        KeyState.RETIRING,
+        KeyState.ACTIVE,
     ]
 
 
@@ -134,7 +134,7 @@ def test_all_keys_are_revoked_or_the_one_that_is_named(which: str | None, ended:
     change = changes.revoked("app", at=NOW, key=which)(rows)
 
     assert [each.id for each in change.rows] == [row(number).id for number in ended]
-    assert states(change.rows) == [State.REVOKED] * len(ended)
+    assert states(change.rows) == [KeyState.REVOKED] * len(ended)
 
 
 def test_a_key_that_is_not_there_is_not_revoked() -> None:

@@ -14,7 +14,7 @@ from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
 from gateway.limits import limits
 from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
-from gateway.limits.quota import OwnShare, Quota, Window
+from gateway.limits.quota import LimitWindow, OwnShare, Quota
 from gateway.limits.refusals import LimitReached
 from providers import Price
 
@@ -483,7 +483,7 @@ async def test_a_new_quota_does_not_take_longer_the_more_there_are() -> None:
 
     leases = Process().leases
     for number in range(2_000):
-        quota = Quota(f"user:{number}", "max_parallel", 1.0, cast("Window", Endless()))
+        quota = Quota(f"user:{number}", "max_parallel", 1.0, cast("LimitWindow", Endless()))
         await leases.enlarge([(quota, 1.0)], 0.0)
     assert looked < 2 * 2_000
 

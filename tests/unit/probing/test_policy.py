@@ -9,7 +9,7 @@ from gateway.core.records import Facts, NotProbed
 from gateway.fleet.models import Clocks, Deployment
 from gateway.probing.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
 from gateway.settings import ProbeSettings
-from gateway.steering import STRIKES, Health, State
+from gateway.steering import STRIKES, Health, HealthState
 from gateway.steering.constants import OPEN_S, UNPROBED_S
 from providers import Price
 
@@ -89,7 +89,7 @@ def test_a_broken_one_is_not_probed_before_a_call_has_closed_its_breaker() -> No
         health.strike(1000.0)
     for now_s in (1001.0, 1000.0 + OPEN_S + 1, 1000.0 + OPEN_S + UNPROBED_S + 1, 1e6):
         assert unwell(health, 1, now_s) is NotProbed.BROKEN
-    assert health.condition(1e6).state is State.OK  # on trial, which is for calls
+    assert health.condition(1e6).state is HealthState.OK  # on trial, which is for calls
     assert health.delivered(0.1, 0.2, 1e6)
     assert unwell(health, 1, 1e6) is None
 

@@ -11,7 +11,7 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Answer, Exchange, Request
+from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing
 from providers.listings import Listing
 
@@ -81,16 +81,16 @@ class OneKey:
         self.exchanges.append(Answering(self.headers))
         return self.exchanges[-1]
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         self._answer()
-        return Answer(200, self.headers, b"{}", None, 1.0)
+        return UpstreamAnswer(200, self.headers, b"{}", None, 1.0)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         return (Loss("seed", "it has none"),)
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         self._answer()
-        return Answer(200, self.headers, b"{}", None, 1.0)
+        return UpstreamAnswer(200, self.headers, b"{}", None, 1.0)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         self._answer()

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from providers.exchange import Answer, Request
+from providers.exchange import Request, UpstreamAnswer
 from providers.http.dialing import proxy_of
 from providers.multipart import read_form
 
@@ -23,7 +23,7 @@ REQUEST = Request(
     extra_body={"credentials": msgspec.Raw(f'"{SECRET}"'.encode())},
     form=FORM,
 )
-ANSWER = Answer(200, {"x-echo": SECRET}, f'{{"text":"{PROMPT}"}}'.encode(), None, 12.0, secrets=(SECRET,))
+ANSWER = UpstreamAnswer(200, {"x-echo": SECRET}, f'{{"text":"{PROMPT}"}}'.encode(), None, 12.0, secrets=(SECRET,))
 
 
 @pytest.mark.parametrize("shown", [repr, str, pretty_repr], ids=["repr", "str", "rich"])

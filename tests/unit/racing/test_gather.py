@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.racing.reader import Block, Part
+from gateway.racing.reader import Block, WholeEvents
 from gateway.racing.sinks import GatheringSink, Winner
 from providers.dialects import CHAT, read_event
 from tests.unit.racing.track import DONE, FINISH, ROLE, Timetable, TimetableExchange, Track, delta, event, usage
@@ -18,7 +18,7 @@ def gathered(*blocks: bytes) -> Any:
         call: Any = None  # not looked at
         await sink.begin(Winner("a", "a", 1, 1.0, 0.1, exchange, call))
         for block in blocks:
-            await sink.write(Block(block, (Part(block, [read_event(block.removeprefix(b"data: ").strip())]),)))
+            await sink.write(Block(block, (WholeEvents(block, [read_event(block.removeprefix(b"data: ").strip())]),)))
         return msgspec.json.decode(sink.body())
 
     return asyncio.run(main())

@@ -23,7 +23,7 @@ from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
-from providers import Answer, ErrorKind, Exchange, Listing, Price, Request, UpstreamError, Usage
+from providers import ErrorKind, Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
 from tests.unit.racing import virtual_time
 from tests.unit.racing.track import RememberingRecorder, recorded
@@ -76,13 +76,13 @@ class Speaker:
         self._after_s = after_s
         self._answer = answer
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         self.requests.append((path, request))
         request.sendings.number += 1
         await asyncio.sleep(self._after_s)
         if isinstance(self._answer, UpstreamError):
             raise self._answer
-        return Answer(200, {"x-request-id": "req_1"}, self._answer, None, 1.0, self.rest)
+        return UpstreamAnswer(200, {"x-request-id": "req_1"}, self._answer, None, 1.0, self.rest)
 
     async def warm_up(self) -> None:
         """Do nothing."""
@@ -93,7 +93,7 @@ class Speaker:
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         return ()
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
@@ -469,7 +469,7 @@ async def test_being_cancelled_by_a_gateway_that_stops_counts_against_nobody() -
 @in_virtual_time
 async def test_a_defect_of_our_own_leaves_nothing_in_flight() -> None:
     class Defective(Speaker):
-        async def send(self, path: str, request: Request) -> Answer:
+        async def send(self, path: str, request: Request) -> UpstreamAnswer:
             raise ValueError("a header that cannot be sent")
 
     room = Room(Defective(0.0, b""))

@@ -13,7 +13,7 @@ from gateway.racing.passthrough import Asking, Relay
 from gateway.racing.race import Phase
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
-from providers.exchange import Answer
+from providers.exchange import UpstreamAnswer
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import (
     EMBED,
@@ -158,7 +158,7 @@ async def test_a_full_deployment_that_would_race_itself_is_named_once() -> None:
 @in_virtual_time
 async def test_a_deployment_alone_races_itself() -> None:
     class Moody(Speaker):
-        async def send(self, path: str, request: Request) -> Answer:
+        async def send(self, path: str, request: Request) -> UpstreamAnswer:
             self._after_s = 0.2 if self.requests else 17.0
             return await super().send(path, request)
 

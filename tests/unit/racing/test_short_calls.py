@@ -25,7 +25,7 @@ from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.router import Steering
-from providers import Answer, Price, Request
+from providers import Price, Request, UpstreamAnswer
 from tests.unit.racing.test_relay import CLOCKS, RememberingOutlet, Speaker, in_virtual_time
 from tests.unit.racing.track import RememberingRecorder
 
@@ -44,13 +44,13 @@ class Embedder(Speaker):
         super().__init__(0.0, b"")
         self._dice, self._sigma, self._stragglers = dice, sigma, stragglers
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         tokens = int(bytes(request.fields["input"]))
         request.sendings.number += 1
         drawn_s = BODY_S * (1 + tokens / KNEE_TOKENS) * self._dice.lognormvariate(0.0, self._sigma)
         await asyncio.sleep(STRAGGLER_S if self._dice.random() < self._stragglers else drawn_s)
         body = b'{"data":[],"usage":{"prompt_tokens":%d,"total_tokens":%d}}' % (tokens, tokens)
-        return Answer(200, {}, body, None, 1.0, None)
+        return UpstreamAnswer(200, {}, body, None, 1.0, None)
 
 
 class Course:

@@ -25,7 +25,7 @@ from gateway.racing.validation import answer_kind
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
-from providers import Answer, Exchange, Listing, Price, Request, UpstreamError, events
+from providers import Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, events
 from providers.dialects import PIVOT, Dialect, Loss
 
 Step = bytes | UpstreamError | MemoryError | None  # None: the end of the stream
@@ -148,10 +148,10 @@ class Timetable:
             raise
         return TimetableExchange(self, steps, started)
 
-    async def send(self, path: str, request: Request) -> Answer:
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
         raise AssertionError("not asked for here")
 
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> Answer:
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         raise AssertionError("not asked for here")
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.replay.advice import advice, yaml
-from gateway.replay.draws import Outcome
+from gateway.replay.draws import SettingOutcome
 from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import CAP_MS, Call, Try
 from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
@@ -239,7 +239,7 @@ def decided(low_ms: float, high_ms: float, settings_known: int = 2) -> str | Non
     found = answered(rows)
     single, *_, two, _ = found.outcomes
 
-    def with_p95(outcome: Outcome, ms: float, saved: Figure) -> Outcome:
+    def with_p95(outcome: SettingOutcome, ms: float, saved: Figure) -> SettingOutcome:
         return msgspec.structs.replace(outcome, ttft={**outcome.ttft, "p95": Figure(ms, ms, ms)}, saved_p95_ms=saved)
 
     both = with_p95(single, 1000.0, Figure(0.0, 0.0, 0.0)), with_p95(two, 900.0, Figure(100.0, low_ms, high_ms))

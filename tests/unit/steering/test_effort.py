@@ -7,7 +7,7 @@ import pytest
 from gateway.core.calls import Mode
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import State
+from gateway.steering.health import HealthState
 from tests.unit.steering.virtual_replica import SHORT, VirtualReplica
 
 LOW, HIGH = answer_class(0, Effort.LOW), answer_class(0, Effort.HIGH)
@@ -37,7 +37,7 @@ def test_the_first_calls_with_much_effort_are_not_late_by_what_quick_ones_take(k
     answers(replica, HIGH, 30.0)
     assert estimate(replica, HIGH).overdue_s > 60.0
     assert estimate(replica, known).overdue_s < 2.5
-    assert replica.state("a") == State.OK
+    assert replica.state("a") == HealthState.OK
 
 
 def test_a_thinking_model_is_waited_for_and_its_quick_calls_are_rescued_in_time() -> None:
@@ -56,7 +56,7 @@ def test_a_thinking_model_is_waited_for_and_its_quick_calls_are_rescued_in_time(
         replica.now_s += 2.0
     assert extras <= 1
     assert max(quick_s) <= 5.0
-    assert replica.state("a") == State.OK
+    assert replica.state("a") == HealthState.OK
 
 
 def test_a_model_that_does_not_think_learns_from_all_its_calls() -> None:

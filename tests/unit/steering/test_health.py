@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from gateway.steering.health import Health, Launches, State
+from gateway.steering.health import Health, HealthState, Launches
 
 Q95_S = 1.0
 
@@ -17,7 +17,7 @@ def opened(now_s: float = 0.0) -> Health:
     return health
 
 
-def state(health: Health, now_s: float) -> State:
+def state(health: Health, now_s: float) -> HealthState:
     return health.condition(now_s).state
 
 
@@ -25,8 +25,8 @@ def test_a_429_cools_for_what_it_asked() -> None:
     health = Health()
     health.rate_limited(7.0, now_s=100.0)
     assert health.condition(103.0).cooling_s == 4.0
-    assert state(health, 106.9) is State.COOLING
-    assert state(health, 107.0) is State.OK
+    assert state(health, 106.9) is HealthState.COOLING
+    assert state(health, 107.0) is HealthState.OK
 
 
 def test_429s_that_ask_for_nothing_pause_a_second_and_twice_as_long_each_time_until_it_answers() -> None:
@@ -70,8 +70,8 @@ def test_a_429_after_the_pause_of_another_raises_the_price_which_halves_every_tw
 def test_four_strikes_in_a_row_open_the_breaker_for_five_seconds() -> None:
     health = Health()
     assert [health.strike(0.0) for _ in range(4)] == [False, False, False, True]
-    assert state(health, 4.9) is State.OPEN
-    assert state(health, 5.0) is State.HALF_OPEN
+    assert state(health, 4.9) is HealthState.OPEN
+    assert state(health, 5.0) is HealthState.HALF_OPEN
 
 
 def test_a_first_token_in_between_resets_the_strikes() -> None:
@@ -81,14 +81,14 @@ def test_a_first_token_in_between_resets_the_strikes() -> None:
     health.delivered(0.5, Q95_S, 0.0)
     for _ in range(3):
         assert not health.strike(0.0)
-    assert state(health, 0.0) is State.OK
+    assert state(health, 0.0) is HealthState.OK
 
 
 def test_each_opening_doubles_up_to_twenty_seconds() -> None:
     health, now_s = opened(), 0.0
     lengths = []
     for _ in range(6):
-        length_s = next(step for step in range(100) if state(health, now_s + step) is not State.OPEN)
+        length_s = next(step for step in range(100) if state(health, now_s + step) is not HealthState.OPEN)
         lengths.append(length_s)
         now_s += length_s
         health.strike(now_s)
@@ -99,7 +99,7 @@ def test_strikes_of_attempts_launched_before_it_opened_add_nothing() -> None:
     health = opened()
     for _ in range(50):
         assert not health.strike(1.0)
-    assert state(health, 5.0) is State.HALF_OPEN
+    assert state(health, 5.0) is HealthState.HALF_OPEN
 
 
 def test_a_probe_is_due_at_once_and_then_every_three_seconds() -> None:
@@ -114,46 +114,46 @@ def test_a_probe_is_due_at_once_and_then_every_three_seconds() -> None:
 def test_a_probe_that_delivers_in_time_closes_the_breaker_for_good() -> None:
     health = opened()
     assert health.delivered(2.9, Q95_S, 6.0)
-    assert state(health, 6.0) is State.OK
+    assert state(health, 6.0) is HealthState.OK
     for _ in range(4):
         health.strike(10.0)
-    assert state(health, 15.0) is State.HALF_OPEN  # five seconds again, not ten
+    assert state(health, 15.0) is HealthState.HALF_OPEN  # five seconds again, not ten
 
 
 def test_a_probe_that_delivers_too_late_opens_it_again() -> None:
     health = opened()
     assert not health.delivered(3.1, Q95_S, 6.0)
-    assert state(health, 6.0) is State.OPEN
-    assert state(health, 16.0) is State.HALF_OPEN
+    assert state(health, 6.0) is HealthState.OPEN
+    assert state(health, 16.0) is HealthState.HALF_OPEN
 
 
 def test_a_probe_that_fails_opens_it_again() -> None:
     health = opened()
     assert health.strike(6.0)
-    assert state(health, 15.9) is State.OPEN
+    assert state(health, 15.9) is HealthState.OPEN
 
 
 def test_a_probe_cut_at_a_normal_age_says_nothing_and_one_cut_late_has_failed() -> None:
     health = opened()
     health.cut(2.9, Q95_S, 6.0)
-    assert state(health, 6.0) is State.HALF_OPEN
+    assert state(health, 6.0) is HealthState.HALF_OPEN
     health.cut(3.0, Q95_S, 6.0)
-    assert state(health, 6.0) is State.OPEN
+    assert state(health, 6.0) is HealthState.OPEN
 
 
 def test_one_that_nobody_probes_is_let_in_again_after_a_minute_on_trial() -> None:
     health = opened()
-    assert state(health, 64.9) is State.HALF_OPEN
-    assert state(health, 65.0) is State.OK
+    assert state(health, 64.9) is HealthState.HALF_OPEN
+    assert state(health, 65.0) is HealthState.OK
     health.strike(65.0)
-    assert state(health, 65.0) is State.OPEN
+    assert state(health, 65.0) is HealthState.OPEN
 
 
 def test_one_that_refuses_the_key_is_out_and_tried_once_a_minute() -> None:
     health = Health()
     assert health.refuse(0.0)
     assert not health.refuse(1.0)
-    assert state(health, 10_000.0) is State.OUT
+    assert state(health, 10_000.0) is HealthState.OUT
     assert not health.condition(60.9).probe_due
     assert health.condition(61.0).probe_due
 
@@ -163,7 +163,7 @@ def test_being_out_ends_with_a_reload_or_a_first_token() -> None:
         health = Health()
         health.refuse(0.0)
         recover(health)
-        assert state(health, 1.0) is State.OK
+        assert state(health, 1.0) is HealthState.OK
 
 
 def test_a_limit_is_what_was_admitted_before_the_second_of_two_429s_and_is_forgotten_after_five_minutes() -> None:

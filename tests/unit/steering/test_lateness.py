@@ -5,7 +5,7 @@ from random import Random
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Mode
-from gateway.steering.health import State
+from gateway.steering.health import HealthState
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 FALLBACK_S = 1.0  # the first token of another model
@@ -33,7 +33,7 @@ def test_a_lone_model_that_thinks_for_thirty_seconds_loses_few_of_its_first_hund
         lost += late_s < 30.0
         until(replica.now_s + min(30.0, late_s + FALLBACK_S))
     assert lost <= 3
-    assert replica.state("a") == State.OK
+    assert replica.state("a") == HealthState.OK
 
 
 def test_of_overtaken_primaries_all_run_on_until_ten_first_tokens_are_known_and_then_a_tenth() -> None:
@@ -129,5 +129,5 @@ def test_the_late_first_token_of_one_that_ran_on_shows_that_it_is_slow_and_not_b
         replica.steering.runs_on(MODEL, replica.plan(mode=Mode.SINGLE), [start.id])
         replica.now_s += 30.0
         replica.steering.first_token(MODEL, SHORT, start, 30.0)
-    assert replica.state("a") == State.OK
+    assert replica.state("a") == HealthState.OK
     assert overdue_s(replica) > 30.0

@@ -13,14 +13,14 @@ from gateway.core.attempts import AnswerKind, Flaw
 from gateway.core.prompt_classes import answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.counts import Counts, bucket, edge_s, event_field
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, HealthState
 from gateway.steering.leaderboard import Row, of_counts, rank, read_window, row
 from gateway.steering.survival import dense, quantiles, wilson
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 NOBODY = [0.0] * BUCKETS
-CALM = Condition(State.OK, 0.0, probe_due=False, in_flight=2, price_s=0.0)
-COOLING = Condition(State.COOLING, 3.24, probe_due=False, in_flight=0, price_s=0.0, headroom=0.0)
+CALM = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=2, price_s=0.0)
+COOLING = Condition(HealthState.COOLING, 3.24, probe_due=False, in_flight=0, price_s=0.0, headroom=0.0)
 
 
 def one(counts: Counts, name: str = "a") -> Row:

@@ -12,12 +12,12 @@ from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, line_up
 from gateway.steering.counts import bucket
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, HealthState
 from gateway.steering.planner import plan
 from gateway.steering.plans import Plan
 from gateway.steering.survival import dense, kaplan_meier
 
-HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
+HEALTHY = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
 ASKED = Terms(Objective.FIRST_TOKEN, 1)
 OBJECTIVES = (Objective.FIRST_TOKEN, Objective.READING, Objective.COMPLETION, Objective.COST)
 NEVER, ALWAYS = 0.999, 0.0  # draws that take no chance, or every one
@@ -166,11 +166,11 @@ def test_a_primary_that_is_new_gets_company_at_once_while_the_budget_is_half_ful
 
 
 def test_a_half_open_deployment_is_probed_in_the_second_slot_and_nobody_waits_for_it() -> None:
-    broken = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    broken = candidate("x", 0.1, state=HealthState.HALF_OPEN, probe_due=True)
     made = planned(A, B, broken, budget=0.1)
     assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
     assert made.launches[2].role is Role.HEDGE
-    tried = candidate("x", 0.1, state=State.HALF_OPEN)
+    tried = candidate("x", 0.1, state=HealthState.HALF_OPEN)
     assert started(planned(A, B, tried, budget=0.1)) == [("a", Role.PRIMARY)]
 
 
@@ -193,9 +193,9 @@ def test_rescue_comes_at_twice_the_primarys_q95_and_the_next_at_twice_that_howev
 
 
 def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
-    tripped = candidate("x", 0.1, state=State.OPEN)
-    cooling = candidate("y", 0.1, state=State.COOLING, cooling_s=3.0)
-    out = candidate("z", 0.1, state=State.OUT)
+    tripped = candidate("x", 0.1, state=HealthState.OPEN)
+    cooling = candidate("y", 0.1, state=HealthState.COOLING, cooling_s=3.0)
+    out = candidate("z", 0.1, state=HealthState.OUT)
     made = planned(tripped, cooling, out, C, B, A, mode=Mode.SINGLE, budget=0.0)
     assert [launch.deployment for launch in made.launches] == ["a"]
     assert made.rest == ("b", "c", "x")
@@ -203,7 +203,9 @@ def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
 
 def test_with_every_breaker_open_somebody_is_asked_all_the_same() -> None:
     made = planned(
-        candidate("a", 0.3, state=State.OPEN), candidate("b", 0.9, state=State.HALF_OPEN, probe_due=True), budget=0.1
+        candidate("a", 0.3, state=HealthState.OPEN),
+        candidate("b", 0.9, state=HealthState.HALF_OPEN, probe_due=True),
+        budget=0.1,
     )
     assert launched(made)[0] == ("a", 0.0, Role.PRIMARY)
     assert [launch.role for launch in made.launches] == [Role.PRIMARY, Role.HEDGE]
@@ -211,24 +213,27 @@ def test_with_every_breaker_open_somebody_is_asked_all_the_same() -> None:
 
 def test_when_all_cool_down_nobody_is_asked_and_the_least_wait_is_told() -> None:
     made = planned(
-        candidate("a", 0.3, state=State.COOLING, cooling_s=8.0), candidate("b", 0.3, state=State.COOLING, cooling_s=2.5)
+        candidate("a", 0.3, state=HealthState.COOLING, cooling_s=8.0),
+        candidate("b", 0.3, state=HealthState.COOLING, cooling_s=2.5),
     )
     assert (made.launches, made.rest) == ((), ())
     assert made.retry_after_s == 2.5
 
 
 def test_with_one_out_and_the_others_cooling_the_wait_is_told_too() -> None:
-    made = planned(candidate("a", 0.3, state=State.OUT), candidate("b", 0.3, state=State.COOLING, cooling_s=2.5))
+    made = planned(
+        candidate("a", 0.3, state=HealthState.OUT), candidate("b", 0.3, state=HealthState.COOLING, cooling_s=2.5)
+    )
     assert (made.launches, made.retry_after_s) == ((), 2.5)
 
 
 def test_with_all_out_one_is_asked_so_that_the_client_learns_why() -> None:
-    made = planned(candidate("a", 0.3, state=State.OUT), candidate("b", 0.9, state=State.OUT), budget=0)
+    made = planned(candidate("a", 0.3, state=HealthState.OUT), candidate("b", 0.9, state=HealthState.OUT), budget=0)
     assert made.launches[0].deployment == "a"
 
 
 def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_and_another_one() -> None:
-    broken = candidate("x", 0.1, state=State.HALF_OPEN)
+    broken = candidate("x", 0.1, state=HealthState.HALF_OPEN)
     made = planned(A, B, C, broken, mode=Mode.SINGLE, draws=(ALWAYS,))
     assert launched(made) == [
         ("a", 0.0, Role.PRIMARY),
@@ -243,7 +248,7 @@ def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_
 
 
 def test_single_probes_a_broken_deployment_beside_its_call_and_a_budget_of_nothing_does_not() -> None:
-    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    probe = candidate("x", 0.1, state=HealthState.HALF_OPEN, probe_due=True)
     made = planned(A, B, probe, mode=Mode.SINGLE)
     assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
     assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.HEDGE)  # at its usual time
@@ -282,7 +287,7 @@ def test_a_long_prompt_is_hedged_not_raced(mode: Mode) -> None:
 
 
 def test_a_budget_of_nothing_starts_nothing_extra_but_still_rescues() -> None:
-    probe = candidate("x", 0.1, state=State.HALF_OPEN, probe_due=True)
+    probe = candidate("x", 0.1, state=HealthState.HALF_OPEN, probe_due=True)
     made = planned(A, B, C, D, probe, budget=0, draws=(ALWAYS,))
     assert [(launch.deployment, launch.role) for launch in made.launches] == [
         ("a", Role.PRIMARY),
@@ -303,8 +308,8 @@ def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
     for _ in range(500):
         everyone = []
         for name in "abcdef":
-            state = random.choice(list(State))
-            due = state in {State.HALF_OPEN, State.OUT} and random.random() < 0.5
+            state = random.choice(list(HealthState))
+            due = state in {HealthState.HALF_OPEN, HealthState.OUT} and random.random() < 0.5
             seen = random.choice([0, 50])
             everyone.append(candidate(name, random.uniform(0.1, 2), events=seen, state=state, probe_due=due))
         race = RaceSettings(

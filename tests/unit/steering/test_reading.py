@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.core.calls import Kind, Mode, Objective
+from gateway.core.calls import CallKind, Mode, Objective
 from gateway.steering.constants import WHOLE_SHARE
 from gateway.steering.planner import NOT_HEDGED
 from gateway.steering.plans import Plan, Why
@@ -128,7 +128,7 @@ def test_readers_of_different_speed_and_of_answers_of_different_length_take_turn
     replica = two(quick=(0.06, 33.0), fast=(0.16, 250.0))
 
     def waits(reading_tok_s: float, max_tokens: int) -> Mapping[str, float]:
-        kind = Kind(max_tokens=max_tokens)
+        kind = CallKind(max_tokens=max_tokens)
         return replica.plan(objective=READING, reading_tok_s=reading_tok_s, max_tokens=max_tokens, kind=kind).decode_s
 
     first = [waits(tok_s, tokens) for tok_s in (30.0, 100.0) for tokens in (16, 128)]

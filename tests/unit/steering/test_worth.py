@@ -13,16 +13,16 @@ from gateway.steering.candidates import Candidate, Lineup, Terms, line_up
 from gateway.steering.constants import KEPT_PRIOR
 from gateway.steering.counts import bucket, mid_s
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import Condition, State
+from gateway.steering.health import Condition, HealthState
 from gateway.steering.planner import NOT_WORTH_IT, plan
 from gateway.steering.plans import Offer, Plan, Why
 from gateway.steering.prediction import size_of, tokens_of
 from gateway.steering.survival import dense, kaplan_meier
-from gateway.steering.worth import Kept, best, offers
+from gateway.steering.worth import ConfirmedShare, best, offers
 from providers import Price
 from tests.unit.steering.virtual_replica import EPOCH, MODEL, SHORT, VirtualReplica
 
-HEALTHY = Condition(State.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
+HEALTHY = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
 PRICE = Price(input_usd=1e-6, output_usd=4e-6)
 PROMPT_TOKENS = round(tokens_of(size_of(1000)))  # the middle of its size
 PROMPT_USD = PROMPT_TOKENS * 1e-6
@@ -307,7 +307,7 @@ def audited(
 
 
 def test_audits_say_how_many_of_the_seconds_are_saved() -> None:
-    kept = Kept()
+    kept = ConfirmedShare()
     assert kept.share == KEPT_PRIOR
     for _ in range(30):
         kept.learn(audited(750.0))  # 250 ms of the 1,000 that were predicted
@@ -321,7 +321,7 @@ def test_audits_say_how_many_of_the_seconds_are_saved() -> None:
 
 
 def test_where_thinking_does_not_win_audits_say_when_the_answer_began() -> None:
-    kept = Kept()
+    kept = ConfirmedShare()
     for _ in range(3000):
         kept.learn(audited(1500.0, thought_from_ms=100.0))
     assert kept.share == 1.0
@@ -332,14 +332,14 @@ def test_where_too_little_was_known_for_a_prediction_an_audit_says_nothing_of_it
     replica.warm_up(3, a=0.5, b=0.5)
     primary = replica.plan().primary
     assert primary is not None
-    kept = Kept()
+    kept = ConfirmedShare()
     for _ in range(3):
         kept.learn(audited(900.0, predicted_ms=round(1000 * primary.expected_s(0.5), 3)))
     assert kept.share == KEPT_PRIOR
 
 
 def test_a_primary_that_fails_after_it_was_overtaken_would_have_saved_nothing() -> None:
-    kept = Kept()
+    kept = ConfirmedShare()
     for _ in range(3000):
         kept.learn(audited(900.0, outcome=Outcome.FAILED))
     assert kept.share == 0.05

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource
-from gateway.core.calls import CallRecord, Kind, Mode, Objective
+from gateway.core.calls import CallKind, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Prefix
@@ -60,7 +60,7 @@ class VirtualReplica:
         canaries: Mapping[str, float] | None = None,
         excluded: Mapping[str, str] | None = None,
         prefix: Prefix | None = None,
-        kind: Kind | None = None,
+        kind: CallKind | None = None,
         answer_kind: AnswerKind = AnswerKind.PLAIN,
         bills_losers: frozenset[str] = frozenset(),
         holds: bool = True,
@@ -176,7 +176,9 @@ class VirtualReplica:
         }
         return self._end(start, outcome, prompt_class, **facts)
 
-    def finish(self, *attempts: AttemptRecord, completion_tokens: int | None = 100, kind: Kind | None = None) -> None:
+    def finish(
+        self, *attempts: AttemptRecord, completion_tokens: int | None = 100, kind: CallKind | None = None
+    ) -> None:
         """End a call that consisted of ``attempts``."""
         winner = next((attempt.id for attempt in attempts if attempt.outcome is Outcome.WON), None)
         self.steering.call_finished(
