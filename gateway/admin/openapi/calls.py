@@ -114,6 +114,7 @@ HEADERS: Mapping[str, Any] = {
 OF_UPSTREAM: tuple[type[errors.ApiError], ...] = (
     race_failures.RejectedByProvider,
     race_failures.ProviderMisconfigured,
+    race_failures.BroughtKeyRefused,
     race_failures.AllRateLimited,
     race_failures.AllProvidersFailed,
     race_failures.OutOfResources,
