@@ -122,8 +122,7 @@ def bounds(
     if _is_refused(record):
         return _NOTHING
     least_in, most_in, least_out, most_out = _extremes(price)
-    seen = record.completion_tokens or 0
-    again_usd = 0.0
+    seen, again_usd = record.completion_tokens or 0, 0.0
     if record.sends is not None and record.sends > 1:  # the server may have started on an earlier sending
         again_usd = (record.sends - 1) * sent.high_tokens * most_in
     is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
