@@ -1,6 +1,6 @@
 """Calls and attempts say whether they failed; views tell outages, single hours, and when an error was first seen.
 
-``failed`` is false where nothing failed before, so that no table is written anew: only rows of failures are. Of what
+``failed`` is false where nothing failed before, so that no table is written again: only rows of failures are. Of what
 the version before stores from now on it is null. ``decode_tps_p05`` is ``decode_tps_p95``, what 95 % of the
 answers reach, by its name in statistics.
 """
