@@ -98,7 +98,8 @@ def costs(
 
     Exports are the JSON of OpenAI's GET /v1/organization/costs?group_by=line_item, Anthropic's GET
     /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as
-    there are pages. A day that no page has is told, and not compared. No key is needed here, and nothing is sent.
+    there are pages. A day in between that no page has is told, and not compared. No key is needed here, and nothing is
+    sent.
 
     Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
     """
@@ -118,7 +119,9 @@ def costs(
     notes = _notes(bill)
     if not ledger.rows:
         known, named = ", ".join(ledger.providers) or "none", ", ".join(providers)
-        notes.append(f"the ledger has no attempts at {named} on these days; --provider names others: {known}")
+        notes.append(
+            f"the ledger has no attempts at {named} with your own keys on these days; --provider names others: {known}"
+        )
     if as_json:
         write_json(_as_object(bill, days, providers, rows, notes))
     else:
