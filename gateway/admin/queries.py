@@ -17,7 +17,7 @@ from gateway.settings import nearest
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
 _QUOTED_CHARS = 100  # characters of an unknown name, quoted in an error
-_FIRST = 2000  # the first year with calls
+FIRST_YEAR, LAST_YEAR = 2000, 9000  # of times that can be asked for: far from where the calendar ends
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -70,7 +70,11 @@ def position(after: str | None) -> Position | None:
     try:
         instant, _, call_id = base64.urlsafe_b64decode(after.encode() + b"==").decode().partition("|")
         place = Position(datetime.fromisoformat(instant), str(UUID(call_id)))
-        if written(place) == after and place.started_at.utcoffset() == timedelta(0) and place.started_at.year >= _FIRST:
+        if (
+            written(place) == after
+            and place.started_at.utcoffset() == timedelta(0)
+            and place.started_at.year >= FIRST_YEAR
+        ):
             return place
     except ValueError:
         pass
