@@ -18,6 +18,7 @@ MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
 _QUOTED_CHARS = 100  # characters of an unknown name, quoted in an error
 FIRST_YEAR, LAST_YEAR = 2000, 9000  # of times that can be asked for: far from where the calendar ends
+_NO = frozenset({"0", "false", ""})
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -48,6 +49,11 @@ def parse_query(request: web.Request, kind: type[S]) -> S:
         words, _, place = str(error).partition(" - at `$.")
         name = place.rstrip("`")
         raise InvalidRequest(f"{name or 'the query'}: {_choices(kind, name) or words}", param=name or None) from None
+
+
+def is_asked(request: web.Request, name: str) -> bool:
+    """Whether a program asks for what ``name`` switches on: any value but 0, false and an empty one does."""
+    return request.query.get(name, "0") not in _NO
 
 
 def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
