@@ -46,12 +46,15 @@ def test_a_slash_finds_a_call_by_its_id(demo: Installation, visit: Callable[...,
     assert seen.complaints == []
 
 
-def test_what_is_no_call_id_is_looked_for_as_a_requests_id(demo: Installation, visit: Callable[..., Visit]) -> None:
+@pytest.mark.parametrize("request_id", ["order 7", "7d444840-9dc0-41d1-b245-5ffdce74fad2"])
+def test_what_is_no_call_id_is_looked_for_as_a_requests_id(
+    demo: Installation, visit: Callable[..., Visit], request_id: str
+) -> None:
     page = visit(demo, width=390).open("live")
-    page.get_by_label("Find a call by its id").fill("order 7")
+    page.get_by_label("Find a call by its id").fill(request_id)
     page.keyboard.press("Enter")
     page.wait_for_selector("main h2:text-is('No such call')")
-    assert page.get_by_label("Request id").input_value() == "order 7"
+    assert page.get_by_label("Request id").input_value() == request_id
 
 
 def test_a_question_mark_lists_the_keys_until_escape(demo: Installation, visit: Callable[..., Visit]) -> None:
