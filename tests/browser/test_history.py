@@ -44,6 +44,27 @@ def test_a_drag_over_a_plot_shows_that_time_until_back(demo: Installation, visit
     assert seen.complaints == []
 
 
+def test_a_click_with_a_hand_that_trembles_leaves_the_time_as_it_is(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(demo)
+    page = seen.open("history")
+    page.wait_for_selector(".history .u-over")
+    seen.settle()
+    box = page.locator(".history .u-over").first.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 2, y + 1)
+    page.mouse.up()
+    seen.settle()
+    assert "from=" not in page.url
+    dragged(page)
+    page.get_by_text("Shown: ").wait_for()
+    assert seen.complaints == []
+
+
 def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit: Callable[..., Visit]) -> None:
     page = visit(demo).page
     with page.expect_response(lambda response: "/api/history?" in response.url) as told:
