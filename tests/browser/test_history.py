@@ -93,6 +93,29 @@ def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, 
     assert seen.complaints == []
 
 
+def test_the_keyboard_stays_where_a_time_was_chosen(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("history")
+
+    def pressed() -> str:
+        page.keyboard.press("Enter")
+        return str(page.evaluate("() => document.activeElement.innerText"))
+
+    windows = page.get_by_role("group", name="Time", exact=True).first
+    windows.get_by_role("button", name="Week").focus()
+    assert pressed() == "Week"
+    page.get_by_text("Another time").click()
+    page.get_by_role("button", name="Show", exact=True).focus()
+    assert pressed() == "Show"
+    page.get_by_text("Shown: ").wait_for()
+    page.get_by_role("button", name="Leave this range").focus()
+    assert pressed() == "Week"
+    page.get_by_text("Another time").click()
+    page.get_by_role("button", name="Show", exact=True).click()
+    windows.get_by_role("button", name="Day").focus()
+    assert pressed() == "Day"
+    page.get_by_text("Another time").wait_for()
+
+
 def test_an_outage_of_four_minutes_is_told_as_four(demo: Installation, visit: Callable[..., Visit]) -> None:
     began = datetime.now(UTC) - timedelta(minutes=20)
 
