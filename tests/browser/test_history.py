@@ -76,7 +76,9 @@ def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit
     assert minutes in {61, 62}  # the running minute is the last step
 
 
-def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, visit: Callable[..., Visit]) -> None:
+def test_a_range_of_time_is_kept_for_the_way_back_and_goes_to_no_other_view(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
     seen = visit(demo)
     page = seen.open("history")
     page.get_by_text("Another time").click()
@@ -86,7 +88,20 @@ def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, 
     page.get_by_text("No attempts").wait_for()
     page.locator("#navigation").get_by_text("Leaderboard").click()
     page.wait_for_selector("main[data-view=leaderboard]")
+    assert "from=" not in page.url
+    page.locator("#navigation").get_by_text("Calls").click()
+    page.wait_for_selector("main[data-view=calls]")
     page.locator("#navigation").get_by_text("History").click()
+    page.get_by_text("Shown: ").wait_for()
+    page.locator("#navigation").get_by_text("What racing saved").click()
+    page.wait_for_selector("main[data-view=worth]")
+    page.get_by_role("button", name="Week").click()
+    page.locator("#navigation").get_by_text("History").click()
+    page.wait_for_selector("main[data-view=history]")
+    page.get_by_text("Another time").wait_for()
+    page.go_back()
+    page.go_back()
+    page.go_back()
     page.get_by_text("Shown: ").wait_for()
     page.get_by_role("button", name="Hour").click()
     page.wait_for_function("() => !location.hash.includes('from=')")
