@@ -105,6 +105,25 @@ def test_control_k_goes_to_what_is_typed(demo: Installation, visit: Callable[...
     assert seen.complaints == []
 
 
+def test_on_a_mac_control_k_is_left_to_text_fields(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    seen.page.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
+    page = seen.open("live")
+    box = page.get_by_role("dialog", name="Go to")
+    page.get_by_label("Find a call by its id").focus()
+    page.keyboard.press("Control+k")
+    assert box.count() == 0
+    page.keyboard.press("Meta+k")
+    box.wait_for()
+
+
+def test_keys_that_compose_a_character_are_no_keys_of_the_page(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("live")
+    page.evaluate("""() => document.body.dispatchEvent(
+        new KeyboardEvent("keydown", { key: "?", isComposing: true, bubbles: true }))""")
+    assert page.get_by_role("dialog").count() == 0
+
+
 def test_the_title_names_what_is_shown(demo: Installation, visit: Callable[..., Visit]) -> None:
     [(call_id,)] = demo.rows("select id from calls limit 1")
     page = visit(demo).open("history")
