@@ -127,7 +127,9 @@ if context.config.attributes["connection"].dialect.name == "sqlite":
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 
 with context.begin_transaction():
-    if context.config.attributes["goes_back"] and context.get_bind().dialect.name == "postgresql":
+    is_current = context.get_context().get_current_revision() == context.get_head_revision()
+    changes = context.config.attributes["goes_back"] or not is_current
+    if changes and context.get_bind().dialect.name == "postgresql":
         lock_all(context.get_bind())
     context.run_migrations()
     current = context.get_context().get_current_revision()
