@@ -449,12 +449,13 @@ class Summing:
         # SQLite takes other columns of the row of max().
         latest = "(array_agg({} order by {} desc))[1]" if self._words.is_postgres else "{}"
         message = latest.format("f.error_message", "f.started_at")
+        own = f" and {OWN}" if self._revision >= "0042" else ""
         grouped = (
             f"select {self._five_minutes} as w, s.id as series_id, f.error_kind as error_kind, "
             "coalesce(f.status_code, -1) as status_code, "
             f"count(*) as n, max(f.started_at) as last_seen_at, {message} as last_message "
             f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} "
-            f"where f.error_kind is not null and {BROKEN} group by 1, 2, 3, 4"
+            f"where f.error_kind is not null and {BROKEN}{own} group by 1, 2, 3, 4"
         )
         columns = f"sum(g.n), max(g.last_seen_at), {latest.format('g.last_message', 'g.last_seen_at')}"
         rows = self._fan_out(("series_id", "error_kind", "status_code"), columns, grouped)

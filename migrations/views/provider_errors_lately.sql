@@ -1,14 +1,14 @@
 -- What goes wrong at each deployment: how often, what share of its attempts, when first and last, and the provider's last
 -- words; provider_errors_1h, _24h and _30d: lately.
 --
--- share: of the deployment's attempts (n_attempts). error_kind usage_far_off is none of an attempt: of the n answers the
--- provider states far more or fewer tokens per character than the other deployments of the model do (by more than 1.6
--- times, from 20 answers on; with only one other, who is farther from four characters a token). Thoughts in silence have
--- no characters: answers with any are left out.
+-- share: of the deployment's attempts (n_attempts). What fails with a key that a client has brought is left out.
+-- error_kind usage_far_off is none of an attempt: of the n answers the provider states far more or fewer tokens per
+-- character than the other deployments of the model do (by more than 1.6 times, from 20 answers on; with only one other,
+-- who is farther from four characters a token). Thoughts in silence have no characters: answers with any are left out.
 with attempted as (
   select
     model, provider, deployment, started_at, outcome, status_code, error_kind, error_message, tokens_source,
-    completion_tokens, reasoning_tokens, chars
+    completion_tokens, reasoning_tokens, chars, key_name
   from attempts
   where true
     and attempts.started_at >= {since}
@@ -68,7 +68,7 @@ select
   min(attempted.started_at) as first_seen_at
 from attempted
 join totals on totals.provider = attempted.provider and totals.deployment = attempted.deployment
-where error_kind is not null and outcome in ('failed', 'timeout', 'stalled')
+where error_kind is not null and outcome in ('failed', 'timeout', 'stalled') and coalesce(key_name, '') <> 'tenant'
 group by attempted.provider, attempted.deployment, attempted.error_kind, attempted.status_code
 union all
 select
