@@ -59,6 +59,11 @@ async def told(url: str) -> tuple[int, int, float, int]:
 
 NEW = (4, 2, 3.0, 2)  # of ``all_kinds``, counted as they happened
 OLD = (4, 3, 4.0, 3)  # and by the number of attempts: failovers too
+WAITS = """
+select exists (
+  select from pg_locks join pg_database on pg_database.oid = pg_locks.database
+  where not granted and datname = current_database()
+)"""
 
 
 async def test_what_replaced_a_failed_attempt_is_no_extra_one(ledger_url: str) -> None:
@@ -140,7 +145,7 @@ async def test_rows_that_come_during_the_upgrade_are_counted_once(
     await reading.start()
     await reader.execute("select from rollup_calls")  # so that a change of that table waits
     upgrade = asyncio.create_task(migrate(postgres_url))
-    while not await reader.fetchval("select exists (select from pg_locks where not granted)"):
+    while not await reader.fetchval(WAITS):
         assert not upgrade.done()
     with monkeypatch.context() as patch:
         without(OF_0041, patch)
