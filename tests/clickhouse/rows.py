@@ -266,6 +266,7 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
             known |= {"winner_attempt_id": heir_id, "duplicate_cost_usd": second.cost_usd}
     costs = [each.cost_usd for each in attempts if each.cost_usd is not None and each.key_name != TENANT]
     known |= {"cost_usd": sum(costs)} if costs else {}
+    known |= {"duplicate_cost_usd": None} if both["key_name"] == TENANT else {}
     yield Finished(CallRecord(attempts=tuple(attempts), **known))
     if late:
         yield Audited(call_id, tuple(late))
