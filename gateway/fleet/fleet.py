@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters
-from gateway.fleet.tenants import OPERATORS, TenantKeys, TenantUpstreams, digest_of
+from gateway.fleet.tenants import TenantKeys, TenantUpstreams, digest_of, is_of_account
 from gateway.settings import (
     DeploymentSettings,
     ModelSettings,
@@ -405,8 +405,11 @@ class Fleet:
     def _opened_for_tenant(self, provider: str, key: str) -> Upstream:
         """Open the upstream of a client's own key, without what is the operator's at that provider."""
         settings = self._settings.providers[provider]
-        headers = {name: value for name, value in settings.headers.items() if name.lower() not in OPERATORS}
-        own = {"api_key": SecretStr(key), "api_keys": {}, "organization": None, "headers": headers}
+        headers = {
+            name: value for name, value in settings.headers.items() if not is_of_account(name, value.get_secret_value())
+        }
+        query = {name: value for name, value in settings.query.items() if not is_of_account(name)}
+        own = {"api_key": SecretStr(key), "api_keys": {}, "organization": None, "headers": headers, "query": query}
         vendor, secrets = self._resolver.vendor(provider), self._secrets_sent_to(provider)
         return self._open_for_tenant(provider, settings.model_copy(update=own), vendor, secrets)
 

@@ -15,14 +15,29 @@ from providers import MaskedRecord, Upstream
 KEY = re.compile(r"[\x21-\x7e]{1,8192}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 
-# Headers by which the operator's own account is known at a provider: they never go with another's key.
-OPERATORS = frozenset(
-    {
-        *("authorization", "proxy-authorization", "cookie"),
-        *("api-key", "x-api-key", "x-goog-api-key", "x-goog-user-project"),
-        *("openai-organization", "openai-project"),
-    }
+# What tells a provider whose account it is, by the names of headers and fields: it never goes with another's key.
+_OF_ACCOUNT = re.compile(
+    r"auth(?!or)|(?:^|-)key(?:-|$)|key(?:-?id)?$|token$|secret|passw|credential|cookie|session|signature"
+    r"|login|account|project|organi[sz]ation|subscription",
+    re.IGNORECASE,
 )
+# Headers that are public whatever they say. The value of any other may be a key, if it is as long as one.
+_PUBLIC = re.compile(r"-(?:beta|version)$|^(?:accept.*|content-type|user-agent|referer|http-referer|x-title)$")
+_SHORTEST_KEY = 16
+
+
+def is_of_account(name: str, value: str = "") -> bool:
+    """Whether a header or field may tell a provider the operator's account: by its name, or as long as a key."""
+    if _OF_ACCOUNT.search(name.replace("_", "-")) is not None:
+        return True
+    return len(value) >= _SHORTEST_KEY and _PUBLIC.search(name.lower()) is None
+
+
+def has_account(value: object) -> bool:
+    """Whether a JSON value has a field, at any depth, that may tell a provider the operator's account."""
+    if isinstance(value, dict):
+        return any(is_of_account(name) or has_account(each) for name, each in value.items())
+    return isinstance(value, list) and any(map(has_account, value))
 
 
 class TenantKeys(MaskedRecord, frozen=True):

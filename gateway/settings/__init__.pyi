@@ -43,6 +43,7 @@ from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets
 from .presets import Reachable as Reachable
 from .presets import bills_on as bills_on
+from .presets import brought as brought
 from .presets import found as found
 from .presets import found_vendors as found_vendors
 from .presets import has_credentials as has_credentials

@@ -363,3 +363,34 @@ async def test_a_provider_without_a_key_of_the_operators_is_configured_for_those
     async with serve(alpha=None, config=config) as running, running.post(chat_body(), headers=brings()) as response:
         assert response.status == 200
     assert sent_to(running, "alpha") == [KEY]
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"kind": "litellm", "preset": "openai"},
+        {"api_key": None},
+        {"preset": "vllm", "api_key": None},
+        {"preset": "vertex_openai"},
+        {"api_key": None, "headers": {"x-gateway-pass": "operators-own"}},
+    ],
+)
+async def test_no_key_is_taken_for_a_provider_that_may_not_look_at_it(serve: Serve, provider: dict[str, Any]) -> None:
+    async with serve(alpha=None, config={**ON, "providers": {"alpha": provider}}) as running:
+        status, told = await asked(running, brings())
+        assert (status, told["error"]["param"]) == (400, HEADER)
+        assert running["alpha"].received == []
+
+
+async def test_no_header_or_field_of_the_operators_account_goes_with_anothers_key(serve: Serve) -> None:
+    secret = "0123456789abcdef-operators-own"
+    own = {"headers": {"X-Gateway-Pass": secret, "x-beta-access-token": "operators-own", "anthropic-beta": "a-b" * 9}}
+    body = {"vertex_credentials": "operators-own", "mcp": [{"apiKey": "operators-own"}], "top_k": 3, "max_tokens": 9}
+    extra = {"deployment": "alpha/m", "extra_headers": {"x-session-id": "operators-own"}, "extra_body": body}
+    config = {**ON, "providers": {"alpha": own}, "models": {MODEL: {"deployments": [extra]}}}
+    async with serve(alpha=None, config=config) as running:
+        assert (await asked(running, brings()))[0] == 200
+        [received] = running["alpha"].received
+    assert "operators-own" not in repr([received.headers, received.body])
+    assert received.headers["anthropic-beta"] == "a-b" * 9
+    assert (received.body["top_k"], received.body["max_tokens"]) == (3, 9)
