@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from weakref import WeakSet
 
+from gateway.settings import LONGEST_KEY
 from providers import MaskedRecord, Upstream
 
-KEY = re.compile(r"[\x21-\x7e]{1,8192}")  # printable ASCII without blanks
+KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 
 # What tells a provider whose account it is, by the names of headers and fields: it never goes with another's key.

@@ -26,7 +26,7 @@ from gateway.settings.section_checks import (
     without_api,
     without_secrets,
 )
-from gateway.settings.sections import profile_timeouts
+from gateway.settings.sections import LONGEST_KEY, profile_timeouts
 from gateway.topology.urls import RedisUrlError, read_url
 from providers import (
     BEDROCK,
@@ -219,9 +219,8 @@ def _no_key(here: Place, secret: SecretStr | None, *, may_have_lines: bool = Fal
 
 def _is_brought(provider: str, settings: Settings, catalog: Catalog) -> bool:
     """Whether clients may bring keys for a provider."""
-    if not settings.tenant_keys.header and all(
-        provider not in each.provider_keys for each in settings.clients.values()
-    ):
+    are_in_settings = any(provider in each.provider_keys for each in settings.clients.values())
+    if not (settings.tenant_keys.header or are_in_settings):
         return False
     return not no_key_for(provider, settings.providers[provider], catalog)
 
@@ -237,6 +236,8 @@ def _tenants(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
                 yield Complaint(place, f"no key can be brought for {provider!r}: {reason}")
             elif not key.get_secret_value():
                 yield Complaint(place, "is empty: set it, or remove it")
+            elif len(key.get_secret_value()) > LONGEST_KEY:
+                yield Complaint(place, f"is longer than {LONGEST_KEY} characters, as no key is")
             else:
                 yield from _no_key(place, key)
 
