@@ -320,7 +320,7 @@ def permits(
     cost_usd, of = plan.cost_usd.get(launch.deployment), of or model
     learnt_as = None if of.tenant is None else of.learnt_as
     if learnt_as is not None and launch.deployment in learnt_as:
-        cost_usd = 0.0  # its client pays
+        cost_usd = None  # its client pays
     return context.steering.permit(
         model.name,
         launch,

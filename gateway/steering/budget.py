@@ -109,12 +109,14 @@ class Budget:
         self.usd -= cost_usd
 
 
-def within(race: RaceSettings, costs: Mapping[str, float]) -> RaceSettings:
+def within(race: RaceSettings, costs: Mapping[str, float], free: Container[str] | None = None) -> RaceSettings:
     """Return ``race`` with its budget limited to what ``extra_usd_per_call`` pays for at these ``costs`` (US dollars).
 
     If the money pays for few attempts only, they become hedges for the slowest calls, not races of the first ones.
+    ``free`` has the deployments that a client's own key pays for.
     """
-    mean_usd = sum(costs.values()) / len(costs) if costs else 0.0
+    paid = costs.values() if free is None else [usd for name, usd in costs.items() if name not in free]
+    mean_usd = sum(paid) / len(costs) if costs else 0.0
     if race.extra_usd_per_call is None or race.extra_usd_per_call >= race.budget * mean_usd:
         return race
     return race.model_copy(update={"budget": race.extra_usd_per_call / mean_usd})

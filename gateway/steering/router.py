@@ -388,7 +388,7 @@ class Steering:
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
-            race = within(race, costs if terms.learnt_as is None else {**costs, **dict.fromkeys(terms.learnt_as, 0.0)})
+            race = within(race, costs, learnt_as)
             limit = Narrowed.USD_PER_CALL if race.budget < budgeted else None
         race, unusual = self._budgets.paced(model, race)
         limit = Narrowed.USD if unusual else limit
