@@ -459,11 +459,15 @@ async def test_a_client_learns_and_uses_no_provider_that_it_may_not_see(serve: S
 
 
 async def test_a_request_without_a_model_gets_one_that_its_keys_are_for(serve: Serve) -> None:
-    models = {"embed-a": {"deployments": ["alpha/text-embedding-3"]}, "embed-b": {"deployments": ["beta/bge-embed"]}}
-    async with serve(alpha=None, beta=None, config={**ON, "models": models}) as running:
-        for keys, status in ((f"alpha={KEY}", 200), (f"alpha={KEY}, beta={KEY}", 400)):
-            async with running.post({"input": "x"}, path="/v1/embeddings", headers=brings(keys)) as response:
-                assert response.status == status, await response.text()
+    models = {f"of-{name}": {"deployments": [f"{name}/omni-moderation-latest"]} for name in ("alpha", "beta")}
+    config = {**ON, "providers": {key: {"apis": ["moderations"]} for key in ("alpha", "beta")}, "models": models}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        both = brings(f"alpha={KEY}, beta={KEY}")
+        async with running.post({"input": "Hi"}, path="/v1/moderations", headers=both) as response:
+            assert "name one of of-alpha, of-beta" in await response.text()
+        async with running.post({"input": "Hi"}, path="/v1/moderations", headers=brings()) as response:
+            await response.read()
+        assert {row["model"] for row in await running.rows("select model from calls")} == {"of-alpha"}
 
 
 async def test_dollars_are_held_where_the_operators_keys_may_follow_a_clients(serve: Serve) -> None:

@@ -59,7 +59,6 @@ def test_what_no_request_could_have_is_refused_before_the_start(
         ("{ base_url: 'http://h/v1' }", "gsk-secret", "no key can be brought for 'mine': it may need none"),
         ("{ kind: litellm, preset: groq }", "gsk-secret", "no key can be brought for 'mine': litellm may use other"),
         ("{ preset: groq, api_key: gsk-1 }", "gsk-secret" * 52, "is longer than 512 characters"),
-        ("{ preset: groq }", "", "is empty"),
     ],
 )
 def test_a_clients_key_is_for_a_provider_that_looks_at_it(

@@ -19,12 +19,6 @@ def may_launch(replica: VirtualReplica, deployment: str, role: Role, **of_dollar
     return replica.steering.permit(MODEL, Launch(deployment, 0.0, role), race, cost_usd=0.0, learnt_as=OWN)
 
 
-def plan(replica: VirtualReplica, **race: float) -> Narrowed | None:
-    terms = Terms(Objective.FIRST_TOKEN, 1000, 100, {"a": PRICE, "b": PRICE}, learnt_as=OWN)
-    settings = RaceSettings.model_validate({"mode": Mode.AUTO, **race})
-    return replica.steering.plan(MODEL, ["a", "b"], settings, terms, SHORT).narrowed
-
-
 @pytest.mark.parametrize("role", [Role.FAILOVER, Role.FALLBACK, Role.HEDGE])
 def test_their_extra_attempts_leave_the_others_budget_as_it_was(role: Role) -> None:
     replica = VirtualReplica(("a", "b"))
@@ -43,9 +37,13 @@ def test_however_many_have_a_budget_themselves() -> None:
 
 def test_their_plans_keep_nothing_of_a_key_that_was_not_used() -> None:
     replica = VirtualReplica(("a", "b"))
-    for _ in range(20):
-        plan(replica)
-    assert "a\x1fdigest" not in replica.steering._tenants._healths
+    replica.warm_up(20, a=0.3, b=0.3)
+    for number in range(200):
+        learnt_as = {each: f"{each}\x1f{number}" for each in "ab"}
+        terms = Terms(Objective.FIRST_TOKEN, 1000, 100, learnt_as=learnt_as)
+        planned = replica.steering.plan(MODEL, ["a", "b"], RaceSettings(mode=Mode.SINGLE), terms, SHORT)
+        if not planned.explores:  # an attempt to learn more is noted at once
+            assert replica.steering._tenants._healths.keys().isdisjoint(learnt_as.values())
 
 
 def test_a_limit_of_dollars_a_call_narrows_no_attempt_that_its_client_pays() -> None:
