@@ -59,6 +59,9 @@ def aside(work: Callable[..., _T], *given: object) -> "asyncio.Future[_T]":
     return _thread.submit(partial(work, *given))
 
 
+FEWEST_BYTES = 96 * 1024 * 1024  # that a process may grow by, however little memory there is
+
+
 class _Memory:
     most_bytes = math.inf  # that this process may have while it takes on large answers
 
@@ -75,9 +78,13 @@ class _Memory:
 _memory = _Memory()
 
 
-def bound_memory(most_bytes: float) -> None:
-    """Have ``check_room`` refuse what would need more than ``most_bytes`` for the whole process."""
-    _memory.most_bytes = most_bytes
+def bound_memory(most_bytes: float, processes: int = 1) -> None:
+    """Have ``check_room`` refuse what would need more than ``most_bytes`` for all ``processes``.
+
+    To be called before they are forked: what this process has by then is theirs together.
+    """
+    had_bytes = _memory.resident_bytes()
+    _memory.most_bytes = had_bytes + max(FEWEST_BYTES, (most_bytes - had_bytes) / processes)
 
 
 def check_room(size: int) -> None:

@@ -60,7 +60,8 @@ class EventSplitter:
     def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
         self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
-        self._large_bytes = min(tail_limit_bytes, _MIB)
+        self._step_bytes = min(tail_limit_bytes, _MIB)  # after which the size of the tail is checked again
+        self._checked_bytes = 0
         self._line_ends = 0  # in the reads from which the tail comes, since the last complete event
 
     def feed(self, data: bytes) -> bytes:
@@ -89,9 +90,11 @@ class EventSplitter:
             del tail[:end]
             # Counted as they come, so that an event of many lines is never looked at as a whole.
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
+            if end:
+                self._checked_bytes = 0
             if self._line_ends > MOST_LINES:
                 raise too_many_lines()
-        if len(tail) > self._large_bytes:
+        if len(tail) > self._checked_bytes + self._step_bytes:
             self._check_size()
         return block
 
@@ -100,6 +103,7 @@ class EventSplitter:
             limit_mib = self._tail_limit_bytes / _MIB
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"one event of the stream is larger than {limit_mib:g} MiB")
         check_room_for_answer(_MIB)
+        self._checked_bytes = min(len(self._tail), self._tail_limit_bytes - self._step_bytes)
 
     @property
     def held_bytes(self) -> int:

@@ -5,7 +5,6 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import partial
@@ -83,8 +82,7 @@ FOLLOWING: Mapping[AttemptState, frozenset[AttemptState]] = {
 
 
 LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
-# A stream of which a large read took longer to parse, as pings by the thousand do, is read in parts that take as long.
-SLOW_READ_S, LEAST_PART_BYTES = 0.002, 4 * 1024
+RESTS = 4  # times as long as it took, after one with nothing of an answer in it: pings by the thousand
 
 
 # The interface of a race that its attempts use.
@@ -341,18 +339,14 @@ class Attempt:
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, answer.reader
-        waiting, most = b"", sys.maxsize  # bytes that are parsed at once
         while not reader.done:
-            data = waiting or await (
+            data = await (
                 exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
             )
-            data, waiting = data[:most], data[most:]  # no copy, where it is all
-            now, over, size = clock(), not data, len(data)
+            now, over, is_large, seen = clock(), not data, len(data) > LARGE_READ_BYTES, self.measurement.meaningful
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
-            is_short = long is None
-            block, long = answer.read(data, now, finishing=exchange.finishing and not waiting, block=long), None
-            if size > LARGE_READ_BYTES and is_short and (took_s := clock() - now) > SLOW_READ_S:
-                most = max(LEAST_PART_BYTES, int(size * SLOW_READ_S / took_s))
+            block, long = answer.read(data, now, finishing=exchange.finishing, block=long), None
+            rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is AttemptState.ANSWERING:
                 await answer.write(block, self.race.sink, now)
@@ -366,8 +360,8 @@ class Attempt:
             del block  # later data may bypass this task, which would keep the block in memory for all that time
             if over:
                 break
-            if size > LARGE_READ_BYTES or waiting:  # more may wait already, and to read it takes some milliseconds
-                await asyncio.sleep(0)
+            if is_large:  # more of it may wait already, and reading each takes some milliseconds
+                await asyncio.sleep(rest_s)
         clocks.stop()
         return True
 

@@ -87,6 +87,7 @@ class GatheringSink:
     async def begin(self, winner: Winner) -> None:
         """Start a new body; that of an earlier winner is dropped."""
         self.winner = winner
+        self.size, self._checked_size = 0, _MIB
         self._gathering = self._answers.gathering()
         self._gathering.single = self._single
 
@@ -101,7 +102,7 @@ class GatheringSink:
         take = self._gathering.take
         self.size += len(block.forward)
         if self.size > self._checked_size:
-            check_room_for_answer(_MIB)
+            check_room_for_answer(3 * self.size)  # for what ``body`` makes of it
             self._checked_size = self.size + _MIB
         for part in block.parts:
             if part.chunks is None:

@@ -324,7 +324,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
     signal.signal(signal.SIGHUP, ignore)
     speed_up_enums()
     return_freed_memory()
-    bound_memory(SHARE_FOR_ANSWERS * memory_limit() / settings.workers)
+    bound_memory(SHARE_FOR_ANSWERS * memory_limit(), settings.workers)
     log = logs.configure(settings.log_level, settings.log_format)
     logs.take_standard_error(log)
     if settings.workers > 1 and not hasattr(os, "fork"):

@@ -15,7 +15,7 @@ import copy, pickle, re, signal, ssl
 from enum import Enum
 from gateway.core.attempts import Outcome
 from gateway.core.calls import Mode
-from gateway.racing.attempt import State
+from gateway.racing.attempt import AttemptState
 from gateway.server.server import speed_up_enums
 
 class Shape(Enum):
@@ -24,7 +24,7 @@ class Shape(Enum):
 
 speed_up_enums()
 speed_up_enums()
-for kind in (Outcome, Mode, State, signal.Signals, re.RegexFlag, ssl.TLSVersion, Shape):
+for kind in (Outcome, Mode, AttemptState, signal.Signals, re.RegexFlag, ssl.TLSVersion, Shape):
     for name, member in kind.__members__.items():
         assert getattr(kind, name) is member, (kind, name)
         assert kind[name] is member

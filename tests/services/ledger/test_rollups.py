@@ -173,7 +173,10 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
         for name, value in true.items():
             if by_rows == "race_value" and is_estimated_otherwise(name, each["basis"] == true["basis"]):
                 continue  # another method: tests/services/ledger/test_savings.py holds it
-            about = quantiles and any(p in name for p in ("_p50", "_p95", "_p99"))
+            if name == "first_seen_at" and each[name] != value:
+                assert value - timedelta(days=1) < each[name] < value, view  # when its window began
+                continue
+            about = quantiles and any(p in name for p in ("_p05", "_p50", "_p95", "_p99"))
             expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value
             if name.startswith("saved_p") and isinstance(value, float):  # a difference of two, out to a bucket's edge
                 racing = true[name.removeprefix("saved_")[:3].join(("ttft_", "_ms"))]

@@ -41,7 +41,7 @@ def test_a_request_shows_what_it_asks_for_and_the_names_of_what_it_sends() -> No
 
 
 def test_an_answer_shows_its_status_and_its_size() -> None:
-    assert repr(ANSWER) == "Answer(status=200, headers=['x-echo'], body='23 bytes', rest=False)"
+    assert repr(ANSWER) == "UpstreamAnswer(status=200, headers=['x-echo'], body='23 bytes', rest=False)"
 
 
 def test_a_proxys_password_is_not_shown_by_rich(monkeypatch: pytest.MonkeyPatch) -> None:

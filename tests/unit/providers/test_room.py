@@ -1,7 +1,6 @@
 """Where memory is short a large body is refused: msgspec, or the system, would end the process."""
 
 import asyncio
-import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from providers import ErrorKind, UpstreamError, bound_memory
+from providers import ErrorKind, UpstreamError, bound_memory, check_room
 from providers.http_exchange import read_body
+from providers.large_bodies import FEWEST_BYTES, _memory
 from providers.sse import EventSplitter
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def test_a_large_prompt_for_which_there_is_no_memory_is_an_error_and_not_the_end
 @contextmanager
 def full() -> Iterator[None]:
     """Have the process take all memory that it may."""
-    bound_memory(0)
+    most_bytes, _memory.most_bytes = _memory.most_bytes, 0
     yield
-    bound_memory(math.inf)
+    _memory.most_bytes = most_bytes
 
 
 class Sent:
@@ -83,3 +83,16 @@ def test_so_do_large_events() -> None:
         assert splitter.feed(b"data: " + b"x" * 1_000_000) == b""
         with pytest.raises(UpstreamError, match="no memory"):
             splitter.feed(b"x" * 100_000)
+
+
+def test_what_processes_have_before_they_are_forked_counts_once() -> None:
+    had_bytes, before = _memory.resident_bytes(), _memory.most_bytes
+    try:
+        bound_memory(had_bytes + 4 * FEWEST_BYTES, processes=2)
+        check_room(FEWEST_BYTES)
+        with pytest.raises(MemoryError):
+            check_room(3 * FEWEST_BYTES)
+        bound_memory(0, processes=8)  # however little there is, some answers are taken on
+        check_room(FEWEST_BYTES // 2)
+    finally:
+        _memory.most_bytes = before
