@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from gateway.racing import records
-from providers import redaction, sse
 from providers.simulator.script import Delta, Gate, Hang, Headers, RoleOnly, Status, Step, answer
 from providers.simulator.wire import error
 from tests.app.gateway.collector import collecting
@@ -405,18 +403,6 @@ async def test_a_key_longer_than_any_is_refused(serve: Serve) -> None:
         status, told = await asked(running, brings(f"alpha={'k' * 513}"))
         assert status == 400
         assert "longer than 512 characters" in told["error"]["message"]
-
-
-async def test_nothing_of_a_clients_key_stays_in_what_the_process_remembers(serve: Serve) -> None:
-    def remembered() -> int:
-        return sum(each.cache_info().currsize for each in (redaction._sought, sse.as_sent, records._clean))
-
-    async with serve(alpha=[Headers({"x-request-id": KEY}), Status(400, error(f"no: {KEY}"))], config=ON) as running:
-        await asked(running, brings())
-        before = remembered()
-        for number in range(9):
-            await asked(running, brings(f"alpha=another-long-key-{number}"))
-        assert remembered() == before
 
 
 async def test_a_plan_and_the_list_of_models_open_nothing_for_a_key(serve: Serve) -> None:

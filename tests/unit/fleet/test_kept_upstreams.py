@@ -1,7 +1,8 @@
 """The upstreams of keys that clients bring: how long they are kept, and how many."""
 
 from gateway.fleet.tenants import KEPT_S, MOST_KEPT, MOST_KEPT_A_CLIENT, TenantUpstreams
-from providers import HttpUpstream, Upstream
+from gateway.racing import records
+from providers import Fleeting, HttpUpstream, Upstream, redact, redact_json, redact_word, redaction, sse
 
 
 class Opened:
@@ -59,3 +60,17 @@ def test_the_oldest_of_all_goes_where_there_are_too_many() -> None:
     for number in range(MOST_KEPT + 1):
         opened.kept.of(f"client-{number}", "alpha", "key")
     assert opened.number == MOST_KEPT
+
+
+def test_nothing_of_a_clients_key_stays_in_what_the_process_remembers() -> None:
+    def remembered() -> list[int]:
+        return [each.cache_info().currsize for each in (redaction._sought, sse.as_sent, records._clean)]
+
+    before, key = remembered(), "a-long-key-of-a-client"
+    secrets = Fleeting([key])
+    assert redact(f"no: {key}", secrets) == "no: ***"
+    assert redact_word(key, secrets) == "***"
+    assert redact_json({"id": key}, secrets) == {"id": "***"}
+    assert records.short(key, secrets) == "***"
+    assert sse.masked_body(f'{{"id":"{key}"}}'.encode(), secrets) == b'{"id":"***"}'
+    assert remembered() == before
