@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ where relnamespace = current_schema()::regnamespace and not relispartition and p
 and (relkind = 'v' or relkind in ('r', 'p') and (relname = any(:known) or relname like 'rollup\_%'))
 order by relkind <> 'v' or relname = 'rollup_pending', relname <> 'calls', relname <> 'attempts', relname
 """
+ADDED_UP = ("calls", "attempts")  # an upgrade adds up their rows again: meanwhile clients' keys are looked up, as ever
 # At first less than ``deadlock_timeout``, after which Postgres ends one of two that wait for each other.
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 16.0
 _AGAIN = frozenset({"57014", "40P01"})  # query_canceled, deadlock_detected
@@ -76,12 +78,12 @@ def note_oldest(revision: str) -> None:
     context.get_bind().execute(change, {"oldest": oldest})
 
 
-def lock_all(connection: Connection) -> None:
-    """Lock all views and tables before anything is changed, after the fold that runs.
+def lock_all(connection: Connection, tables: Collection[str]) -> None:
+    """Lock all views, the sums and these tables before anything is changed, after the fold that runs.
 
     If others have locks for longer, this gives up those it has, lets the others go on, and tries again, for longer.
     """
-    names = list(connection.scalars(text(_LOCKED), {"known": list(metadata.tables)}))
+    names = list(connection.scalars(text(_LOCKED), {"known": list(tables)}))
     if not names:
         return
     wanted = ", ".join(f'"{name}"' for name in names)
@@ -127,8 +129,10 @@ if context.config.attributes["connection"].dialect.name == "sqlite":
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 
 with context.begin_transaction():
-    if context.config.attributes["goes_back"] and context.get_bind().dialect.name == "postgresql":
-        lock_all(context.get_bind())
+    goes_back = context.config.attributes["goes_back"]
+    is_current = context.get_context().get_current_revision() == context.get_head_revision()
+    if (goes_back or not is_current) and context.get_bind().dialect.name == "postgresql":
+        lock_all(context.get_bind(), metadata.tables if goes_back else ADDED_UP)
     context.run_migrations()
     current = context.get_context().get_current_revision()
     if current is not None:

@@ -13,7 +13,7 @@ It takes two minutes.
   safe     not the whole text, and the client is told: an error, no [DONE]
   fail     a part of the text that looks whole, wrong text, or no end within 65 s
 
-It exits with 1 when a cell fails. --write puts the table into docs/guides/failing-provider.md.
+It exits with 1 when a cell fails. --write puts the table into benchmarks/failover/RESULTS.md.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks.harness.report import console, grid, markdown, print_json
 from tests.support.faults import FAULTS, SETUPS
 from tests.support.measured.servers import ROOT, prepare
 
-PAGE = ROOT / "docs" / "guides" / "failing-provider.md"
+PAGE = ROOT / "benchmarks" / "failover" / "RESULTS.md"
 BEGIN, END = "<!-- made by: make bench WHAT=failover -->", "<!-- end of what the benchmark made -->"
 WORDS = ("pass", "partial", "safe", "fail")
 

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_PATCH
 
-from gateway.admin.queries import NoQuery, parse_query
+from gateway.admin.queries import NoQuery, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.auth import DIGEST, JSON, READING
 from gateway.api.bodies import read_body
@@ -62,7 +62,7 @@ Admit = Callable[[web.Request], Client]
 class KeysQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether revoked keys are listed too."""
 
-    all: bool = False
+    all: str | None = None
 
 
 class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,23 +74,24 @@ class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class KeyHandlers:
     """The handlers of one path; ``admit`` returns who may do what a request asks for.
 
-    ``shows_file``: whether clients of the file are listed also where keys are not in the database; else this is an
-    error that says what to set.
+    ``is_page``: they are the page's. Clients of the file are listed also where keys are not in the database; for
+    programs this is an error that says what to set. Unknown parameters are refused; those of programs are ignored, but
+    where one that is misspelt would revoke all keys.
     """
 
-    def __init__(self, admit: Admit, *, shows_file: bool = False) -> None:
+    def __init__(self, admit: Admit, *, is_page: bool = False) -> None:
         self._admit = admit
-        self._shows_file = shows_file
+        self._is_page = is_page
 
     async def list_keys(self, request: web.Request) -> web.Response:
         """Return every client with its keys, of the file and of the database; with ``?all=1`` also revoked keys."""
         self._admit(request)
-        query = parse_query(request, KeysQuery)
+        self._check_query(request, KeysQuery)
         keys = request.app[CONTEXT].admission.keys
-        if self._shows_file and not keys.are_stored:
+        if self._is_page and not keys.are_stored:
             data = keys.configured()
         else:
-            data = await keys.listed(revoked=query.all)
+            data = await keys.listed(revoked=is_asked(request, "all"))
         return uncached(Clients(data))
 
     async def get_key(self, request: web.Request) -> web.Response:
@@ -101,7 +102,7 @@ class KeyHandlers:
 
         """
         self._admit(request)
-        parse_query(request, NoQuery)
+        self._check_query(request, NoQuery)
         name = request.match_info["name"]
         clients = await request.app[CONTEXT].admission.keys.listed()
         client = next((each for each in clients if each["name"] == name), None)
@@ -114,7 +115,7 @@ class KeyHandlers:
     async def create_key(self, request: web.Request) -> web.Response:
         """Make a client, whose name and settings are the body, with a key, which is in this answer only."""
         admin = self._admit(request)
-        parse_query(request, NoQuery)
+        self._check_query(request, NoQuery)
         context = _context(request)
         fields = await _object(request, admin)
         name = check_name(fields.pop("name", None))
@@ -127,7 +128,7 @@ class KeyHandlers:
     async def change_key(self, request: web.Request) -> web.Response:
         """Change a client's settings by a merge patch: null means the default."""
         admin = self._admit(request)
-        parse_query(request, NoQuery)
+        self._check_query(request, NoQuery)
         context = _context(request)
         name = request.match_info["name"]
         decide = changes.changed(name, await _object(request, admin), partial(_checked, context))
@@ -143,7 +144,7 @@ class KeyHandlers:
 
         """
         admin = self._admit(request)
-        parse_query(request, NoQuery)
+        self._check_query(request, NoQuery)
         context = _context(request)
         fields = await _object(request, admin)
         grace_s = fields.pop("grace_s", 0)
@@ -163,6 +164,10 @@ class KeyHandlers:
         decide = changes.revoked(name, at=context.admission.keys.utc_now(), key=key)
         change = await _change(context, admin, name, decide)
         return uncached(Revoked(name, [RevokedKey(row.id, row.hint) for row in change.rows]))
+
+    def _check_query(self, request: web.Request, kind: type[msgspec.Struct]) -> None:
+        if self._is_page:
+            parse_query(request, kind)
 
 
 def admit_program(request: web.Request) -> Client:
@@ -194,7 +199,7 @@ def admit_administrator(request: web.Request) -> Client:
 
 
 FOR_PROGRAMS = KeyHandlers(admit_program)
-FOR_PAGE = KeyHandlers(admit_administrator, shows_file=True)
+FOR_PAGE = KeyHandlers(admit_administrator, is_page=True)
 
 
 def _context(request: web.Request) -> Context:

@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.admin import answers
 from gateway.admin.configuration import priced
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import answer, parse_query
+from gateway.admin.queries import answer, is_asked, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
@@ -189,8 +189,6 @@ _ADDRESS = frozenset({"explain", "model"})
 
 # GET /leaderboard for programs; GET /api/leaderboard and /api/explain for the page.
 
-_NO = frozenset({"0", "false", ""})
-
 
 async def leaderboard(request: web.Request) -> web.Response:
     """Return the standings of every model, or of ``?model=``; with ``?explain=1`` also the plans of their next calls.
@@ -204,7 +202,7 @@ async def leaderboard(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     client = context.admission.admit_viewer(request)
     models = _wanted(context, request.query.get("model"))
-    if request.query.get("explain", "0") not in _NO:
+    if is_asked(request, "explain"):
         body = msgspec.json.encode(Plans([explained(context, model, request.query, client) for model in models]))
     else:
         body = msgspec.json.encode(Leaderboards([context.steering.leaderboard(model.name) for model in models]))

@@ -17,7 +17,8 @@ from gateway.settings import nearest
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
 _QUOTED_CHARS = 100  # characters of an unknown name, quoted in an error
-_FIRST = 2000  # the first year with calls
+FIRST_YEAR, LAST_YEAR = 2000, 9000  # of times that can be asked for: far from where the calendar ends
+_NO = frozenset({"0", "false", ""})
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -50,6 +51,11 @@ def parse_query(request: web.Request, kind: type[S]) -> S:
         raise InvalidRequest(f"{name or 'the query'}: {_choices(kind, name) or words}", param=name or None) from None
 
 
+def is_asked(request: web.Request, name: str) -> bool:
+    """Whether a program asks for what ``name`` switches on: any value but 0, false and an empty one does."""
+    return request.query.get(name, "0") not in _NO
+
+
 def _choices(kind: type[msgspec.Struct], name: str) -> str | None:
     """Return the values allowed for a field, if it is one of some words."""
     field = next((each for each in msgspec.structs.fields(kind) if each.encode_name == name), None)
@@ -70,7 +76,11 @@ def position(after: str | None) -> Position | None:
     try:
         instant, _, call_id = base64.urlsafe_b64decode(after.encode() + b"==").decode().partition("|")
         place = Position(datetime.fromisoformat(instant), str(UUID(call_id)))
-        if written(place) == after and place.started_at.utcoffset() == timedelta(0) and place.started_at.year >= _FIRST:
+        if (
+            written(place) == after
+            and place.started_at.utcoffset() == timedelta(0)
+            and place.started_at.year >= FIRST_YEAR
+        ):
             return place
     except ValueError:
         pass

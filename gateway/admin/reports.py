@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import MOST, NoQuery, answer, parse_query, position, written
+from gateway.admin.queries import FIRST_YEAR, LAST_YEAR, MOST, NoQuery, answer, parse_query, position, written
 from gateway.admin.visitors import admit_visitor
 from gateway.alerts.alert import Alert
 from gateway.api.context import CONTEXT
@@ -193,7 +193,8 @@ async def history(request: web.Request) -> web.Response:
     """Return the series of deployments.
 
     Raises:
-        InvalidRequest: a range has no beginning or no time zone, ends before it begins, or is longer than three years.
+        InvalidRequest: a range has no beginning or no time zone, ends before it begins, is longer than three years, or
+            is of other millennia.
 
     """
     admit_visitor(request)
@@ -220,6 +221,8 @@ def _check_range(since: datetime | None, until: datetime | None, now: datetime) 
     for name, at in (("from", since), ("to", until)):
         if at is not None and at.tzinfo is None:
             raise InvalidRequest(f"{name} must have its zone, as in 2026-01-31T14:00:00Z", param=name)
+        if at is not None and not FIRST_YEAR <= at.year <= LAST_YEAR:
+            raise InvalidRequest(f"{name} must be in the years {FIRST_YEAR} to {LAST_YEAR}", param=name)
     if since is None:
         if until is not None:
             raise InvalidRequest("to is the end of a range: give its beginning, from, too", param="to")

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +11,9 @@ import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, Line, read_invoice, undated
+from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, Line, read_invoice, through, undated
 from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
+from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.ledger import Words
@@ -31,6 +32,13 @@ select {day} as day, {keys}, count(*) as attempts, unit.key as unit,
   sum(case when unit.value ->> 'usd' is null then 1 else 0 end) as n_open
 from attempts, json_each(units) as unit
 where units is not null and {within} and unit.key in {units} group by 1, {keys}, unit.key
+"""
+# Attempts may be kept shorter than calls, and on Postgres have no index of their first: any one from before will do.
+_BEGINS = """
+select coalesce(
+  (select started_at from attempts where started_at < {since} limit 1),
+  (select min(started_at) from attempts where started_at >= {since} and started_at <= {until}),
+  (select min(started_at) from calls where started_at > {until}))
 """
 
 
@@ -84,12 +92,14 @@ def costs(
     """Compare the ledger with a vendor's bill, by day and model.
 
     The bill should lie between the least and the most that the ledger says. A bill is of the whole account: it also has
-    what did not go through this gateway. What a vendor's export does not contain is told, and not counted as a
-    difference. A call over midnight may be on either day.
+    what did not go through this gateway. Calls with keys that clients bring are on their bills, and not counted here.
+    What a vendor's export does not contain is told, and not counted as a difference. The day on which the ledger begins
+    is not compared, as only a part of it is there. A call over midnight may be on either day.
 
     Exports are the JSON of OpenAI's GET /v1/organization/costs?group_by=line_item, Anthropic's GET
     /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as
-    there are pages. No key is needed here, and nothing is sent.
+    there are pages. A day in between that no page has is told, and not compared. No key is needed here, and nothing is
+    sent.
 
     Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
     """
@@ -109,7 +119,9 @@ def costs(
     notes = _notes(bill)
     if not ledger.rows:
         known, named = ", ".join(ledger.providers) or "none", ", ".join(providers)
-        notes.append(f"the ledger has no attempts at {named} on these days; --provider names others: {known}")
+        notes.append(
+            f"the ledger has no attempts at {named} with your own keys on these days; --provider names others: {known}"
+        )
     if as_json:
         write_json(_as_object(bill, days, providers, rows, notes))
     else:
@@ -143,7 +155,7 @@ class FromLedger(msgspec.Struct, frozen=True):
 
     rows: list[Row]
     units: list[Row]  # the parts of `rows` that the vendor bills apart
-    begins: date | None  # with its first attempt
+    begins: date | None  # a day with an attempt: the first one, unless there are some from before the bill's days
     providers: list[str]  # those that it knows
 
 
@@ -162,6 +174,7 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         result: queries.Result = await queries.run(url, sql)
         return result.rows
 
+    since, until = _bounds(words, days)
     within = _within(words, providers, days)
     day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
     rows = [
@@ -178,16 +191,24 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         ):
             booked = Booked(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
             units.append(Row(_date(at), deployment, version, tier, booked, unit))
-    ((begins,),) = await ask("select min(started_at) from attempts")
+    ((begins,),) = await ask(_BEGINS.format(since=since, until=until))
     others = [] if rows else await ask("select distinct provider from attempts order by 1")
     return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
 
 
 def _within(words: "Words", providers: Sequence[str], days: frozenset[date]) -> str:
-    """Return the condition for attempts at the providers from the first of the days to the last."""
-    since, until = (datetime.combine(day, time(), UTC) for day in (min(days), max(days) + timedelta(1)))
-    at = f"started_at >= {words.instant(since)} and started_at < {words.instant(until)}"
-    return f"{at} and provider in ({', '.join(map(words.text, providers))})"
+    """Return the condition for attempts at the providers with the operator's keys, from the first day to the last."""
+    from gateway.core.calls import TENANT  # noqa: PLC0415 - as above
+
+    since, until = _bounds(words, days)
+    named = f"provider in ({', '.join(map(words.text, providers))})"
+    return f"started_at >= {since} and started_at <= {until} and {named} and coalesce(key_name, '') <> '{TENANT}'"
+
+
+def _bounds(words: "Words", days: frozenset[date]) -> tuple[str, str]:
+    """Return the first instant of the days and the last."""
+    first, last = datetime.combine(min(days), time.min, UTC), datetime.combine(max(days), time.max, UTC)
+    return words.instant(first), words.instant(last)
 
 
 def _date(value: object) -> date:
@@ -212,7 +233,7 @@ def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: da
         reason = reasons.get((day, what))
         if reason is None and day >= today:
             reason = "the day is not over"
-        elif reason is None and (ledger.begins is None or day < ledger.begins):
+        elif reason is None and (ledger.begins is None or day <= ledger.begins):  # it has only a part of its first day
             reason = f"the ledger begins on {ledger.begins}" if ledger.begins else "the ledger is empty"
         rows.append(_judged(day, what, booked.get((day, what), Booked()), billed.get((day, what), 0.0), reason))
     not_on_it = f"{bill.format.name} does not contain it"
@@ -294,7 +315,10 @@ def _totals(rows: Iterable[Compared]) -> list[Compared]:
 def _notes(bill: Invoice) -> list[str]:
     form = bill.format
     notes = [f"{form.name}, in {form.unit}, days of {form.zone}; it does not contain: {', '.join(form.lacks)}"]
-    if not bill.is_whole:
+    if missing := sorted(through(bill.days) - bill.days):
+        lacking = f"{counted(len(missing), 'day')}, from {missing[0]} to {missing[-1]}"
+        notes.append(f"missing between the first day and the last: {lacking}; not compared, so give their pages, too")
+    elif not bill.is_whole:
         notes.append("the export says that more pages follow: give each of them, or days are missing")
     if any(line.what == EVERYTHING for line in bill.lines):
         notes.append(f"it is not divided by model: ask for {form.source}")

@@ -60,7 +60,7 @@ class Invoice(msgspec.Struct, frozen=True):
     format: Format
     days: frozenset[date]  # those that it covers
     lines: tuple[Line, ...]
-    is_whole: bool  # False: the vendor has more pages than were given
+    is_whole: bool  # False: the vendor has more pages than were given, or a day in between is missing
 
 
 def undated(name: str) -> str:
@@ -165,7 +165,10 @@ def _number(value: float | str, element: _Element) -> float:
 
 def _day(begins: datetime, ends: datetime, element: _Element) -> date:
     """Return the day of a bucket."""
-    begins, ends = begins.astimezone(UTC), ends.astimezone(UTC)
+    try:
+        begins, ends = begins.astimezone(UTC), ends.astimezone(UTC)
+    except OverflowError:
+        raise _MisreadError(element.at, f"it is from {begins} to {ends}, which are no days of UTC") from None
     if not timedelta() < ends - begins <= timedelta(days=1) or begins.time() != time():
         raise _MisreadError(element.at, f"it is from {begins} to {ends}, which is not one day (UTC)")
     return begins.date()
@@ -173,7 +176,11 @@ def _day(begins: datetime, ends: datetime, element: _Element) -> date:
 
 def _openai(text: bytes, element: _Element) -> tuple[date, list[Line]]:
     bucket, lines = _decoded(element, _OpenAIBucket), list[Line]()
-    begins, ends = (datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time))
+    try:
+        begins, ends = (datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time))
+    except (ValueError, OverflowError, OSError):  # out of range: of a date, of the platform's clock
+        between = f"{bucket.start_time} to {bucket.end_time}"
+        raise _MisreadError(element.at, f"it is from {between}, which are not seconds since 1970") from None
     day = _day(begins, ends, element)
     for each in _elements(text, bucket.results, element.at):
         cost = _decoded(each, _OpenAICost)
@@ -262,7 +269,7 @@ def read_invoice(paths: Sequence[Path]) -> Invoice:
     """Return the export that the files contain, each a page of it.
 
     Raises:
-        InvoiceError: one cannot be read, is of no known form, or repeats a day of another one.
+        InvoiceError: one cannot be read, is of no known form, or a day is there twice.
 
     """
     invoices = [_read(path) for path in paths]
@@ -276,10 +283,15 @@ def read_invoice(paths: Sequence[Path]) -> Invoice:
         whose |= dict.fromkeys(invoice.days, path)
     lines = tuple(line for invoice, _ in invoices for line in invoice.lines)
     days, form = frozenset(whose), first[0].format
-    if form is OPENROUTER:  # which has no row for a day without requests
-        days = frozenset(min(days) + timedelta(n) for n in range((max(days) - min(days)).days + 1))
+    if form is OPENROUTER:  # which has no row for a day without requests; between files, nobody asked
+        days = frozenset[date]().union(*(through(invoice.days) for invoice, _ in invoices))
     pages_more = sum(has_more for _, has_more in invoices)
-    return Invoice(form, days, lines, is_whole=pages_more < len(paths))
+    return Invoice(form, days, lines, is_whole=pages_more < len(paths) and days == through(days))
+
+
+def through(days: frozenset[date]) -> frozenset[date]:
+    """Return all days from the first to the last."""
+    return frozenset(min(days) + timedelta(n) for n in range((max(days) - min(days)).days + 1))
 
 
 def _read(path: Path) -> tuple[Invoice, bool]:
@@ -296,6 +308,10 @@ def _read(path: Path) -> tuple[Invoice, bool]:
 
 
 def _invoice(text: bytes) -> tuple[Invoice, bool]:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise _MisreadError(error.start, f"the byte 0x{text[error.start]:02x} is not UTF-8: save it as that") from None
     page = _decoded(_Element(text, 0), _Page)
     elements = list(_elements(text, page.data, max(0, text.find(b'"data"'))))
     if not elements:
@@ -305,6 +321,11 @@ def _invoice(text: bytes) -> tuple[Invoice, bool]:
     if known is None:
         raise _MisreadError(elements[0].at, f"the elements of data have the fields {', '.join(names) or 'none'}")
     form, read = known
-    read_ones = [read(text, each) for each in elements]
-    days = frozenset(day for day, _ in read_ones)
-    return Invoice(form, days, tuple(line for _, lines in read_ones for line in lines), is_whole=True), page.has_more
+    days, lines = set[date](), list[Line]()
+    for each in elements:
+        day, of_day = read(text, each)
+        if day in days and form is not OPENROUTER:  # which has a row for each model
+            raise _MisreadError(each.at, f"{day} is there a second time: give each page once, as a file of its own")
+        days.add(day)
+        lines += of_day
+    return Invoice(form, frozenset(days), tuple(lines), is_whole=True), page.has_more

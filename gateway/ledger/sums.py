@@ -8,12 +8,11 @@ the call's winner. A sum of nothing known stays null; all others begin at 0.
 from collections.abc import Collection, Mapping, Sequence
 
 from gateway.core import rules
-from gateway.core.calls import TENANT
 from gateway.ledger.reports.reader import Words, conditions, has_failed, listed
 
 _RULES = conditions("f.")
 BROKEN, LOST, ERROR, RACED = (_RULES[name] for name in ("broken", "beaten", "error", "raced"))
-OWN_FAULT, FAILED = _RULES["own_fault"], has_failed("f.")
+OWN_FAULT, OWN, FAILED = _RULES["own_fault"], _RULES["own"], has_failed("f.")
 RACED_CALL = conditions("c.")["raced"]
 STATED = (
     "f.outcome = 'won' and f.tokens_source = 'reported' and f.chars >= 40 and f.completion_tokens > 0 "
@@ -41,10 +40,12 @@ ADDED = (  # as ``gateway.racing.costs`` has it
 )
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
-# What the operator's keys did, not those that clients bring: these pay themselves, and what fails with them is theirs.
-OWN = f"coalesce(f.key_name, '') <> '{TENANT}'"
 # Rows of older versions have a cost alone, which was the most it could be.
 UNPRICED = "f.cost_high_usd is null and (f.cost_usd is null or f.cost_low_usd is not null)"
+COUNTED = {  # of sums that came later, the rows that each of them counts
+    "n_unpriced": f"{UNPRICED} and {OWN}",
+    "n_wasted_unpriced": f"{LOST} and {UNPRICED} and {OWN}",
+}
 
 
 def _count(condition: str) -> str:
@@ -85,7 +86,7 @@ ATTEMPTS = {
     "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST} and {OWN})",
     "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
     "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
-    "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
+    "n_wasted_unpriced": _count(COUNTED["n_wasted_unpriced"]),
 }
 # By column of rollup_calls: those of calls, and below those of their attempts.
 CALLS = {
@@ -150,7 +151,7 @@ RACES = {
     "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
     "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
-    "n_unpriced": _count(f"{UNPRICED} and {OWN}"),
+    "n_unpriced": _count(COUNTED["n_unpriced"]),
 }
 # By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
 TAGS = {
@@ -224,6 +225,7 @@ OF_CLIENT = ("''", "''", MODEL, "''", "-1", "coalesce(f.client, '')")
 OF_CALL = ("''", "''", "{}.model", "''", "-1", "coalesce({}.client, '')")
 # On Postgres, so that a call is looked for in one or two partitions.
 SAME_DAY = "c.started_at <= f.started_at + interval '1 minute' and c.started_at > f.started_at - interval '1 day'"
+WINDOW = "g.w - g.w % (p.minutes * 60)"  # where the one of five minutes is in one of a kind (p)
 
 Point = tuple[str, Sequence[str], str, str, str, str, str]  # window, key, metric, bucket, count, where from, condition
 
@@ -281,20 +283,27 @@ class Summing:
         return _series([([expression.format("c") for expression in OF_CALL], called, f"({DRAWN}) or ({EXPLORED})")])
 
     def added_later(self, names: Collection[str]) -> list[str]:
-        """Return what adds these sums, which are new, of the rows that are there already."""
+        """Return what adds these sums, which are new, of the rows that are there already, to the windows that are."""
         calls, races, attempts = (
             {name: sums[name] for name in names if name in sums} for sums in (CALLS, RACES, ATTEMPTS)
         )
+        by_client, by_series = ("client", "model"), ("series_id",)
         grouped = (
-            (calls, self._by_client("calls as f", calls)),
-            (races, self._by_race(self.called("attempts as f"), races)),
+            ("rollup_calls", by_client, calls, self._by_client(_counted("calls", calls), calls)),
+            ("rollup_calls", by_client, races, self._by_race(self.called(_counted("attempts", races)), races)),
+            ("rollup_attempts", by_series, attempts, self._by_series(_counted("attempts", attempts), attempts)),
         )
-        added = [self._add_up("rollup_calls", ("client", "model"), sums, rows) for sums, rows in grouped if sums]
-        if attempts:
-            added.append(
-                self._add_up("rollup_attempts", ("series_id",), attempts, self._by_series("attempts as f", attempts))
-            )
-        return added
+        return [
+            self._add_up(table, key, sums, rows, self._is_there(table, key))
+            for table, key, sums, rows in grouped
+            if sums
+        ]
+
+    def _is_there(self, table: str, key: Sequence[str]) -> str:
+        """Return whether a window has a row for ``g`` already: those that were deleted are not made again."""
+        same = " and ".join(f"r.{name} = g.{name}" for name in key)
+        window = f"r.minutes = p.minutes and r.window_start = {self._words.moment(WINDOW)}"
+        return f"exists (select 1 from {table} as r where {window} and {same})"
 
     def called(self, fresh: str) -> str:
         """Return what yields attempts beside their calls."""
@@ -368,7 +377,7 @@ class Summing:
     def _fan_out(self, key: tuple[str, ...], columns: str, grouped: str, condition: str = "true") -> str:
         """Return rows of five minutes as rows of each kind of window, in the order in which all lock them."""
         keys = ", ".join(f"g.{name}" for name in key)
-        start = self._words.moment("g.w - g.w % (p.minutes * 60)")
+        start = self._words.moment(WINDOW)
         return (
             f"select p.minutes, {start}, {keys}, {columns} from ({grouped}) as g cross join rollup_periods as p "
             f"where (p.keep_days is null or g.w >= {self._words.now_s} - 86400 * p.keep_days) and {condition} "
@@ -440,12 +449,13 @@ class Summing:
         # SQLite takes other columns of the row of max().
         latest = "(array_agg({} order by {} desc))[1]" if self._words.is_postgres else "{}"
         message = latest.format("f.error_message", "f.started_at")
+        own = f" and {OWN}" if self._revision >= "0042" else ""
         grouped = (
             f"select {self._five_minutes} as w, s.id as series_id, f.error_kind as error_kind, "
             "coalesce(f.status_code, -1) as status_code, "
             f"count(*) as n, max(f.started_at) as last_seen_at, {message} as last_message "
             f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} "
-            f"where f.error_kind is not null and {BROKEN} group by 1, 2, 3, 4"
+            f"where f.error_kind is not null and {BROKEN}{own} group by 1, 2, 3, 4"
         )
         columns = f"sum(g.n), max(g.last_seen_at), {latest.format('g.last_message', 'g.last_seen_at')}"
         rows = self._fan_out(("series_id", "error_kind", "status_code"), columns, grouped)
@@ -456,6 +466,12 @@ class Summing:
             f"last_message = case when {is_later} then excluded.last_message else rollup_errors.last_message end, "
             f"last_seen_at = case when {is_later} then excluded.last_seen_at else rollup_errors.last_seen_at end"
         )
+
+
+def _counted(table: str, sums: Collection[str]) -> str:
+    """Return what yields the rows of a table that these sums are made of."""
+    condition = " or ".join(f"({COUNTED.get(name, 'true')})" for name in sums)
+    return f"(select f.* from {table} as f where {condition}) as f"
 
 
 def _is(key: Sequence[str]) -> str:

@@ -97,15 +97,18 @@ class Backup(Generic[_A]):
         self._attempt = None
 
 
-def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
-    """Cut an attempt of a call that ends for ``reason``.
+def audits_go_on(reason: type[ApiError]) -> bool:
+    """Whether audits of a call that ends for ``reason`` go on.
 
-    Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key does.
+    They do if the client leaves, as ending them would bias the sample of losers. They end if the key does.
     """
-    gone = issubclass(reason, ClientDisconnected)
-    may_go_on = gone and not issubclass(reason, CutByRevocation | CutByExpiry)
-    if attempt.state in ACTIVE or (attempt.state is AttemptState.WATCHED and not may_go_on):
-        attempt.cut(Outcome.CLIENT_GONE if gone else Outcome.INTERRUPTED)
+    return issubclass(reason, ClientDisconnected) and not issubclass(reason, CutByRevocation | CutByExpiry)
+
+
+def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
+    """Cut an attempt of a call that ends for ``reason``."""
+    if attempt.state in ACTIVE or (attempt.state is AttemptState.WATCHED and not audits_go_on(reason)):
+        attempt.cut(Outcome.CLIENT_GONE if issubclass(reason, ClientDisconnected) else Outcome.INTERRUPTED)
 
 
 class Attempts:

@@ -12,6 +12,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment, Model
+from gateway.racing.attempts import audits_go_on
 from gateway.racing.call import AttemptSeat, OpenCall, Times, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
@@ -157,6 +158,7 @@ class Relay:
         self._launched: list[RelayedAttempt] = []
         self._winner: RelayedAttempt | None = None
         self._cut_tasks: list[asyncio.Task[UpstreamAnswer]] = []
+        self._audits: dict[asyncio.Task[UpstreamAnswer], RelayedAttempt] = {}  # losers that run on
         self._seats: dict[str, AttemptSeat] = {}  # by the ids of attempts that have not ended
         self._names = [launch.deployment for launch in plan.launches] + list(plan.rest)  # not asked yet, in their order
         self._failures: list[tuple[str, UpstreamError]] = []
@@ -198,7 +200,9 @@ class Relay:
         return len(self._running) > 1 and any(each.start.role is Role.FAILOVER for each in self._running.values())
 
     def stop(self, reason: type[ApiError]) -> None:
-        """End without an answer: the call ends with this error."""
+        """End without a whole answer: the call ends with this error. Audits may go on, as in a race."""
+        if not audits_go_on(reason):
+            self._running |= {task: self._audits.pop(task) for task in [*self._audits] if not task.done()}
         self._end_with(_interruption(reason))
 
     def give_way(self, *, runs_on: bool) -> None:  # noqa: ARG002 - as a race; no primary is watched here
@@ -358,8 +362,10 @@ class Relay:
 
         def ended(_: object) -> None:
             timer.cancel()
-            self._watched(task, loser, outcome)
+            if self._audits.pop(task, None) is not None:  # else it was cut with its call
+                self._watched(task, loser, outcome)
 
+        self._audits[task] = loser
         timer = self.loop.call_later(max(0.0, limit_s), expire)
         task.add_done_callback(ended)
         self._open_call.services.tasks.watch(task)
@@ -528,6 +534,7 @@ class Relay:
         """Record that the client has gone, the gateway is stopping, or has a bug, while the answer was forwarded."""
         why = self._why(reason)
         ended = self._end(attempt, _interruption(why), answer=answer, said=said, ttft_s=ttft_s)
+        self.stop(why)
         return self._close(ended, why.status, why.code)
 
     def _why(self, reason: BaseException) -> type[ApiError]:

@@ -1,6 +1,7 @@
 """Sums of upper bounds say beside them of how many attempts the upper bound is unknown.
 
-A sum leaves out what is unknown, so without that it looked like a bound that it is not.
+A sum leaves out what is unknown, so without that it looked like a bound that it is not. Of windows whose rows are
+deleted the numbers are 0: their sums still look like bounds.
 """
 
 import sqlalchemy as sa

@@ -18,7 +18,8 @@ only_adds = True
 
 FAILED = {
     "calls": "error_kind is not null and (status_code in (424, 429) or status_code not between 400 and 499)",
-    "attempts": "outcome in ('failed', 'timeout', 'stalled')",
+    # Each of these has an error's kind; of the two only that has an index.
+    "attempts": "error_kind is not null and outcome in ('failed', 'timeout', 'stalled')",
 }
 NEW = ("speed_hours", "outages_30d")
 CHANGED = (

@@ -1,8 +1,8 @@
 -- Outages that began in the last 30 days, and whether each is over.
 --
--- state 'out': it began within a day, has no end, nothing has had a first token there lately and since, and its replica has
--- not seen a later one end. 'unknown': it has no end, as its process was killed and nobody has found its spool. lasted_s:
--- seconds until its end.
+-- state 'out': it began within a day, has no end, nothing has had a first token there lately and since (a key that a client
+-- has brought does not count), and its replica has not seen a later one end. 'unknown': it has no end, as its process was
+-- killed and nobody has found its spool. lasted_s: seconds until its end.
 select
   deployment, model, began_at, ended_at,
   case
@@ -17,7 +17,7 @@ select
       and not exists (
         select 1 from attempts
         where attempts.deployment = outages.deployment and attempts.started_at > outages.began_at
-          and attempts.token_ms is not null
+          and attempts.token_ms is not null and coalesce(attempts.key_name, '') <> 'tenant'
 {postgresql}          and attempts.started_at > now() - interval '10 minutes'
 {sqlite}          and attempts.started_at > datetime('now', '-10 minutes')
       ) then 'out'

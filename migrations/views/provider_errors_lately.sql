@@ -1,14 +1,14 @@
 -- What goes wrong at each deployment: how often, what share of its attempts, when first and last, and the provider's last
 -- words; provider_errors_1h, _24h and _30d: lately.
 --
--- share: of the deployment's attempts (n_attempts). error_kind usage_far_off is none of an attempt: of the n answers the
--- provider states far more or fewer tokens per character than the other deployments of the model do (by more than 1.6
--- times, from 20 answers on; with only one other, who is farther from four characters a token). Thoughts in silence have
--- no characters: answers with any are left out.
+-- share: of the deployment's attempts (n_attempts). What fails with a key that a client has brought is left out.
+-- error_kind usage_far_off is none of an attempt: of the n answers the provider states far more or fewer tokens per
+-- character than the other deployments of the model do (by more than 1.6 times, from 20 answers on; with only one other,
+-- who is farther from four characters a token). Thoughts in silence have no characters: answers with any are left out.
 with attempted as (
   select
     model, provider, deployment, started_at, outcome, status_code, error_kind, error_message, tokens_source,
-    completion_tokens, reasoning_tokens, chars
+    completion_tokens, reasoning_tokens, chars, key_name
   from attempts
   where true
     and attempts.started_at >= {since}
@@ -51,25 +51,28 @@ far_off as (
       usual.number > 1
       or {greatest}(stated.per_char * 4, 0.25 / stated.per_char) > {greatest}(usual.per_char * 4, 0.25 / usual.per_char)
     )
+),
+failed as (
+  select
+    provider, deployment, error_kind, status_code, error_message, started_at,
+    row_number() over (partition by provider, deployment, error_kind, status_code order by started_at desc) as place
+  from attempted
+  where error_kind is not null and outcome in ('failed', 'timeout', 'stalled') and coalesce(key_name, '') <> 'tenant'
 )
 select
-  attempted.provider,
-  attempted.deployment,
-  attempted.error_kind,
-  attempted.status_code,
+  failed.provider,
+  failed.deployment,
+  failed.error_kind,
+  failed.status_code,
   count(*) as n,
-  max(attempted.started_at) as last_seen_at,
-{postgresql}  (array_agg(attempted.error_message order by attempted.started_at desc))[1] as last_message,
-{postgresql}  max(totals.n_attempts) as n_attempts,
-{postgresql}  cast(count(*) as double precision) / max(totals.n_attempts) as share,
-{sqlite}  attempted.error_message as last_message,
-{sqlite}  (sum(totals.n_attempts) / count(*)) as n_attempts,
-{sqlite}  cast(count(*) as double precision) / (sum(totals.n_attempts) / count(*)) as share,
-  min(attempted.started_at) as first_seen_at
-from attempted
-join totals on totals.provider = attempted.provider and totals.deployment = attempted.deployment
-where error_kind is not null and outcome in ('failed', 'timeout', 'stalled')
-group by attempted.provider, attempted.deployment, attempted.error_kind, attempted.status_code
+  max(failed.started_at) as last_seen_at,
+  max(case when place = 1 then failed.error_message end) as last_message,
+  max(totals.n_attempts) as n_attempts,
+  cast(count(*) as double precision) / max(totals.n_attempts) as share,
+  min(failed.started_at) as first_seen_at
+from failed
+join totals on totals.provider = failed.provider and totals.deployment = failed.deployment
+group by failed.provider, failed.deployment, failed.error_kind, failed.status_code
 union all
 select
   far_off.provider,

@@ -2,11 +2,13 @@
 -- reached: of rows it is a row's own value, which lies in the bucket that sums say.
 with judged as (
   select
-    provider, deployment, ttft_ms, censored_at_ms, error_kind,
+    provider, deployment, ttft_ms, censored_at_ms,
     case when tokens_source = 'reported' and decode_tps > 0 then decode_tps end as decode_tps,
     case when tokens_source = 'reported' and e2e_tps > 0 then e2e_tps end as e2e_tps,
     outcome in ('failed', 'timeout', 'stalled')
-      and coalesce(error_kind, '') not in ('rate_limited', 'bad_request') as is_error
+      and coalesce(error_kind, '') not in ('rate_limited', 'bad_request')
+      and coalesce(key_name, '') <> 'tenant' as is_error,
+    error_kind = 'rate_limited' and coalesce(key_name, '') <> 'tenant' as is_rate_limited
   from attempts
   where attempts.started_at >= {since}
 ),
@@ -28,7 +30,7 @@ select
   count(ttft_ms) as n_first_token,
   count(*) filter (where ttft_ms is null and censored_at_ms is not null) as n_censored,
   count(*) filter (where is_error) as n_errors,
-  count(*) filter (where error_kind = 'rate_limited') as n_rate_limited,
+  count(*) filter (where is_rate_limited) as n_rate_limited,
   cast(count(*) filter (where is_error) as double precision)
     / nullif(count(*) filter (where is_error or ttft_ms is not null), 0) as error_rate,
   min(ttft_ms) filter (where ttft_rank >= 0.50 * ttft_n) as ttft_p50_ms,

@@ -44,6 +44,27 @@ def test_a_drag_over_a_plot_shows_that_time_until_back(demo: Installation, visit
     assert seen.complaints == []
 
 
+def test_a_click_with_a_hand_that_trembles_leaves_the_time_as_it_is(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(demo)
+    page = seen.open("history")
+    page.wait_for_selector(".history .u-over")
+    seen.settle()
+    box = page.locator(".history .u-over").first.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 2, y + 1)
+    page.mouse.up()
+    seen.settle()
+    assert "from=" not in page.url
+    dragged(page)
+    page.get_by_text("Shown: ").wait_for()
+    assert seen.complaints == []
+
+
 def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit: Callable[..., Visit]) -> None:
     page = visit(demo).page
     with page.expect_response(lambda response: "/api/history?" in response.url) as told:
@@ -55,7 +76,9 @@ def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit
     assert minutes in {61, 62}  # the running minute is the last step
 
 
-def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, visit: Callable[..., Visit]) -> None:
+def test_a_range_of_time_is_kept_for_the_way_back_and_goes_to_no_other_view(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
     seen = visit(demo)
     page = seen.open("history")
     page.get_by_text("Another time").click()
@@ -65,11 +88,47 @@ def test_a_range_of_time_goes_along_to_other_views_and_back(demo: Installation, 
     page.get_by_text("No attempts").wait_for()
     page.locator("#navigation").get_by_text("Leaderboard").click()
     page.wait_for_selector("main[data-view=leaderboard]")
+    assert "from=" not in page.url
+    page.locator("#navigation").get_by_text("Calls").click()
+    page.wait_for_selector("main[data-view=calls]")
     page.locator("#navigation").get_by_text("History").click()
+    page.get_by_text("Shown: ").wait_for()
+    page.locator("#navigation").get_by_text("What racing saved").click()
+    page.wait_for_selector("main[data-view=worth]")
+    page.get_by_role("button", name="Week").click()
+    page.locator("#navigation").get_by_text("History").click()
+    page.wait_for_selector("main[data-view=history]")
+    page.get_by_text("Another time").wait_for()
+    page.go_back()
+    page.go_back()
+    page.go_back()
     page.get_by_text("Shown: ").wait_for()
     page.get_by_role("button", name="Hour").click()
     page.wait_for_function("() => !location.hash.includes('from=')")
     assert seen.complaints == []
+
+
+def test_the_keyboard_stays_where_a_time_was_chosen(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("history")
+
+    def pressed() -> str:
+        page.keyboard.press("Enter")
+        return str(page.evaluate("() => document.activeElement.innerText"))
+
+    windows = page.get_by_role("group", name="Time", exact=True).first
+    windows.get_by_role("button", name="Week").focus()
+    assert pressed() == "Week"
+    page.get_by_text("Another time").click()
+    page.get_by_role("button", name="Show", exact=True).focus()
+    assert pressed() == "Show"
+    page.get_by_text("Shown: ").wait_for()
+    page.get_by_role("button", name="Leave this range").focus()
+    assert pressed() == "Week"
+    page.get_by_text("Another time").click()
+    page.get_by_role("button", name="Show", exact=True).click()
+    windows.get_by_role("button", name="Day").focus()
+    assert pressed() == "Day"
+    page.get_by_text("Another time").wait_for()
 
 
 def test_an_outage_of_four_minutes_is_told_as_four(demo: Installation, visit: Callable[..., Visit]) -> None:

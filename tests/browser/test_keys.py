@@ -46,12 +46,15 @@ def test_a_slash_finds_a_call_by_its_id(demo: Installation, visit: Callable[...,
     assert seen.complaints == []
 
 
-def test_what_is_no_call_id_is_looked_for_as_a_requests_id(demo: Installation, visit: Callable[..., Visit]) -> None:
+@pytest.mark.parametrize("request_id", ["order 7", "7d444840-9dc0-41d1-b245-5ffdce74fad2"])
+def test_what_is_no_call_id_is_looked_for_as_a_requests_id(
+    demo: Installation, visit: Callable[..., Visit], request_id: str
+) -> None:
     page = visit(demo, width=390).open("live")
-    page.get_by_label("Find a call by its id").fill("order 7")
+    page.get_by_label("Find a call by its id").fill(request_id)
     page.keyboard.press("Enter")
     page.wait_for_selector("main h2:text-is('No such call')")
-    assert page.get_by_label("Request id").input_value() == "order 7"
+    assert page.get_by_label("Request id").input_value() == request_id
 
 
 def test_a_question_mark_lists_the_keys_until_escape(demo: Installation, visit: Callable[..., Visit]) -> None:
@@ -100,6 +103,25 @@ def test_control_k_goes_to_what_is_typed(demo: Installation, visit: Callable[...
     page.keyboard.press("Enter")
     page.get_by_text("Nothing is called so").wait_for()
     assert seen.complaints == []
+
+
+def test_on_a_mac_control_k_is_left_to_text_fields(demo: Installation, visit: Callable[..., Visit]) -> None:
+    seen = visit(demo)
+    seen.page.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
+    page = seen.open("live")
+    box = page.get_by_role("dialog", name="Go to")
+    page.get_by_label("Find a call by its id").focus()
+    page.keyboard.press("Control+k")
+    assert box.count() == 0
+    page.keyboard.press("Meta+k")
+    box.wait_for()
+
+
+def test_keys_that_compose_a_character_are_no_keys_of_the_page(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).open("live")
+    page.evaluate("""() => document.body.dispatchEvent(
+        new KeyboardEvent("keydown", { key: "?", isComposing: true, bubbles: true }))""")
+    assert page.get_by_role("dialog").count() == 0
 
 
 def test_the_title_names_what_is_shown(demo: Installation, visit: Callable[..., Visit]) -> None:

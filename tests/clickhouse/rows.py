@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Outcome, Role, TokensSource, WinOn
-from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.calls import TENANT, CallRecord, Mode, Objective
 from gateway.core.ids import uuid7
 from gateway.ledger.entries import Audited, Finished, Shippable
 
@@ -88,7 +88,7 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
         "launch_offset_ms": 0.5,
         "in_flight": draw.randrange(9),
         "status_code": 200,
-        "key_name": "#1",
+        "key_name": TENANT if call_id.endswith("0") else "#1",
     }
     fate = draw.random()
     racing = draw.random() < 0.6
@@ -264,7 +264,7 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
                 )
             )
             known |= {"winner_attempt_id": heir_id, "duplicate_cost_usd": second.cost_usd}
-    costs = [each.cost_usd for each in attempts if each.cost_usd is not None]
+    costs = [each.cost_usd for each in attempts if each.cost_usd is not None and each.key_name != TENANT]
     known |= {"cost_usd": sum(costs)} if costs else {}
     yield Finished(CallRecord(attempts=tuple(attempts), **known))
     if late:

@@ -299,12 +299,12 @@ def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[st
     whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     client = "" if wanted.client is None else f" and {whose}"
     seconds = steps.minutes * 60
-    error = conditions()["error"]
+    error, own = (conditions()[name] for name in ("error", "own"))
     tables = f"""\
 taken as (
   select
     {words.epoch("started_at")} / {seconds} * {seconds} as slot, model, deployment, provider, outcome, error_kind,
-    ttft_ms, decode_tps, tokens_source, itl as gaps
+    key_name, ttft_ms, decode_tps, tokens_source, itl as gaps
   from attempts
   where started_at >= {words.instant(steps.since)} and started_at < {words.instant(steps.until)}{client}
     and {_which(words, wanted)}
@@ -318,8 +318,8 @@ placed as (
 ),
 sums as (
   select
-    slot, place, count(*) as n, count(*) filter (where {error}) as errors,
-    count(*) filter (where error_kind = 'rate_limited') as rate_limited,
+    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as errors,
+    count(*) filter (where error_kind = 'rate_limited' and {own}) as rate_limited,
     count(*) filter (where outcome = 'won') as won, count(ttft_ms) as first_tokens
   from placed
   group by slot, place

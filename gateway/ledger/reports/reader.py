@@ -14,6 +14,7 @@ from sqlalchemy import JSON, Boolean, Column, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.core import rules
+from gateway.core.calls import TENANT
 from gateway.core.reports import RETRY_S, ReportsUnreachable, ReportTooSlow
 from gateway.ledger import tables
 from gateway.ledger.connections import (
@@ -58,6 +59,8 @@ def conditions(of: str = "") -> dict[str, str]:
         "raced": f"{of}endpoint in {listed(rules.RACED)}",
         "failed": f"({has_failed(of)})",
         "own_fault": _own_fault(of),
+        # What the operator's keys did, not those that clients bring, who pay themselves and whose failures are theirs.
+        "own": f"coalesce({of}key_name, '') <> '{TENANT}'",
     }
 
 

@@ -27,7 +27,8 @@ const VIEWS = {
   teams: { title: "Teams", under: "keys", payers: true },
   configuration: { title: "Configuration", group: "Access" },
 };
-const CARRIED = ["model", "client", "deployment", "window", "from", "to"]; // filters that go along to other views
+const CARRIED = ["model", "client", "deployment", "window"]; // filters that go along to other views
+const RANGE = ["from", "to"]; // of History alone, which keeps it for who comes back
 const NAMED = ["model", "client", "deployment"]; // of them, what the title names
 
 const OVER = "Your session is over: it has lasted twelve hours, or its key was replaced, revoked or has expired.";
@@ -39,6 +40,7 @@ const find = document.getElementById("find");
 let session = null;
 let open = null; // the view that is shown
 let provider = null; // where people sign in without a key, if they can
+let range = {}; // of time, that History showed last, beside its window
 let turns = 0; // how many were asked for: a slow one must not replace a later one
 
 async function show() {
@@ -101,9 +103,14 @@ function isSeen(view) {
 
 /** Have the links to other views take the filters along. */
 function carry() {
-  const { query } = where();
-  const kept = Object.fromEntries(CARRIED.map((each) => [each, query.get(each)]));
-  for (const link of document.querySelectorAll("a[data-view]")) link.setAttribute("href", to(link.dataset.view, [], kept));
+  const { name, query } = where();
+  const asked = (names) => Object.fromEntries(names.map((each) => [each, query.get(each)]));
+  if (name === "history") range = asked(["window", ...RANGE]);
+  const kept = query.get("window") === range.window ? range : {}; // else a window was chosen since
+  for (const link of document.querySelectorAll("a[data-view]")) {
+    const { view } = link.dataset;
+    link.setAttribute("href", to(view, [], { ...asked(CARRIED), ...(view === "history" ? kept : {}) }));
+  }
 }
 
 /** What follows from the filters in the address: links to other views, and the title. */

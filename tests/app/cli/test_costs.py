@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import pytest
 from typer.testing import Result
 
 from gateway.core.attempts import AttemptRecord, Unit
+from gateway.core.calls import TENANT
 from gateway.ledger import Ledger, migrate
 from tests.unit.ledger.records import call, lost, new_id, won
 
 Holeshot = Callable[..., Result]
 CONFIG = "database_url: sqlite:///ledger.db\nmodels: { chat: { deployments: [anthropic/claude-opus-5] } }\n"
 DAY = datetime(2025, 8, 1, 12, 0, tzinfo=UTC)
+A_DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -26,7 +28,11 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def store(folder: Path, *attempts: AttemptRecord) -> None:
+def store(folder: Path, *attempts: AttemptRecord, since: datetime | None = DAY - A_DAY) -> None:
+    """Store a call of each; and one from before, as the first day of a ledger is not compared."""
+    if since is not None:
+        attempts = (at_anthropic(1.0, 1.0, 1.0, started_at=since), *attempts)
+
     async def stored() -> None:
         await migrate(f"sqlite:///{folder}/ledger.db")
         ledger = Ledger(f"sqlite:///{folder}/ledger.db", folder / "spool", "w1")
@@ -159,11 +165,32 @@ def test_an_undivided_bill_is_compared_by_day(holeshot: Holeshot, config: Path, 
 
 
 def test_a_day_before_the_ledger_begins_is_not_compared(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
-    store(tmp_path, at_anthropic(1.0, 1.0, 1.0, started_at=datetime(2025, 8, 3, tzinfo=UTC)))
+    store(tmp_path, at_anthropic(1.0, 1.0, 1.0, started_at=datetime(2025, 8, 3, tzinfo=UTC)), since=None)
     result = holeshot("costs", "--invoice", report(tmp_path, billed("100")), "--json", "--config", str(config))
     row = found(result)["claude-opus-5"]
     assert (row["verdict"], row["reason"]) == ("not comparable", "the ledger begins on 2025-08-03")
     assert any("--provider names others: anthropic" in note for note in json.loads(result.stdout)["notes"])
+
+
+def test_the_day_on_which_the_ledger_begins_is_not_compared(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    store(tmp_path, at_anthropic(1.0, 1.0, 1.0), since=None)
+    path = report(tmp_path, billed("300"))
+    row = found(holeshot("costs", "--invoice", path, "--json", "--config", str(config)))["claude-opus-5"]
+    assert (row["verdict"], row["reason"]) == ("not comparable", "the ledger begins on 2025-08-01")
+
+
+def test_keys_that_clients_bring_are_not_on_the_bill(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    searched = {"units": {"web_search": Unit(2, 0.01)}, "units_cost_usd": 0.02}
+    store(
+        tmp_path,
+        at_anthropic(1.0, 1.0, 1.0),
+        at_anthropic(1.0, 1.0, 1.0, key_name="second"),
+        at_anthropic(5.0, 5.0, 5.0, key_name=TENANT, **searched),
+    )
+    path = report(tmp_path, billed("200"))
+    rows = found(holeshot("costs", "--invoice", path, "--json", "--config", str(config)))
+    assert list(rows) == ["claude-opus-5"]
+    assert (rows["claude-opus-5"]["verdict"], rows["claude-opus-5"]["attempts"]) == ("within", 2)
 
 
 def test_only_the_named_providers_count(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
@@ -195,6 +222,22 @@ def test_missing_pages_are_told(holeshot: Holeshot, config: Path, tmp_path: Path
     result = holeshot("costs", "--invoice", path, "-c", str(config))
     assert "more pages follow" in result.output
     assert "no upper bound" in result.output  # an attempt without a price
+
+
+def test_a_page_that_is_missing_in_the_middle_is_told(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:
+    store(tmp_path, at_anthropic(1.0, 1.0, 1.0), at_anthropic(9.0, 9.0, 9.0, started_at=DAY + 2 * A_DAY))
+    path = tmp_path / "merged.json"
+    buckets = [
+        {"starting_at": f"2025-08-0{day}T00:00:00Z", "ending_at": f"2025-08-0{day + 1}T00:00:00Z", "results": results}
+        for day, results in ((1, [billed("100")]), (5, []))
+    ]
+    path.write_text(json.dumps({"data": buckets}))
+    result = holeshot("costs", "--invoice", str(path), "--json", "-c", str(config))
+    assert [row["day"] for row in found(result).values()] == ["2025-08-01"]
+    told = json.loads(result.stdout)
+    assert (told["is_whole"], told["totals"][-1]["verdict"]) == (False, "within")
+    [note] = [note for note in told["notes"] if "missing" in note]
+    assert "missing between the first day and the last: 3 days, from 2025-08-02 to 2025-08-04" in note
 
 
 def test_a_wrong_file_is_one_sentence(holeshot: Holeshot, config: Path, tmp_path: Path) -> None:

@@ -140,6 +140,31 @@ async def test_revoked_keys_are_gone_all_or_one_and_stay_in_the_record(serve: Se
     ]
 
 
+@pytest.mark.parametrize(("asked", "shown"), [("1", 1), ("yes", 1), ("True", 1), ("0", 0), ("false", 0), ("", 0)])
+async def test_any_value_but_a_no_lists_revoked_keys_too(serve: Serve, asked: str, shown: int) -> None:
+    async with at_desk(serve) as desk:
+        await desk.create("app")
+        await desk.ask("DELETE", "/app")
+        listed = (await desk.ask("GET", f"?all={asked}&now=1")).body["data"]
+    assert len([each for each in listed if each["name"] == "app"]) == shown
+
+
+async def test_a_programs_unknown_parameters_are_ignored_where_they_do_no_harm(serve: Serve) -> None:
+    async with at_desk(serve) as desk:
+        statuses = [
+            (await desk.ask(method, f"{path}?dry=1&dry=2", body)).status
+            for method, path, body in (
+                ("POST", "", {"name": "app"}),
+                ("GET", "", None),
+                ("GET", "/app", None),
+                ("PATCH", "/app", {"rpm": 1}),
+                ("POST", "/app/rotate", None),
+                ("DELETE", "/app", None),
+            )
+        ]
+    assert statuses == [201, 200, 200, 200, 200, 400]
+
+
 async def test_who_rotates_the_key_of_the_very_request_gets_the_new_one(serve: Serve) -> None:
     async with at_desk(serve) as desk:
         own = await desk.create("ann", role="admin")

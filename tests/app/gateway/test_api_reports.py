@@ -85,6 +85,9 @@ async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_v
         ("from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("from=2020-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"),
         ("from=yesterday", "from"),
+        ("from=0001-01-05T00:00:00Z&to=0001-01-06T00:00:00Z", "from"),
+        ("from=9999-12-31T00:00:00Z&to=9999-12-31T23:59:00Z", "from"),
+        ("from=2026-01-01T00:00:00Z&to=9999-12-31T23:59:00-05:00", "to"),
     ],
 )
 async def test_a_range_of_time_that_is_none_is_refused(serve: Serve, asked: str, named: str) -> None:

@@ -1,8 +1,10 @@
 """Extra attempts in the ledger: beside rows of versions that did not count them, and over upgrades."""
 
+import asyncio
 from operator import add
 from typing import Any
 
+import asyncpg
 import pytest
 
 from gateway.core.attempts import Role
@@ -57,6 +59,11 @@ async def told(url: str) -> tuple[int, int, float, int]:
 
 NEW = (4, 2, 3.0, 2)  # of ``all_kinds``, counted as they happened
 OLD = (4, 3, 4.0, 3)  # and by the number of attempts: failovers too
+WAITS = """
+select exists (
+  select from pg_locks join pg_database on pg_database.oid = pg_locks.database
+  where not granted and datname = current_database()
+)"""
 
 
 async def test_what_replaced_a_failed_attempt_is_no_extra_one(ledger_url: str) -> None:
@@ -127,3 +134,43 @@ async def test_rows_from_before_the_upgrade_are_counted_where_they_lack_an_upper
     await migrate(ledger_url)
     for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
         assert await rows(ledger_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
+
+
+async def test_rows_that_come_during_the_upgrade_are_counted_once(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await downgrade(postgres_url, "0039")
+    engine, reader = create_engine(postgres_url), await asyncpg.connect(postgres_url)
+    reading = reader.transaction()
+    await reading.start()
+    await reader.execute("select from rollup_calls")  # so that a change of that table waits
+    upgrade = asyncio.create_task(migrate(postgres_url))
+    while not await reader.fetchval(WAITS):
+        assert not upgrade.done()
+    with monkeypatch.context() as patch:
+        without(OF_0041, patch)
+        await insert(engine, [Finished(raced_call())])
+    await reading.rollback()
+    await reader.close()
+    await upgrade
+    await fold_all(engine)
+    await engine.dispose()
+    for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
+        assert await rows(postgres_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
+
+
+async def test_an_upgrade_makes_no_sums_again_that_were_deleted(
+    ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await downgrade(ledger_url, "0039")
+    with monkeypatch.context() as patch:
+        without(OF_0041, patch)
+        await store(ledger_url, [Finished(raced_call())])
+    engine = create_engine(ledger_url)
+    async with engine.begin() as connection:
+        for table in ("rollup_calls", "rollup_attempts"):
+            await connection.exec_driver_sql(f"delete from {table}")
+    await engine.dispose()
+    await migrate(ledger_url)
+    for table in ("rollup_calls", "rollup_attempts"):
+        assert await rows(ledger_url, f"select 1 from {table}") == []

@@ -106,16 +106,19 @@ async def test_an_outage_is_over_or_lasts_or_nobody_knows(ledger_url: str, tmp_p
     outages = (
         outage("over", 5, 0.1), outage("lasts", 2), outage("killed", 30), outage("again", 6), outage("again", 4, 1),
         outage("answers", 1, deployment="b/x"), outage("old", 31 * 24, 1),
+        outage("clients_answers", 0.9, deployment="c/x"),
     )  # fmt: skip
     for each in outages:
         ledger.outage(each)
-    answered = won(new_id(), deployment="b/x", started_at=now - timedelta(minutes=1), token_ms=200.0)
-    ledger.call_finished(call(answered, started_at=now))
+    for deployment, key in (("b/x", None), ("c/x", "tenant")):
+        at = now - timedelta(minutes=1)
+        answered = won(new_id(), deployment=deployment, started_at=at, token_ms=200.0, key_name=key)
+        ledger.call_finished(call(answered, started_at=now))
     await ledger.flush()
     await ledger.close()
     rows = await asked(ledger_url, "select replica, state, lasted_s from outages_30d order by began_at desc")
     assert [(row["replica"], row["state"]) for row in rows] == [
-        ("answers", "unknown"), ("lasts", "out"), ("again", "over"), ("over", "over"), ("again", "unknown"),
-        ("killed", "unknown"),
+        ("clients_answers", "out"), ("answers", "unknown"), ("lasts", "out"), ("again", "over"), ("over", "over"),
+        ("again", "unknown"), ("killed", "unknown"),
     ]  # fmt: skip
     assert [round(row["lasted_s"]) for row in rows if row["lasted_s"] is not None] == [3600, 360]

@@ -174,7 +174,7 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
             if by_rows == "race_value" and is_estimated_otherwise(name, each["basis"] == true["basis"]):
                 continue  # another method: tests/services/ledger/test_savings.py holds it
             if name == "first_seen_at" and each[name] != value:
-                assert value - timedelta(days=1) < each[name] < value, view  # when its window began
+                assert instant(value) - timedelta(days=1) < instant(each[name]) < instant(value), view  # its window
                 continue
             about = quantiles and any(p in name for p in ("_p05", "_p50", "_p95", "_p99"))
             expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value

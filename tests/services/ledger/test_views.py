@@ -95,6 +95,17 @@ async def test_a_deployment_that_never_delivered_has_no_quantiles(ask: Ask) -> N
     assert (row["n_first_token"], row["ttft_p50_ms"], row["decode_tps_p50"], row["error_rate"]) == (0, None, None, 1)
 
 
+@pytest.mark.parametrize("window", ["", "_1h"])
+async def test_what_fails_with_a_clients_own_key_is_no_error_of_its_deployment(ask: Ask, window: str) -> None:
+    now = datetime.now(UTC)
+    records = [*eight_attempts(started_at=now), *eight_attempts(started_at=now, key_name="tenant")]
+    (row,) = await ask(f"select * from throughput{window}", *records)
+    assert counted(row) == (16, 10, 2, 1, 1, 10)
+    assert row["error_rate"] == pytest.approx(1 / 11)
+    rows = await ask(f"select error_kind, n from provider_errors{window} order by error_kind")
+    assert rows == [{"error_kind": "rate_limited", "n": 1}, {"error_kind": "server_error", "n": 1}]
+
+
 async def test_windows_of_five_minutes_begin_on_the_five_minutes(ask: Ask) -> None:
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - minutes(60)
     times = (hour + minutes(0.5), hour + minutes(4.9), hour + minutes(5))
@@ -260,6 +271,18 @@ async def test_cache_latency_puts_what_caches_saved_beside_the_difference_in_ttf
     error_ms = (2 / 8) * (800 / 2 + 100 / 3) ** 0.5
     assert row["difference_high_ms"] - row["difference_ms"] == pytest.approx(1.96 * error_ms)
     assert row["difference_ms"] - row["difference_low_ms"] == pytest.approx(1.96 * error_ms)
+
+
+async def test_cache_latency_has_no_savings_of_clients_own_keys(ask: Ask) -> None:
+    facts: dict[str, Any] = {"started_at": datetime.now(UTC), "cached_tokens": 500, "prompt_tokens": 2000}
+    (row,) = await ask(
+        "select n_warm, cache_saved_usd from cache_latency_24h",
+        *(
+            call(won(new_id(), cache_saved_usd=usd, key_name=key, **facts), started_at=facts["started_at"])
+            for usd, key in ((0.25, None), (8.0, "tenant"))
+        ),
+    )
+    assert row == {"n_warm": 2, "cache_saved_usd": 0.25}
 
 
 async def test_cache_latency_compares_nothing_where_all_are_warm(ask: Ask) -> None:

@@ -95,11 +95,57 @@ def test_pages_belong_together_and_each_is_given_once(tmp_path: Path) -> None:
         read_invoice([first, EXAMPLES / "anthropic.json"])
 
 
+def test_a_page_that_is_missing_in_the_middle_is_noticed(tmp_path: Path) -> None:
+    first = openai(tmp_path, "1.json", 0, has_more=True, next_page="p2")
+    second = openai(tmp_path, "2.json", 2, has_more=True, next_page="p3")
+    third = openai(tmp_path, "3.json", 4)
+    assert read_invoice([first, second, third]).is_whole
+    without = read_invoice([third, first])
+    assert not without.is_whole
+    assert without.days == {date(2024, 11, 1), date(2024, 11, 2), date(2024, 11, 5), date(2024, 11, 6)}
+    merged = tmp_path / "merged.json"
+    merged.write_text(json.dumps({"data": [*buckets_of(first), *buckets_of(third)]}))
+    assert not read_invoice([merged]).is_whole
+
+
+def buckets_of(path: Path) -> list[dict[str, object]]:
+    buckets: list[dict[str, object]] = json.loads(path.read_text())["data"]
+    return buckets
+
+
+def test_a_day_twice_in_one_file_is_refused(tmp_path: Path) -> None:
+    first, merged = openai(tmp_path, "1.json", 0), tmp_path / "merged.json"
+    merged.write_text(json.dumps({"data": [*buckets_of(first), *buckets_of(first)]}))
+    with pytest.raises(InvoiceError, match=r"merged\.json, line 1: 2024-11-01 is there a second time: give each page"):
+        read_invoice([merged])
+    [bucket] = buckets_of(EXAMPLES / "anthropic.json")
+    merged.write_text(json.dumps({"data": [bucket, bucket]}, indent=1))
+    with pytest.raises(InvoiceError, match=r"merged\.json, line 21: 2025-08-01 is there a second time"):
+        read_invoice([merged])
+
+
 def test_a_day_without_activity_at_openrouter_is_covered(tmp_path: Path) -> None:
     item = json.loads((EXAMPLES / "openrouter.json").read_text())["data"][0]
     path = tmp_path / "activity.json"
     path.write_text(json.dumps({"data": [item | {"date": "2025-08-26 00:00:00"}, item]}))
-    assert read_invoice([path]).days == {date(2025, 8, 24), date(2025, 8, 25), date(2025, 8, 26)}
+    invoice = read_invoice([path])
+    assert invoice.days == {date(2025, 8, 24), date(2025, 8, 25), date(2025, 8, 26)}
+    assert invoice.is_whole
+
+
+def test_days_between_files_of_openrouter_are_not_covered(tmp_path: Path) -> None:
+    item = json.loads((EXAMPLES / "openrouter.json").read_text())["data"][0]
+
+    def activity(*days: str) -> Path:
+        path = tmp_path / f"{days[0]}.json"
+        path.write_text(json.dumps({"data": [item | {"date": day} for day in days]}))
+        return path
+
+    single = read_invoice([activity("2025-08-27"), activity("2025-08-24")])
+    assert single.days == {date(2025, 8, 24), date(2025, 8, 27)}
+    assert not single.is_whole
+    mixed = read_invoice([activity("2025-08-20", "2025-08-22", "2025-08-20"), activity("2025-08-24")])
+    assert mixed.days == {date(2025, 8, 20), date(2025, 8, 21), date(2025, 8, 22), date(2025, 8, 24)}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +178,27 @@ def test_a_day_without_activity_at_openrouter_is_covered(tmp_path: Path) -> None
             "which is not one day",
         ),
         (
+            '{"data": [\n{"start_time": 1730419200000, "end_time": 1730505600000, "results": []}]}',
+            2,
+            "it is from 1730419200000 to 1730505600000, which are not seconds since 1970",
+        ),
+        (
+            f'{{"data": [\n{{"start_time": {10**18}, "end_time": {10**18}, "results": []}}]}}',
+            2,
+            "which are not seconds since 1970",
+        ),
+        (
+            f'{{"data": [\n{{"start_time": {10**30}, "end_time": 0, "results": []}}]}}',
+            2,
+            "which are not seconds since 1970",
+        ),
+        (
+            A_DAY.replace('{"starting', '\n{"starting').replace("2025-08-01T00:00:00Z", "0001-01-01T00:00:00+01:00")
+            + "]}]}",
+            2,
+            "which are no days of UTC",
+        ),
+        (
             f'{A_DAY}\n\n{{"amount": "nan", "currency": "USD"}}]}}]}}',
             3,
             "'nan' is no amount",
@@ -149,6 +216,18 @@ def test_a_wrong_file_is_told_by_its_line_and_by_what_is_expected(
     assert said.startswith(f"{path}, line {line}: ")
     assert problem in said
     assert "What can be read is JSON of OpenAI's costs (GET /v1/organization/costs?group_by=line_item)" in said
+
+
+@pytest.mark.parametrize(
+    ("encoding", "line", "problem"),
+    [("latin-1", 3, "the byte 0xfc is not UTF-8"), ("utf-16", 1, "the byte 0xff is not UTF-8")],
+)
+def test_a_file_in_another_encoding_is_told(tmp_path: Path, encoding: str, line: int, problem: str) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_bytes('{"data": [\n{"date": "2025-08-24",\n "model": "für", "usage": 1}]}'.encode(encoding))
+    with pytest.raises(InvoiceError) as error:
+        read_invoice([path])
+    assert str(error.value).startswith(f"{path}, line {line}: {problem}")
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
+from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
 from gateway.racing.beside import Beside, Lane, Rival
 from gateway.racing.passthrough import Asking, Relay
 from gateway.racing.race import Phase
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange import UpstreamAnswer
+from tests.unit.racing import virtual_time
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import (
     EMBED,
@@ -358,3 +360,53 @@ async def test_the_gateways_end_cuts_an_audited_first_choice() -> None:
     await room.tasks.close()
     [audited] = room.recorder.audited
     assert audited.outcome == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_cancelled", "outcome"),
+    [
+        (CutByRevocation, False, "client_gone"),
+        (CutByRevocation, True, "client_gone"),
+        (CutByExpiry, True, "client_gone"),
+        (ShuttingDown, True, "interrupted"),
+    ],
+)
+def test_an_audited_first_choice_is_cut_with_the_key_of_its_call_and_with_the_gateway(
+    reason: type[ApiError], is_cancelled: bool, outcome: str
+) -> None:
+    async def test() -> None:
+        room = forwarding(None if is_cancelled else 2, reason)
+        running = asyncio.create_task(room.run())
+        if is_cancelled:
+            await asyncio.sleep(1.0)
+            running.cancel()
+        await asyncio.wait([running])
+        assert room.record.error_kind == reason.code
+        assert room.outcomes == {"s1": outcome, "s2": outcome}
+        assert (room.recorder.audited, room.tasks.in_flight("s1")) == ([], 0)
+
+    virtual_time.run(test())
+
+
+@in_virtual_time
+async def test_an_audited_first_choice_runs_on_when_the_client_leaves() -> None:
+    room = forwarding(2, ClientDisconnected)
+    assert (await room.run()).status_code == ClientDisconnected.status
+    assert room.outcomes == {"s2": "client_gone"}
+    await asyncio.sleep(20.0)
+    [audited] = room.recorder.audited
+    assert (audited.deployment, audited.outcome) == ("s1", "superseded")
+
+
+def forwarding(gone_after: int | None, cancelled_as: type[ApiError]) -> Room:
+    """Return a short call whose hedge has won with an answer that goes on, while its first choice is audited."""
+    goes_on = Speaker(0.2, b"a", TimedRest([(0.1, b"b"), (60.0, None)]))
+    return Room(
+        Speaker(15.0, VECTORS),
+        goes_on,
+        asking=COMPARED,
+        beside=[HEDGE],
+        audited=True,
+        gone_after=gone_after,
+        cancelled_as=cancelled_as,
+    )

@@ -1,5 +1,5 @@
--- Per client and model, how much was asked, answered and paid. Costs are of all attempts, also of those that ended after
--- their call, in the window of the call. A client may be null, so the two are put together by group by and not by a join.
+-- Per client and model, how much was asked, answered and paid. Costs are of all attempts but those with clients' own keys,
+-- also of those that ended after their call, in the window of the call. A client may be null, so the two are put together by group by and not by a join.
 with paid as (
   select
     client,
@@ -7,17 +7,18 @@ with paid as (
     0 as n, 0 as n_failed, 0 as n_left, 0 as n_raced,
     0 as n_ttft, null as ttft_ms, 0 as n_total, null as total_ms,
     null as prompt_tokens, null as completion_tokens,
-    null as own_usd, sum(cost_usd) as usd,
-    null as own_low_usd, sum(coalesce(cost_low_usd, cost_usd)) as low_usd,
-    null as own_high_usd, sum(coalesce(cost_high_usd, cost_usd)) as high_usd,
-    null as own_added_usd, sumIf(cost_usd, is_added) as added_usd,
+    null as own_usd, sumIf(cost_usd, is_own) as usd,
+    null as own_low_usd, sumIf(coalesce(cost_low_usd, cost_usd), is_own) as low_usd,
+    null as own_high_usd, sumIf(coalesce(cost_high_usd, cost_usd), is_own) as high_usd,
+    null as own_added_usd, sumIf(cost_usd, is_added and is_own) as added_usd,
     null as abandoned_usd, null as saved_usd, 0 as n_deadlines, 0 as n_met,
-    countIf(cost_high_usd is null and (cost_usd is null or cost_low_usd is not null)) as n_unpriced
+    countIf(is_own and cost_high_usd is null and (cost_usd is null or cost_low_usd is not null)) as n_unpriced
   from (
     select
       of_call.client as client,
       of_call.model as model,
       cost_usd, cost_low_usd, cost_high_usd,
+      {own} as is_own,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
         role in ('race', 'hedge', 'explore', 'probe')
         or ({beaten} and of_call.winner_id in (

@@ -3,7 +3,7 @@
 with grouped as (
   select
     provider, deployment, error_kind, status_code,
-    {broken} as has_broken,
+    {broken} and {own} as has_broken,  -- what fails with clients' own keys is theirs
     count() as n,
     max(started_at) as last_seen_at,
     min(started_at) as first_seen_at,

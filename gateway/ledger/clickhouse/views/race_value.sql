@@ -80,10 +80,11 @@ tried as (
           where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
         ))
       ) as is_added,
-      cost_usd as usd,
-      coalesce(cost_low_usd, cost_usd) as low_usd,
-      coalesce(cost_high_usd, cost_usd) as high_usd,
-      cost_high_usd is null and (cost_usd is null or cost_low_usd is not null) as is_unpriced
+      {own} as is_own,  -- clients pay for their own keys
+      if(is_own, cost_usd, null) as usd,
+      if(is_own, coalesce(cost_low_usd, cost_usd), null) as low_usd,
+      if(is_own, coalesce(cost_high_usd, cost_usd), null) as high_usd,
+      is_own and cost_high_usd is null and (cost_usd is null or cost_low_usd is not null) as is_unpriced
     from {attempts} as attempts
     join (
       select

@@ -8,7 +8,7 @@ with measured as (
     count(ttft_ms) as n_first_token,
     countIf(ttft_ms is null and censored_at_ms is not null) as n_censored,
     countIf(is_error) as n_errors,
-    countIf(error_kind = 'rate_limited') as n_rate_limited,
+    countIf(error_kind = 'rate_limited' and is_own) as n_rate_limited,
     n_errors / nullif(countIf(is_error or ttft_ms is not null), 0) as error_rate,
     arraySort(groupArray(ttft_ms)) as ttft,
     count(decode_speed) as n_decode,
@@ -20,7 +20,8 @@ with measured as (
       provider, deployment, ttft_ms, censored_at_ms, error_kind,
       if(tokens_source = 'reported' and decode_tps > 0, decode_tps, null) as decode_speed,
       if(tokens_source = 'reported' and e2e_tps > 0, e2e_tps, null) as e2e_speed,
-      {error} as is_error
+      {own} as is_own,  -- what fails with clients' own keys is theirs
+      {error} and is_own as is_error
     from {attempts}
   )
   group by deployment, provider

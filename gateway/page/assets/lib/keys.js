@@ -3,18 +3,19 @@
 import { fill, h } from "./dom.js";
 import { to } from "./route.js";
 
+const IS_MAC = /^(mac|iphone|ipad)/i.test(navigator.platform); // there Ctrl-K deletes to the end of a line
 const KEYS = [
   [["/"], "Find a call by its id"],
   [["j"], "Next row"],
   [["k"], "Row before"],
   [["Enter"], "Open the row"],
-  [["Ctrl", "K"], "Go to a view or a model"],
+  [[IS_MAC ? "⌘" : "Ctrl", "K"], "Go to a view or a model"],
   [["Space"], "Live: pause, and go on"],
   [["←", "→"], "Live: from call to call; plots: from step to step"],
   [["?"], "This list"],
 ];
 const MOST_PLACES = 12; // of the list of Ctrl-K
-const IS_ID = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
+const IS_ID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i; // UUIDv7; those of requests are often UUIDv4
 
 /** The field that finds a call: by its own id, else by the id of its request. */
 export function finder() {
@@ -35,8 +36,8 @@ export function finder() {
 /** Listen to the keys. `places()` returns where one can go: [{words, href}]. Returns how to show their list. */
 export function listen(places) {
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
+    if ((event.metaKey || (event.ctrlKey && !IS_MAC)) && !event.altKey && event.key.toLowerCase() === "k") {
       event.preventDefault();
       goTo(places());
     } else if (!event.ctrlKey && !event.metaKey && !event.altKey && !isTyping(event.target)) {

@@ -9,6 +9,7 @@ import { copiesSql } from "./figures.js";
 import { behind, dataTable } from "./table.js";
 
 const EDGE_PX = 4;
+const DRAG_PX = 5; // a hand that clicks moves by less
 const ROWS_BEHIND = 1000; // of the table, newest first
 
 /**
@@ -72,7 +73,7 @@ export function plot(data, { title, format = count, axis = format, log = false, 
       width: Math.floor(drawing.clientWidth),
       height,
       legend: { show: false },
-      cursor: { sync: sync ? { key: sync } : undefined, points: { size: 6 }, drag: { x: true, y: false, setScale: zoomed === null } },
+      cursor: { sync: sync ? { key: sync } : undefined, points: { size: 6 }, drag: { x: true, y: false, dist: DRAG_PX, setScale: zoomed === null } },
       scales: { x: { time: true, ...(zoomed ? { range: (_, low, high) => data.span ?? [low, high] } : {}) }, y: log ? { distr: 3 } : { range: (_, low, high) => bounds(low, high) } },
       axes: [axes({ values: (_, splits, at, space, step) => days(splits, step) }), axes({ size: 58, values: (_, splits) => splits.map((each) => (each === null ? "" : axis(each))) })],
       series: [{}, ...data.series.map((each) => ({
@@ -94,8 +95,8 @@ export function plot(data, { title, format = count, axis = format, log = false, 
 
   function dragged(u) {
     const { left, width } = u.select;
-    if (width <= 0) return;
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (width < DRAG_PX) return;
     zoomed(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
   }
 

@@ -94,6 +94,7 @@ export function view(root, params, session, address) {
       windows, copy)),
     ranges, place, heatPlace);
   drawWindows();
+  drawRange();
   name();
 
   const cards = PLOTS.map(card);
@@ -128,15 +129,21 @@ export function view(root, params, session, address) {
   }
 
   function drawWindows() {
+    const isHeld = windows.contains(document.activeElement);
     fill(windows, windowChoice(asked.from === null ? asked.window : null, (window) => {
       isChosen = true;
       change({ window, from: null, to: null });
     }));
-    drawRange();
+    if (isHeld) focusWindow();
+  }
+
+  function focusWindow() {
+    windows.querySelector("[aria-pressed=true]")?.focus({ preventScroll: true });
   }
 
   /** The range of time in fields, for who does not drag over a plot; open while one is chosen. */
   function drawRange() {
+    const isHeld = ranges.contains(document.activeElement);
     const [from, to] = asked.from === null ? [Date.now() - HOUR_MS, Date.now()] : [Date.parse(asked.from), Date.parse(asked.to)];
     const field = (label, name, at) => h("label", { class: "field" }, label, h("input", { type: "datetime-local", name, value: local(at), required: true }));
     fill(ranges, h("details", { open: asked.from !== null }, h("summary", {}, asked.from === null ? "Another time: drag over a plot, or name it" : `Shown: ${rangeWords(asked)}`),
@@ -146,6 +153,8 @@ export function view(root, params, session, address) {
         zoom(Date.parse(form.get("from")) / 1000, Date.parse(form.get("to")) / 1000);
       } }, field("From", "from", from), field("To", "to", to), h("button", { type: "submit" }, "Show"),
       asked.from === null ? null : h("button", { type: "button", class: "quiet", onclick: () => change({ from: null, to: null }) }, "Leave this range"))));
+    if (isHeld && asked.from === null) focusWindow();
+    else if (isHeld) ranges.querySelector("[type=submit]").focus({ preventScroll: true });
   }
 
   /** Show a range of time, in unix seconds, by whole minutes. Plots that share a cursor tell of one drag several times. */
@@ -175,13 +184,17 @@ export function view(root, params, session, address) {
   }
 
   function change(changes) {
+    const isOtherRange = "from" in changes && (changes.from !== asked.from || changes.to !== asked.to);
     Object.assign(asked, changes);
     const { window: _, ...named } = changes; // the choice of windows has written that itself
     filter({ ...named, quantile: asked.quantile === "p50" ? null : asked.quantile });
     name();
     if ("quantile" in changes) drawPlots();
     else {
-      if ("from" in changes) drawWindows();
+      if (isOtherRange) {
+        drawWindows();
+        drawRange();
+      }
       kept.again();
       if ("model" in changes) heats.again();
     }

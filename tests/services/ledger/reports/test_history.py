@@ -119,6 +119,17 @@ async def test_a_clients_history_is_made_of_rows_and_is_the_same(library: Librar
     assert sum(sum(each["n"]) for each in without.values()) == 20
 
 
+async def test_failures_with_clients_own_keys_are_in_no_history(library: Library) -> None:
+    facts: dict[str, Any] = {"started_at": NOW - timedelta(minutes=5), "model": "llama", "client": "tests"}
+    for key_name in (None, "tenant"):
+        for kind in ("server_error", "rate_limited"):
+            one = failed(new_id(), error_kind=kind, key_name=key_name, **facts)
+            await library.store(call(one, **facts))
+    for client in (None, "tests"):
+        (each,) = (await series_of(library, window=Window.HOUR, client=client)).values()
+        assert [sum(each[name]) for name in ("n", "errors", "rate_limited")] == [4, 1, 1]
+
+
 async def test_a_history_is_of_the_model_and_deployment_that_are_asked_for(library: Library) -> None:
     await library.store(*races(20, 1))
     assert (await series_of(library, window=Window.DAY, model="model-0")).keys() == {

@@ -1,0 +1,31 @@
+-- Outages that began in the last 30 days, and whether each is over.
+--
+-- state 'out': it began within a day, has no end, nothing has had a first token there lately and since, and its replica has
+-- not seen a later one end. 'unknown': it has no end, as its process was killed and nobody has found its spool. lasted_s:
+-- seconds until its end.
+select
+  deployment, model, began_at, ended_at,
+  case
+    when ended_at is not null then 'over'
+{postgresql}    when began_at > now() - interval '1 day'
+{sqlite}    when began_at > datetime('now', '-1 day')
+      and not exists (
+        select 1 from outages as later
+        where later.deployment = outages.deployment and later.replica = outages.replica
+          and later.began_at > outages.began_at and later.ended_at is not null
+      )
+      and not exists (
+        select 1 from attempts
+        where attempts.deployment = outages.deployment and attempts.started_at > outages.began_at
+          and attempts.token_ms is not null
+{postgresql}          and attempts.started_at > now() - interval '10 minutes'
+{sqlite}          and attempts.started_at > datetime('now', '-10 minutes')
+      ) then 'out'
+    else 'unknown'
+  end as state,
+{postgresql}  cast(extract(epoch from ended_at - began_at) as double precision) as lasted_s,
+{sqlite}  86400.0 * (julianday(ended_at) - julianday(began_at)) as lasted_s,
+  reason, replica
+from outages
+{postgresql}where began_at > now() - interval '30 days'
+{sqlite}where began_at > datetime('now', '-30 days')

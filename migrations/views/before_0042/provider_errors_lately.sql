@@ -1,0 +1,86 @@
+-- What goes wrong at each deployment: how often, what share of its attempts, when first and last, and the provider's last
+-- words; provider_errors_1h, _24h and _30d: lately.
+--
+-- share: of the deployment's attempts (n_attempts). error_kind usage_far_off is none of an attempt: of the n answers the
+-- provider states far more or fewer tokens per character than the other deployments of the model do (by more than 1.6
+-- times, from 20 answers on; with only one other, who is farther from four characters a token). Thoughts in silence have
+-- no characters: answers with any are left out.
+with attempted as (
+  select
+    model, provider, deployment, started_at, outcome, status_code, error_kind, error_message, tokens_source,
+    completion_tokens, reasoning_tokens, chars
+  from attempts
+  where true
+    and attempts.started_at >= {since}
+),
+totals as (
+  select provider, deployment, count(*) as n_attempts from attempted group by provider, deployment
+),
+stated as (
+  select
+    model, provider, deployment, count(*) as n, max(started_at) as last_seen_at, min(started_at) as first_seen_at,
+    1.0 * sum(completion_tokens) / sum(chars) as per_char
+  from attempted
+  where outcome = 'won' and tokens_source = 'reported' and chars >= 40 and completion_tokens > 0
+    and coalesce(reasoning_tokens, 0) = 0
+  group by model, provider, deployment
+  having count(*) >= 20
+),
+others as (
+  select
+    stated.model, stated.deployment, other.per_char,
+    row_number() over (partition by stated.model, stated.deployment order by other.per_char) as place,
+    count(*) over (partition by stated.model, stated.deployment) as number
+  from stated
+  join stated as other on other.model = stated.model and other.deployment <> stated.deployment
+),
+usual as (
+  select model, deployment, max(number) as number, avg(per_char) as per_char
+  from others
+  where place in ((number + 1) / 2, (number + 2) / 2)
+  group by model, deployment
+),
+far_off as (
+  select
+    stated.provider, stated.deployment, stated.n, stated.first_seen_at, stated.last_seen_at,
+    stated.per_char / usual.per_char as times
+  from stated
+  join usual on usual.model = stated.model and usual.deployment = stated.deployment
+  where (stated.per_char > 1.6 * usual.per_char or usual.per_char > 1.6 * stated.per_char)
+    and (
+      usual.number > 1
+      or {greatest}(stated.per_char * 4, 0.25 / stated.per_char) > {greatest}(usual.per_char * 4, 0.25 / usual.per_char)
+    )
+)
+select
+  attempted.provider,
+  attempted.deployment,
+  attempted.error_kind,
+  attempted.status_code,
+  count(*) as n,
+  max(attempted.started_at) as last_seen_at,
+{postgresql}  (array_agg(attempted.error_message order by attempted.started_at desc))[1] as last_message,
+{postgresql}  max(totals.n_attempts) as n_attempts,
+{postgresql}  cast(count(*) as double precision) / max(totals.n_attempts) as share,
+{sqlite}  attempted.error_message as last_message,
+{sqlite}  (sum(totals.n_attempts) / count(*)) as n_attempts,
+{sqlite}  cast(count(*) as double precision) / (sum(totals.n_attempts) / count(*)) as share,
+  min(attempted.started_at) as first_seen_at
+from attempted
+join totals on totals.provider = attempted.provider and totals.deployment = attempted.deployment
+where error_kind is not null and outcome in ('failed', 'timeout', 'stalled')
+group by attempted.provider, attempted.deployment, attempted.error_kind, attempted.status_code
+union all
+select
+  far_off.provider,
+  far_off.deployment,
+  'usage_far_off',
+  null,
+  far_off.n,
+  far_off.last_seen_at,
+  'states ' || round(cast(far_off.times as {decimal}), 2) || ' times as many tokens per character as the others',
+  totals.n_attempts,
+  cast(far_off.n as double precision) / totals.n_attempts,
+  far_off.first_seen_at
+from far_off
+join totals on totals.provider = far_off.provider and totals.deployment = far_off.deployment
