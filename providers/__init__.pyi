@@ -66,6 +66,7 @@ from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
 from .redaction import MASK as MASK
+from .redaction import Fleeting as Fleeting
 from .redaction import MaskedRecord as MaskedRecord
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json

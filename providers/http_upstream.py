@@ -25,7 +25,7 @@ from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
-from providers.redaction import redact
+from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
@@ -178,7 +178,8 @@ class HttpUpstream:
         self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
         self._strict = StrictModels(lambda _: None) if strict is None else strict
         self._other_secrets = tuple(secrets)
-        self._secrets = (*([api_key] if api_key else []), *secrets)
+        known = (*([api_key] if api_key else []), *secrets)
+        self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
         self._is_own_url = is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})

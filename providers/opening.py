@@ -14,6 +14,7 @@ from providers.key_ring import KeyRing
 from providers.key_rotation import Keys, RotatedKey, Rotation
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
+from providers.redaction import Fleeting
 
 
 class _Service(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ def open_upstream(
     former_keys: Sequence[Keys] = (),
     on_rotation: Callable[[Rotation], object] = lambda _: None,
     on_strict: Callable[[str], object] = lambda _: None,
+    for_client: bool = False,
 ) -> Upstream:
     """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
 
@@ -62,6 +64,7 @@ def open_upstream(
     ``history``: what the operator says of it, by the fields of ``History``.
     ``tls`` has the contexts that all providers share: making one costs 18 ms.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
+    ``for_client``: the key is one client's, and nothing of it stays once the upstream is forgotten.
 
     Raises:
         ValueError: an OpenAI-compatible provider without a base URL.
@@ -78,6 +81,7 @@ def open_upstream(
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
     own, strict = dict(headers or {}), StrictModels(on_strict)
+    masked = (*own.values(), *secrets)
     fixed = {**(service.headers if service is not None else {}), **row.headers, **own}
     if organization is not None:
         fixed["openai-organization"] = organization
@@ -91,7 +95,7 @@ def open_upstream(
                 api_key=api_key,
                 base_url=base_url,
                 headers=fixed,
-                secrets=(*own.values(), *secrets),
+                secrets=masked,
             )
         assert base_url is not None
         common: dict[str, Any] = {
@@ -100,7 +104,7 @@ def open_upstream(
             "headers": fixed,
             "query": {**row.query, **(query or {})},
             "quirks": quirks,
-            "secrets": (*own.values(), *secrets),
+            "secrets": Fleeting(masked) if for_client else masked,
             "versions": versions,
             "tls": tls,
             "is_own_url": is_own_url,

@@ -12,7 +12,7 @@ from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -66,9 +66,23 @@ class _Sought(NamedTuple):
     short: tuple[bytes, ...]  # forms of fewer characters, beyond what is public
 
 
+class Fleeting(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
+    """Secrets of one client. What is found out of them is kept here, so that it is gone with them, and in no cache."""
+
+    @cached_property
+    def sought(self) -> "_Sought | None":
+        """The forms to search for."""
+        return _sought.__wrapped__(self)
+
+    @cached_property
+    def sent(self) -> tuple[bytes, ...]:
+        """Those that are long enough to be masked, as they are in an answer."""
+        return tuple(each.encode(errors="surrogateescape") for each in self if len(each) >= SHORTEST_SECRET)
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return ``text`` with all ``secrets``, and everything else that looks like a key, replaced by ``***``."""
-    known = tuple(secrets)
+    known = secrets if type(secrets) is Fleeting else tuple(secrets)
     if known:
         text = _without(text, known)
     if not _may_have_key(text):
@@ -80,7 +94,7 @@ def holds(text: str, secrets: tuple[str, ...]) -> bool:
     """Whether ``redact`` may find one of ``secrets`` in ``text``; fast if it does not."""
     if ("%" in text or "&" in text or "\\" in text) and _ENCODED.search(text) is not None:
         return _without(text, secrets) != text
-    sought = _sought(secrets)
+    sought = secrets.sought if type(secrets) is Fleeting else _sought(secrets)
     return sought is not None and _may_hold(text.encode("latin-1", "replace").translate(_FOLDED), sought)
 
 
@@ -88,6 +102,8 @@ def redact_word(word: str, secrets: Sequence[str] = ()) -> str:
     """Redact ``word``; faster than ``redact`` for an id of letters, digits, - and _."""
     raw = word.encode("latin-1", "replace")
     if not raw.translate(None, b"-_").isalnum() or word.startswith(_PREFIXES):
+        return redact(word, secrets)
+    if type(secrets) is Fleeting:
         return redact(word, secrets)
     sought = _sought(tuple(secrets)) if secrets else None
     return word if sought is None or not _may_hold(raw.translate(_FOLDED), sought) else redact(word, secrets)
@@ -98,7 +114,7 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
     Values nested deeper than Python's stack are masked.
     """
-    known = tuple(secrets)
+    known = secrets if type(secrets) is Fleeting else tuple(secrets)
     try:
         match value:
             case str():
@@ -127,7 +143,7 @@ def _may_have_key(text: str) -> bool:
 
 def _without(text: str, secrets: tuple[str, ...]) -> str:
     """Return ``text`` without ``secrets``; it is decoded if they appear only in the decoded text."""
-    sought = _sought(secrets)
+    sought = secrets.sought if type(secrets) is Fleeting else _sought(secrets)
     if sought is None:
         return text
     shown = _masked(text, sought)

@@ -14,7 +14,7 @@ import msgspec
 
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.large_bodies import check_room_for_answer
-from providers.redaction import MASK, SHORTEST_SECRET, redact, redact_json
+from providers.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
 
 _MIB = 1024 * 1024
 
@@ -381,7 +381,8 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
     """Return an event without comments and fields, except for its data and a name that is no secret."""
     lines = [line for line in _LINE_END.split(event.raw) if line]
     kept = [line for line in lines if _DATA.match(line) or _SAFE_NAME.fullmatch(line)]
-    if any(secret in event.raw for secret in as_sent(tuple(secrets))):
+    sent = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
+    if any(secret in event.raw for secret in sent):
         kept = [line for line in kept if _DATA.match(line)]
     if len(kept) == len(lines):
         return event
@@ -391,7 +392,7 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
 @lru_cache(maxsize=1024)
 def as_sent(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
-    return tuple(each.encode(errors="surrogateescape") for each in secrets if len(each) >= SHORTEST_SECRET)
+    return Fleeting(secrets).sent
 
 
 def masked_answer(event: Event, secrets: Sequence[str]) -> Event:
@@ -413,7 +414,8 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
 
     Only a key that is there as it is costs more than a look. Without one, the same object is returned.
     """
-    if not any(secret in data for secret in as_sent(tuple(secrets))):
+    sent = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
+    if not any(secret in data for secret in sent):
         return data
     try:
         said = msgspec.json.decode(data)

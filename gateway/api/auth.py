@@ -30,6 +30,7 @@ from gateway.fleet.tenants import KEY, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
+    LONGEST_KEY,
     ClientSettings,
     LimitSettings,
     Role,
@@ -273,7 +274,8 @@ def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mappi
             raise _invalid(f"it names a provider that is not configured here; known: {known}")
         if KEY.fullmatch(key) is None:
             raise _invalid(
-                f"the key for {provider!r} is empty, too long, or has a blank or another character of no key"
+                f"the key for {provider!r} is empty, longer than {LONGEST_KEY} characters, or has a blank or another"
+                " character of no key"
             )
         if keys.setdefault(provider, key) != key:
             raise _invalid(f"it has two keys for {provider!r}")
@@ -357,9 +359,10 @@ class Admission:
 
         """
         if TENANT_KEYS in request.headers:
-            brought = tenant_keys(request.headers.getall(TENANT_KEYS), self.providers)
+            allowed = None if self.providers is None else [each for each in self.providers if client.may_see(each)]
+            brought = tenant_keys(request.headers.getall(TENANT_KEYS), allowed)
             own = client.tenant.keys if client.tenant is not None else {}
-            client = msgspec.structs.replace(client, tenant=TenantKeys({**own, **brought}))
+            client = msgspec.structs.replace(client, tenant=TenantKeys({**own, **brought}, client.name))
         if digest is not None:
             request[DIGEST] = digest
             if self.tokens is not None and (token := self.tokens.of(digest)) is not None:

@@ -6,6 +6,7 @@ import msgspec
 
 from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, NothingEnabled
+from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.fleet.tenants import TenantKeys
 from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced
@@ -47,13 +48,13 @@ class Client(msgspec.Struct, frozen=True):
         if not self.models.issuperset(names):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
 
-    def made(self, maker: Maker | None) -> bool:
+    def made(self, maker: Maker | None, fleet: Fleet) -> bool:
         """Whether something at a provider is this client's as for the key: made with the one that it would use now."""
         if maker is None or self.tenant is None:
             return maker is not None and maker.tenant is None
         if maker.tenant is not None:
             return maker.tenant in self.tenant.digests
-        return maker.deployment.partition("/")[0] not in self.tenant.keys
+        return fleet.provider_of(maker.deployment) not in self.tenant.keys
 
     def deployments(self, model: Model) -> list[Deployment]:
         """Return the deployments of ``model`` that may see this client's prompts.
@@ -64,12 +65,13 @@ class Client(msgspec.Struct, frozen=True):
         """
         if not model.deployments:
             raise NothingEnabled(f"every deployment of {model.name!r} is disabled (enabled: false)")
-        open_ = [item for item in model.deployments.values() if self._may_see(item.provider)]
+        open_ = [item for item in model.deployments.values() if self.may_see(item.provider)]
         if not open_:
             raise Forbidden(f"this key may not use any provider of {model.name!r}")
         return open_
 
-    def _may_see(self, provider: str) -> bool:
+    def may_see(self, provider: str) -> bool:
+        """Whether a provider may see this client's prompts."""
         return provider not in self.ignore and (self.only is None or provider in self.only)
 
 
@@ -104,7 +106,7 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         end_user=settings.end_user,
         priority=settings.priority,
         unpriced=settings.unpriced,
-        tenant=TenantKeys({provider: key.get_secret_value() for provider, key in settings.provider_keys.items()})
+        tenant=TenantKeys({provider: key.get_secret_value() for provider, key in settings.provider_keys.items()}, name)
         if settings.provider_keys
         else None,
     )

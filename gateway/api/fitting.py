@@ -293,7 +293,7 @@ class ResolvedModel:
         """
         sound = ("audio_input",) if self.parsed.needs.audio else ()
         units = (*sound, "web_search") if lets_search(self.parsed.fields) else sound
-        unknown = {each.name: uncounted_units(each, units) for each in self._deployments}
+        unknown = {each.name: uncounted_units(each, units) for each in self._deployments if each.tenant is None}
         self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
         self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
         if not self._deployments:
@@ -326,7 +326,8 @@ class ResolvedModel:
             price.input_usd if price.cached_input_usd is None else min(price.input_usd, price.cached_input_usd)
             for price in known
         ]
-        return Use(tokens, tokens, tokens * min(each_usd) if len(known) == len(self._deployments) else 0.0)
+        is_known = len(known) == len(self._deployments) and all(each.tenant is None for each in self._deployments)
+        return Use(tokens, tokens, tokens * min(each_usd) if is_known else 0.0)
 
     def bytes_to_build(self, values: int, most: int) -> int:
         """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""

@@ -326,7 +326,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     made_by = None if allowed == "none" else await context.responses.maker(client.name, response_id)
     if made_by is None and allowed == "any":
         return None
-    if not client.made(made_by):
+    if not client.made(made_by, context.fleet):
         made_by = None
     if made_by is None:
         why = f"was not stored for this key in the last {context.settings.response_ids_ttl_s / 86_400:g} days"

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT
 from gateway.api.fitting import policy_violation
-from gateway.core.errors import Forbidden, InvalidRequest, NoDeploymentFits, NothingEnabled
+from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import GOOGLES
@@ -238,10 +238,11 @@ def dialect_of(request: web.Request) -> Dialect:
 def _visible(fleet: Fleet, model: Model, client: Client) -> list[Deployment]:
     """Return the deployments that this client may use; the others must not show in its answers."""
     try:
-        deployments = client.deployments(model if client.tenant is None else fleet.with_keys(model, client.tenant))
-    except (Forbidden, NoDeploymentFits, NothingEnabled):
+        deployments = client.deployments(model)
+    except (Forbidden, NothingEnabled):
         return []
-    return [deployment for deployment in deployments if policy_violation(deployment, client.require) is None]
+    open_ = [deployment for deployment in deployments if fleet.may_ask(deployment, client.tenant)]
+    return [deployment for deployment in open_ if policy_violation(deployment, client.require) is None]
 
 
 def _as_openai(model: Model, visible: Sequence[Deployment]) -> OpenAIModel:

@@ -100,7 +100,7 @@ def plan_relay(
     unpriced = client.unpriced if not model.is_free and limits_dollars(client_context.levels, model) else COUNT_KNOWN
     able = []
     for deployment in deployments:
-        reason = _obstacle(deployment, api, client.require, index, unpriced)
+        reason = _obstacle(deployment, api, client.require, index, COUNT_KNOWN if deployment.tenant else unpriced)
         reason = reason or _too_much(deployment, parsed) or context.vectors.difference(fleet, index, deployment)
         if reason is None:
             able.append(deployment.name)

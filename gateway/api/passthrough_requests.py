@@ -184,7 +184,7 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
         model
         for model in fleet.models.values()
         if (client.models is None or model.name in client.models)
-        and any(api.api in each.apis for each in model.deployments.values())
+        and any(api.api in each.apis and fleet.may_ask(each, client.tenant) for each in model.deployments.values())
     ]
     named = [
         model.name

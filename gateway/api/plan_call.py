@@ -161,7 +161,7 @@ async def plan_call(
         trace=stamp.trace,
     )
     if model.common.binds:
-        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client)
+        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
     prefix = _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None
     seats, known = context.services.seats, context.services.whole
     terms = Terms(
@@ -210,13 +210,13 @@ async def plan_call(
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 
-async def _with_maker(context: CallContext, call: Call, requests: RequestFormat, client: Client) -> Call:
+async def _with_maker(context: CallContext, call: Call, requests: RequestFormat, client: Client, fleet: Fleet) -> Call:
     """Return the call with who made the reasoning in its history that only its maker can read, if that is known."""
     if requests.without_bound_reasoning is None:
         return call
     found = bound_reasoning(bytes(call.fields.get(requests.prompt, b"")))
     maker = await context.services.makers.find(found) if found else None
-    return msgspec.structs.replace(call, maker=maker) if client.made(maker) else call
+    return msgspec.structs.replace(call, maker=maker) if client.made(maker, fleet) else call
 
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
@@ -320,7 +320,7 @@ def permits(
     cost_usd, of = plan.cost_usd.get(launch.deployment), of or model
     learnt_as = None if of.tenant is None else of.learnt_as
     if learnt_as is not None and launch.deployment in learnt_as:
-        cost_usd = 0.0  # its client pays
+        cost_usd = None  # its client pays
     return context.steering.permit(
         model.name,
         launch,
@@ -366,14 +366,18 @@ def payer_of(planned: PlannedCall) -> Payer:
 def use_of(planned: PlannedCall) -> Use:
     """Return the expected use, and the most that the call may cost."""
     plan, prompt_tokens = planned.plan, planned.call.prompt_tokens
-    usd, costs = 0.0, plan.cost_usd
+    usd, costs, may_cost = 0.0, plan.cost_usd, len(planned.model.prices) < len(planned.model.deployments)
     if planned.model.tenant is not None:
-        costs = {name: each for name, each in costs.items() if planned.model.deployments[name].tenant is None}
+        deployments = planned.model.deployments
+        costs = {name: each for name, each in costs.items() if deployments[name].tenant is None}
+        may_cost = any(deployments[name].tenant is None for name in planned.names)
     if costs:
         for launch in plan.launches:
             if launch.delay_s == 0:
                 usd += costs.get(launch.deployment, 0.0)
-    may_cost = usd or len(planned.model.prices) < len(planned.model.deployments)
+        if planned.model.tenant is not None and not usd:  # the client's own key goes first, and others may follow
+            usd = max(costs.values())
+    may_cost = may_cost or usd > 0.0
     most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.levels, planned.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
 

@@ -12,6 +12,7 @@ from gateway.api.json_body import too_many_values, values_outside_strings
 from gateway.api.request import ParsedRequest
 from gateway.core.calls import Maker
 from gateway.core.errors import Forbidden, InvalidRequest, NothingStored
+from gateway.fleet.fleet import Fleet
 from gateway.settings import Settings
 from providers import Steps, finished
 from providers.dialects import (
@@ -211,19 +212,19 @@ async def check_names(
     named = finished(steps) if size <= _SMALL_BYTES else await context.body_work.run(steps)
     if watch.servers:
         check_servers(named, settings.mcp_hosts)
-    return await stored_at(named, watch, _Given(context.responses, client), settings, before)
+    return await stored_at(named, watch, _Given(context.responses, client, context.fleet), settings, before)
 
 
 class _Given:
     """What was given to a client, with the keys that it brings now or, without any, with the operator's."""
 
-    def __init__(self, known: Known, client: Client) -> None:
-        self._known, self._client = known, client
+    def __init__(self, known: Known, client: Client, fleet: Fleet) -> None:
+        self._known, self._client, self._fleet = known, client, fleet
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
         """Return who gave ``client`` an id."""
         maker = await self._known.maker(client, name)
-        return maker if self._client.made(maker) else None
+        return maker if self._client.made(maker, self._fleet) else None
 
 
 def gives(parsed: ParsedRequest, headers: Mapping[str, str]) -> bool:

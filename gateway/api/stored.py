@@ -112,7 +112,7 @@ async def _asked(deployment: Deployment, answering: Awaitable[UpstreamAnswer]) -
 
 def _deployment(fleet: Fleet, maker: Maker | None, client: Client) -> Deployment | None:
     """Return the deployment of ``maker``, asked with the key that ``client`` brings; None if it may not ask it."""
-    if maker is None or not client.made(maker):
+    if maker is None or not client.made(maker, fleet):
         return None
     found = _named(fleet, maker.deployment)
     return found if found is None or client.tenant is None else fleet.with_key(found, client.tenant)

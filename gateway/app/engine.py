@@ -192,6 +192,7 @@ class Engine:
             await asyncio.sleep(REFRESH_EVERY_S)
             try:
                 self.steering.refresh()
+                self.fleet.forget()
             except Exception:  # noqa: BLE001 - the next slice may succeed; without it, calls compute their own
                 # Event steering.not_refreshed: The ranking could not be computed in the background. Calls compute their
                 # own.

@@ -99,6 +99,7 @@ class Upstreams:
                 former_keys=tuple(keys.values()),
                 on_rotation=on_rotation,
                 on_strict=(lambda _: None) if for_tenant else partial(self._on_strict, name),
+                for_client=for_tenant,
             )
         except ValueError as error:
             raise ConfigurationError([Problem(str(error))]) from error

@@ -39,12 +39,13 @@ from gateway.live.live import Live
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
-from gateway.settings import Settings, targets_of
+from gateway.settings import Settings, brought, targets_of
 from gateway.steering import Outages, Spending, Strikes
 from gateway.targets.targets import Target
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
+from providers import load_catalog
 
 if TYPE_CHECKING:
     from gateway.admin.answers import Stores
@@ -158,7 +159,9 @@ class Gateway:
         self.context = Context(
             settings=settings,
             fleet=engine.fleet,
-            admission=Admission(keys, settings.anonymous, client_tokens(settings, runtime, keys), settings.brought),
+            admission=Admission(
+                keys, settings.anonymous, client_tokens(settings, runtime, keys), brought(settings, load_catalog())
+            ),
             steering=self.steering,
             limits=limits,
             services=engine.services(
@@ -332,7 +335,8 @@ class Gateway:
         self.context.responses.ttl_s = settings.response_ids_ttl_s
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
-        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens, settings.brought)
+        providers = brought(settings, load_catalog())
+        self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens, providers)
         if tokens is not None:
             tokens.fetch()
         self.engine.replace(settings, new)

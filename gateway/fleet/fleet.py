@@ -8,6 +8,7 @@ newer fleet took over are closed when the last lease ends.
 import asyncio
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Self
 from urllib.request import getproxies_environment
@@ -17,7 +18,7 @@ from pydantic import SecretStr
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters
-from gateway.fleet.tenants import OPERATORS, TenantKeys, TenantUpstreams, digest_of
+from gateway.fleet.tenants import LazyUpstream, TenantKeys, TenantUpstreams, digest_of, is_of_account
 from gateway.settings import (
     DeploymentSettings,
     ModelSettings,
@@ -303,6 +304,7 @@ class Fleet:
         self.models: Mapping[str, Model] = {
             name: self._resolver.model(name, model) for name, model in settings.models.items()
         }
+        self._providers = {name: each.provider for it in self.models.values() for name, each in it.deployments.items()}
         self._adhoc: dict[str, Model] = {}  # the last used at the end
 
     def find(self, name: str, *, adhoc: bool) -> Model:
@@ -352,7 +354,20 @@ class Fleet:
         key = tenant.keys.get(provider)
         if key is None or provider not in self._upstreams:  # a reload may have removed it
             return deployment if self._settings.tenant_keys.mixed else None
-        return deployment.with_key(self._of_tenants.of(provider, key), digest_of(provider, key))
+        opened = partial(self._of_tenants.of, tenant.client, provider, key)
+        return deployment.with_key(LazyUpstream(self._upstreams[provider], opened), digest_of(provider, key))
+
+    def may_ask(self, deployment: Deployment, tenant: TenantKeys | None) -> bool:
+        """Whether a call of a client that brings these keys, None for none, may use ``deployment``."""
+        return tenant is None or deployment.provider in tenant.keys or self._settings.tenant_keys.mixed
+
+    def forget(self) -> None:
+        """Forget the upstreams of clients' keys that were not used for a while."""
+        self._of_tenants.forget()
+
+    def provider_of(self, deployment: str) -> str:
+        """Return the provider of a deployment by its name, which may be another than ``provider/model``."""
+        return self._providers.get(deployment) or deployment.partition("/")[0]
 
     def payer_of(self, name: str) -> str:
         """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""
@@ -405,8 +420,11 @@ class Fleet:
     def _opened_for_tenant(self, provider: str, key: str) -> Upstream:
         """Open the upstream of a client's own key, without what is the operator's at that provider."""
         settings = self._settings.providers[provider]
-        headers = {name: value for name, value in settings.headers.items() if name.lower() not in OPERATORS}
-        own = {"api_key": SecretStr(key), "api_keys": {}, "organization": None, "headers": headers}
+        headers = {
+            name: value for name, value in settings.headers.items() if not is_of_account(name, value.get_secret_value())
+        }
+        query = {name: value for name, value in settings.query.items() if not is_of_account(name)}
+        own = {"api_key": SecretStr(key), "api_keys": {}, "organization": None, "headers": headers, "query": query}
         vendor, secrets = self._resolver.vendor(provider), self._secrets_sent_to(provider)
         return self._open_for_tenant(provider, settings.model_copy(update=own), vendor, secrets)
 

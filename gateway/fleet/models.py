@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from gateway.fleet.tenants import OPERATORS
+from gateway.fleet.tenants import has_account, is_of_account
 from gateway.settings import (
     DEAR_FALLBACK,
     FallbackAfter,
@@ -69,9 +69,14 @@ class Deployment(MaskedRecord, frozen=True):
 
     def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
         """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider."""
-        headers = tuple((name, value) for name, value in self.extra_headers if name not in OPERATORS)
+        body = self.extra_body
         return msgspec.structs.replace(
-            self, upstream=upstream, tenant=digest, learnt_as=f"{self.name}\x1f{digest}", extra_headers=headers
+            self,
+            upstream=upstream,
+            tenant=digest,
+            learnt_as=f"{self.name}\x1f{digest}",
+            extra_headers=tuple(each for each in self.extra_headers if not is_of_account(*each)),
+            extra_body={name: raw for name, raw in body.items() if not has_account({name: msgspec.json.decode(raw)})},
         )
 
     def shown(self) -> Iterable[tuple[str, object]]:

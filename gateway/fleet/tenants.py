@@ -6,29 +6,49 @@ shared store; what is learnt with it is kept by its digest, apart from what is l
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from weakref import WeakSet
 
-from providers import MaskedRecord, Upstream
+import msgspec
 
-KEY = re.compile(r"[\x21-\x7e]{1,8192}")  # printable ASCII without blanks
+from gateway.settings import LONGEST_KEY
+from providers import Exchange, Listing, MaskedRecord, Request, Upstream, UpstreamAnswer
+from providers.dialects import Dialect, Loss
+
+KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
 _DIGEST_CHARS = 32
 
-# Headers by which the operator's own account is known at a provider: they never go with another's key.
-OPERATORS = frozenset(
-    {
-        *("authorization", "proxy-authorization", "cookie"),
-        *("api-key", "x-api-key", "x-goog-api-key", "x-goog-user-project"),
-        *("openai-organization", "openai-project"),
-    }
+# What tells a provider whose account it is, by the names of headers and fields: it never goes with another's key.
+_OF_ACCOUNT = re.compile(
+    r"auth(?!or)|(?:^|-)key(?:-|$)|key(?:-?id)?$|token$|secret|passw|credential|cookie|session|signature"
+    r"|login|account|project|organi[sz]ation|subscription",
+    re.IGNORECASE,
 )
+# Headers that are public whatever they say. The value of any other may be a key, if it is as long as one.
+_PUBLIC = re.compile(r"-(?:beta|version)$|^(?:accept.*|content-type|user-agent|referer|http-referer|x-title)$")
+_SHORTEST_KEY = 16
+
+
+def is_of_account(name: str, value: str = "") -> bool:
+    """Whether a header or field may tell a provider the operator's account: by its name, or as long as a key."""
+    if _OF_ACCOUNT.search(name.replace("_", "-")) is not None:
+        return True
+    return len(value) >= _SHORTEST_KEY and _PUBLIC.search(name.lower()) is None
+
+
+def has_account(value: object) -> bool:
+    """Whether a JSON value has a field, at any depth, that may tell a provider the operator's account."""
+    if isinstance(value, dict):
+        return any(is_of_account(name) or has_account(each) for name, each in value.items())
+    return isinstance(value, list) and any(map(has_account, value))
 
 
 class TenantKeys(MaskedRecord, frozen=True):
     """The keys that a client brings for its calls, by provider."""
 
     keys: Mapping[str, str]
+    client: str | None = None  # its name
 
     def shown(self) -> Iterable[tuple[str, object]]:
         """Yield the providers for its ``repr``."""
@@ -50,12 +70,12 @@ def digest_of(provider: str, key: str) -> str:
     return sha256(f"{provider}\n{key}".encode(errors="surrogateescape")).hexdigest()[:_DIGEST_CHARS]
 
 
-MOST_KEPT = 1_000  # upstreams: each has connections of its own
+MOST_KEPT, MOST_KEPT_A_CLIENT = 1_000, 64  # upstreams: each has connections of its own
 KEPT_S = 600.0  # without a call
 
 
 class TenantUpstreams:
-    """The upstreams of clients' keys, opened when they are first used, and forgotten when they are not used any more.
+    """The upstreams of clients' keys, opened when they are first asked, and forgotten when they are not used any more.
 
     A forgotten one may still have running requests. When these have ended its connections close by themselves.
     """
@@ -66,24 +86,35 @@ class TenantUpstreams:
         """``open_upstream`` opens the one of a provider and a key."""
         self._open = open_upstream
         self._clock = clock
-        self._kept: dict[tuple[str, str], tuple[Upstream, float]] = {}  # with the last use; the last used at the end
+        # By client, provider and key, with the last use; the last used at the end.
+        self._kept: dict[tuple[str | None, str, str], tuple[Upstream, float]] = {}
         self._opened: WeakSet[Upstream] = WeakSet()
 
     def __repr__(self) -> str:
         return f"TenantUpstreams({len(self._kept)})"
 
-    def of(self, provider: str, key: str) -> Upstream:
+    def of(self, client: str | None, provider: str, key: str) -> Upstream:
         """Return the upstream of a provider with a client's key."""
-        now_s = self._clock()
-        known = self._kept.pop((provider, key), None)
-        if known is None:
-            self._forget(now_s)
+        place, now_s = (client, provider, key), self._clock()
+        known = self._kept.pop(place, None)
+        self.forget()
+        if known is not None:
+            upstream = known[0]
+        else:
+            self._make_room(client)
             upstream = self._open(provider, key)
             self._opened.add(upstream)
-        else:
-            upstream = known[0]
-        self._kept[provider, key] = (upstream, now_s)
+        self._kept[place] = (upstream, now_s)
         return upstream
+
+    def forget(self) -> None:
+        """Forget those that were not used for a while."""
+        before_s = self._clock() - KEPT_S
+        while self._kept:
+            oldest = next(iter(self._kept))
+            if self._kept[oldest][1] > before_s:
+                return
+            del self._kept[oldest]
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -91,9 +122,56 @@ class TenantUpstreams:
         for upstream in list(self._opened):
             await upstream.aclose()
 
-    def _forget(self, now_s: float) -> None:
-        while self._kept:
-            oldest = next(iter(self._kept))
-            if len(self._kept) < MOST_KEPT and now_s - self._kept[oldest][1] < KEPT_S:
-                return
-            del self._kept[oldest]
+    def _make_room(self, client: str | None) -> None:
+        own = [place for place in self._kept if place[0] == client]
+        if len(own) >= MOST_KEPT_A_CLIENT:
+            del self._kept[own[0]]
+        elif len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+
+class LazyUpstream:
+    """The upstream of a client's key, which is opened when it is first asked: most plans ask one of several.
+
+    Until then what it can do is known by ``like``, the operator's own at that provider.
+    """
+
+    needs_warming = False
+
+    def __init__(self, like: Upstream, opened: Callable[[], Upstream]) -> None:
+        self._like = like
+        self._open = opened
+        self._opened: Upstream | None = None
+        self.accepts_all_parameters = like.accepts_all_parameters
+        self.can_fetch = like.can_fetch
+
+    async def warm_up(self) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    async def stream(self, request: Request) -> Exchange:
+        """Request an answer in events."""
+        return await self._asked().stream(request)
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return what would be lost of a request."""
+        return self._like.losses(dialect, model, fields)
+
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
+        """Post ``request`` to ``path``."""
+        return await self._asked().send(path, request)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
+        """Send a request without a body to ``path``."""
+        return await self._asked().fetch(method, path, query)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models that the provider offers to the key."""
+        return await self._asked().list_models(connect_timeout_s)
+
+    async def aclose(self) -> None:
+        """Do nothing: ``TenantUpstreams`` closes what was opened."""
+
+    def _asked(self) -> Upstream:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened

@@ -21,6 +21,7 @@ from providers import (
     Event,
     EventSplitter,
     Exchange,
+    Fleeting,
     HalfCharacters,
     Masking,
     UpstreamError,
@@ -179,7 +180,8 @@ class AnswerReader:
 
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask ``secrets`` in the data. To be called before the first read."""
-        self._secrets, self._sent_secrets = secrets, as_sent(tuple(secrets))
+        self._secrets = secrets
+        self._sent_secrets = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
         self._masking = Masking(secrets)
 
     def read(self, data: bytes, now: float) -> Block:

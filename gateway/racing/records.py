@@ -42,6 +42,7 @@ from providers import (
     NOTHING,
     ErrorKind,
     Exchange,
+    Fleeting,
     Form,
     Reported,
     SendCount,
@@ -222,7 +223,11 @@ def attempt_record(
 
 def short(said: str | None, secrets: Sequence[str]) -> str | None:
     """Return a text from a provider as stored in a column: with limited length and without ``secrets``."""
-    return None if said is None else _clean(said[:MOST_CHARS], tuple(secrets))
+    if said is None:
+        return None
+    if type(secrets) is Fleeting:
+        return redact(said[:MOST_CHARS], secrets)
+    return _clean(said[:MOST_CHARS], tuple(secrets))
 
 
 @lru_cache(maxsize=1024)

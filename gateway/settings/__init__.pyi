@@ -43,6 +43,7 @@ from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets
 from .presets import Reachable as Reachable
 from .presets import bills_on as bills_on
+from .presets import brought as brought
 from .presets import found as found
 from .presets import found_vendors as found_vendors
 from .presets import has_credentials as has_credentials
@@ -64,6 +65,7 @@ from .section_checks import ways_of as ways_of
 from .section_checks import without_secrets as without_secrets
 from .sections import DEAR_FALLBACK as DEAR_FALLBACK
 from .sections import FASTEST_TOK_S as FASTEST_TOK_S
+from .sections import LONGEST_KEY as LONGEST_KEY
 from .sections import PROFILES as PROFILES
 from .sections import SOONEST_TTFT_MS as SOONEST_TTFT_MS
 from .sections import AlertSettings as AlertSettings

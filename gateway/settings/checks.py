@@ -10,7 +10,7 @@ from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
 from gateway.settings.model import ModelSettings, Settings
-from gateway.settings.presets import Catalog, Datasheets, vendor_of
+from gateway.settings.presets import Catalog, Datasheets, no_key_for, vendor_of
 from gateway.settings.section_checks import (
     check_clients,
     check_issuers,
@@ -26,7 +26,7 @@ from gateway.settings.section_checks import (
     without_api,
     without_secrets,
 )
-from gateway.settings.sections import profile_timeouts
+from gateway.settings.sections import LONGEST_KEY, profile_timeouts
 from gateway.topology.urls import RedisUrlError, read_url
 from providers import (
     BEDROCK,
@@ -71,12 +71,12 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     yield from _server(settings)
     yield from _stores(settings)
     for name, provider in settings.providers.items():
-        yield from _provider(name, provider, catalog, is_brought=_is_brought(name, settings))
+        yield from _provider(name, provider, catalog, is_brought=_is_brought(name, settings, catalog))
     for name in settings.models:
         yield from _model(name, settings, catalog)
     yield from _races(settings, catalog)
     yield from check_clients(settings)
-    yield from _tenants(settings)
+    yield from _tenants(settings, catalog)
     yield from check_issuers(settings)
     yield from cors(settings)
     yield from check_page(settings)
@@ -217,22 +217,27 @@ def _no_key(here: Place, secret: SecretStr | None, *, may_have_lines: bool = Fal
             yield Complaint(here, _BLANKS)
 
 
-def _is_brought(provider: str, settings: Settings) -> bool:
+def _is_brought(provider: str, settings: Settings, catalog: Catalog) -> bool:
     """Whether clients may bring keys for a provider."""
-    return settings.tenant_keys.header or any(provider in each.provider_keys for each in settings.clients.values())
+    are_in_settings = any(provider in each.provider_keys for each in settings.clients.values())
+    if not (settings.tenant_keys.header or are_in_settings):
+        return False
+    return not no_key_for(provider, settings.providers[provider], catalog)
 
 
-def _tenants(settings: Settings) -> Iterator[Complaint]:
+def _tenants(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     """Yield the problems of keys of providers that clients have in their settings."""
     for name, client in settings.clients.items():
         for provider, key in client.provider_keys.items():
             place: Place = ("clients", name, "provider_keys", provider)
             if provider not in settings.providers:
                 yield Complaint(place, f"there is no provider {provider!r}; {nearest(provider, settings.providers)}")
-            elif settings.providers[provider].has_login:
-                yield Complaint(place, f"the base_url of {provider!r} names a user, so no key can be brought for it")
+            elif reason := no_key_for(provider, settings.providers[provider], catalog):
+                yield Complaint(place, f"no key can be brought for {provider!r}: {reason}")
             elif not key.get_secret_value():
                 yield Complaint(place, "is empty: set it, or remove it")
+            elif len(key.get_secret_value()) > LONGEST_KEY:
+                yield Complaint(place, f"is longer than {LONGEST_KEY} characters, as no key is")
             else:
                 yield from _no_key(place, key)
 

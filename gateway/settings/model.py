@@ -444,13 +444,6 @@ class Settings(Section):
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
 
     @property
-    def brought(self) -> frozenset[str] | None:
-        """The providers for which requests may bring keys; None: requests may bring none."""
-        if not self.tenant_keys.header:
-            return None
-        return frozenset(name for name, provider in self.providers.items() if not provider.has_login)
-
-    @property
     def limits_dollars(self) -> bool:
         """Whether a client or a model has a limit in US dollars, or a client may get one at run time."""
         of_teams = [team.end_users for team in self.teams.values()]

@@ -34,6 +34,31 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
     return catalog.get(provider.preset or name)
 
 
+def brought(settings: Settings, catalog: Catalog) -> frozenset[str] | None:
+    """Return the providers for which requests may bring keys; None: requests may bring none."""
+    if not settings.tenant_keys.header:
+        return None
+    return frozenset(name for name, each in settings.providers.items() if not no_key_for(name, each, catalog))
+
+
+def no_key_for(name: str, provider: ProviderSettings, catalog: Catalog) -> str:
+    """Return why clients can bring no key for provider ``name``; empty if they can.
+
+    Where the key may not be what decides, any would do: calls with one that was made up would be the operator's.
+    """
+    vendor = vendor_of(name, provider, catalog)
+    kind = provider.kind or (vendor.kind if vendor is not None else None)
+    if provider.has_login:
+        return "its base_url names a user"
+    if kind == "litellm":
+        return "litellm may use other credentials instead"
+    if vendor is not None and vendor.auth == "google" and kind == vendor.kind:
+        return "it takes tokens of Google's, not keys"
+    if not any(key.get_secret_value() for key in provider.keys) and (vendor is None or not vendor.key_required):
+        return "it may need none: it has no key here"
+    return ""
+
+
 def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     """Return the first of the vendor's usual variables that is set."""
     return next((variable for variable in vendor.key_env if environ.get(variable)), None)

@@ -298,6 +298,8 @@ class TeamSettings(LimitSettings):
 
 # The keys of providers that clients bring for their own calls.
 
+LONGEST_KEY = 512  # characters; vendors' have at most 200
+
 
 class TenantKeySettings(Section):
     """Keys of providers that clients bring for their own calls. A client's settings may have some as well."""

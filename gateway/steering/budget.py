@@ -109,12 +109,14 @@ class Budget:
         self.usd -= cost_usd
 
 
-def within(race: RaceSettings, costs: Mapping[str, float]) -> RaceSettings:
+def within(race: RaceSettings, costs: Mapping[str, float], free: Container[str] | None = None) -> RaceSettings:
     """Return ``race`` with its budget limited to what ``extra_usd_per_call`` pays for at these ``costs`` (US dollars).
 
     If the money pays for few attempts only, they become hedges for the slowest calls, not races of the first ones.
+    ``free`` has the deployments that a client's own key pays for.
     """
-    mean_usd = sum(costs.values()) / len(costs) if costs else 0.0
+    paid = costs.values() if free is None else [usd for name, usd in costs.items() if name not in free]
+    mean_usd = sum(paid) / len(costs) if costs else 0.0
     if race.extra_usd_per_call is None or race.extra_usd_per_call >= race.budget * mean_usd:
         return race
     return race.model_copy(update={"budget": race.extra_usd_per_call / mean_usd})
@@ -362,6 +364,14 @@ _DAY_S, _HOUR_S, _HOURS = 86_400.0, 3600.0, 24
 # The budgets of all models, and the limits in dollars on extra attempts.
 
 
+_OF_KEYS = "\0keys"  # no model has such a name
+
+
+def of_keys(payer: str) -> str:
+    """Return whose budget is for the calls of ``payer`` that bring keys: they take nothing of that of the others."""
+    return payer + _OF_KEYS
+
+
 class Budgets:
     """Decides whether extra attempts may start, by their model's budget and by their cost."""
 
@@ -453,7 +463,9 @@ class Budgets:
         """Forget all other models."""
         self._calls = {model: calls for model, calls in self._calls.items() if model in models}
         self._extra = {model: extra for model, extra in self._extra.items() if model in models}
-        self._budgets = {model: budget for model, budget in self._budgets.items() if model in models}
+        self._budgets = {
+            each: budget for each, budget in self._budgets.items() if each.removesuffix(_OF_KEYS) in models
+        }
         self._paces = {model: pace for model, pace in self._paces.items() if model in models}
         self._days = {model: by_hour for model, by_hour in self._days.items() if model in models}
 
@@ -468,42 +480,51 @@ class Budgets:
         room: float = inf,
         is_needed: bool = False,
         now_s: float,
+        budget: str | None = None,
+        is_clients: bool = False,
     ) -> Narrowed | None:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
         count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,
-        which no limit in dollars refuses.
+        which no limit in dollars refuses. ``budget``: whose it is, if not the payer's. ``is_clients``: it has a key of
+        its client's, and takes nothing of what the model's rate limits leave.
         """
         extra = self._extra_of(model)
         if role in FREE:
-            extra.add(now_s)
+            if not is_clients:
+                extra.add(now_s)
             return None
-        limit, budget = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer), self.of(payer)
+        name = budget or payer
+        limit, drawn = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer, budget=name), self.of(name)
         if role in {Role.FAILOVER, Role.FALLBACK}:
             limit = None if is_needed else limit
         elif limit is None and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
-        if limit is not None or not budget.draw(role, race.budget):
+        if limit is not None or not drawn.draw(role, race.budget):
             return limit or Narrowed.BUDGET
-        if role is not Role.FALLBACK:
+        if role is not Role.FALLBACK and not is_clients:
             extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
             self._spending.charge(payer, cost_usd)
             if (pace := self._paces.get(model)) is not None:
                 pace.paid(payer, cost_usd)
         if cost_usd is not None and race.extra_usd_per_call is not None:
-            budget.pay(cost_usd)
+            drawn.pay(cost_usd)
         return None
 
-    def exceeded_limit(self, race: RaceSettings, *, cost_usd: float | None, payer: str) -> Narrowed | None:
+    def exceeded_limit(
+        self, race: RaceSettings, *, cost_usd: float | None, payer: str, budget: str | None = None
+    ) -> Narrowed | None:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
             return None
         if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
             return Narrowed.USD
         per_call = race.extra_usd_per_call
-        return None if per_call is None or self.of(payer).affords(cost_usd, per_call) else Narrowed.USD_PER_CALL
+        return (
+            None if per_call is None or self.of(budget or payer).affords(cost_usd, per_call) else Narrowed.USD_PER_CALL
+        )
 
 
 # What a budget for extra attempts buys: hedges first, then races. Shared by the planner and the replay.

@@ -112,6 +112,10 @@ class TenantLearning:
             health = self._healths[name] = Health()
         return health
 
+    def known(self, name: str) -> Health:
+        """Return the health of a deployment with a key; one that is not kept if nothing has happened with it yet."""
+        return self._healths.get(name) or Health()
+
     def full(self, learnt_as: Mapping[str, str], now_s: float) -> frozenset[str]:
         """Return the deployments where the limit of the client's key has no room for an extra attempt."""
         healths = self._healths

@@ -21,7 +21,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
 from gateway.steering.board import Board, slot_of
-from gateway.steering.budget import Budget, Budgets, Spending, within
+from gateway.steering.budget import Budget, Budgets, Spending, of_keys, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
 from gateway.steering.clients import MOST_NAMES_A_CLIENT, ClientsNames, TenantLearning
 from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
@@ -118,7 +118,7 @@ class Steering:
             self._payers[model] = payer
             for name in self._clients_names.asked(model, client):
                 self._drop(name)
-        budget = self._budgets.of(payer)
+        budget = self._budgets.of(payer if terms.learnt_as is None else of_keys(payer))
         if terms.learnt_as is None or race.usd_per_day is not None:  # others take nothing of the operator's rate limits
             self._budgets.call(model, race, self._clock(), payer)
         budget.accrue(race.budget)
@@ -162,7 +162,7 @@ class Steering:
     ) -> Explanation:
         """Explain the plan of the next such call, without counting it."""
         self._catch_up()
-        budget = self._budgets.of(model)
+        budget = self._budgets.of(model if terms.learnt_as is None else of_keys(model))
         plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=True)
         assert plan.explanation is not None
         return plan.explanation
@@ -214,7 +214,8 @@ class Steering:
         ``learnt_as`` as in ``Terms``.
         """
         now_s = self._clock()
-        if learnt_as is not None and launch.deployment in learnt_as:
+        is_clients = learnt_as is not None and launch.deployment in learnt_as
+        if learnt_as is not None and is_clients:
             room = 0.0 if launch.deployment in self._tenants.full(learnt_as, now_s) else inf
         else:
             room, _ = self._room(model, self._planned.get(model, ()), now_s)
@@ -229,6 +230,8 @@ class Steering:
             room=room,
             is_needed=is_needed,
             now_s=now_s,
+            budget=None if learnt_as is None else of_keys(payer or model),
+            is_clients=is_clients,
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
@@ -276,7 +279,9 @@ class Steering:
     def call_finished(self, record: CallRecord) -> None:
         """Learn the lengths of answers, and whether racing is narrowed."""
         self._learning.call_finished(record)
-        if record.narrowed is not None or self._narrowings.models:
+        if record.narrowed is None and not self._narrowings.models:  # the usual case
+            return
+        if all(attempt.learnt_as is None for attempt in record.attempts):  # others tell nothing of the operator's
             self._narrowings.call_finished(record)
 
     def health_of(self, deployment: str) -> Health:
@@ -383,7 +388,7 @@ class Steering:
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
             expected = expected_tokens(standings, terms)
             costs = costs_usd(conditions, expected, terms)
-            race = within(race, costs)
+            race = within(race, costs, learnt_as)
             limit = Narrowed.USD_PER_CALL if race.budget < budgeted else None
         race, unusual = self._budgets.paced(model, race)
         limit = Narrowed.USD if unusual else limit
@@ -450,7 +455,11 @@ class Steering:
         return self._tenants.health_of(learnt_as[deployment])
 
     def _of_keys(self, names: Iterable[str], learnt_as: Mapping[str, str], now_s: float) -> dict[str, Condition]:
-        return {name: self._health_of(name, learnt_as).condition(now_s) for name in dict.fromkeys(names)}
+        known, keys = self._learning.health_of, self._tenants
+        return {
+            name: (keys.known(learnt_as[name]) if name in learnt_as else known(name)).condition(now_s)
+            for name in dict.fromkeys(names)
+        }
 
     def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
         limited = self._learning.limited

@@ -276,7 +276,7 @@ class Metrics:
 
     def attempt_audited(self, model: str, attempt: AttemptRecord, duplicate_usd: float | None) -> None:
         """Add the cost of an audited loser that ended after its call."""
-        if attempt.cost_usd is None:
+        if attempt.cost_usd is None or attempt.learnt_as is not None:
             return
         cells, of_model, duplicate_usd = self._cells, self._known.model(model), duplicate_usd or 0.0
         cells[of_model.answer_usd] += max(0.0, attempt.cost_usd - duplicate_usd)

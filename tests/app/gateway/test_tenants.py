@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Delta, Headers, RoleOnly, Status, Step, answer
+from providers.simulator.script import Delta, Gate, Hang, Headers, RoleOnly, Status, Step, answer
 from providers.simulator.wire import error
 from tests.app.gateway.collector import collecting
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
+from tests.app.gateway.test_audits import audited
 from tests.app.gateway.test_kept_responses import keeper
 from tests.app.gateway.test_live import look
 from tests.app.gateway.test_responses_socket import SPEAKS, connected, said
@@ -363,3 +364,133 @@ async def test_a_provider_without_a_key_of_the_operators_is_configured_for_those
     async with serve(alpha=None, config=config) as running, running.post(chat_body(), headers=brings()) as response:
         assert response.status == 200
     assert sent_to(running, "alpha") == [KEY]
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"kind": "litellm", "preset": "openai"},
+        {"api_key": None},
+        {"preset": "vllm", "api_key": None},
+        {"preset": "vertex_openai"},
+        {"api_key": None, "headers": {"x-gateway-pass": "operators-own"}},
+    ],
+)
+async def test_no_key_is_taken_for_a_provider_that_may_not_look_at_it(serve: Serve, provider: dict[str, Any]) -> None:
+    async with serve(alpha=None, config={**ON, "providers": {"alpha": provider}}) as running:
+        status, told = await asked(running, brings())
+        assert (status, told["error"]["param"]) == (400, HEADER)
+        assert running["alpha"].received == []
+
+
+async def test_no_header_or_field_of_the_operators_account_goes_with_anothers_key(serve: Serve) -> None:
+    secret = "0123456789abcdef-operators-own"
+    own = {"headers": {"X-Gateway-Pass": secret, "x-beta-access-token": "operators-own", "anthropic-beta": "a-b" * 9}}
+    body = {"vertex_credentials": "operators-own", "mcp": [{"apiKey": "operators-own"}], "top_k": 3, "max_tokens": 9}
+    extra = {"deployment": "alpha/m", "extra_headers": {"x-session-id": "operators-own"}, "extra_body": body}
+    config = {**ON, "providers": {"alpha": own}, "models": {MODEL: {"deployments": [extra]}}}
+    async with serve(alpha=None, config=config) as running:
+        assert (await asked(running, brings()))[0] == 200
+        [received] = running["alpha"].received
+    assert "operators-own" not in repr([received.headers, received.body])
+    assert received.headers["anthropic-beta"] == "a-b" * 9
+    assert (received.body["top_k"], received.body["max_tokens"]) == (3, 9)
+
+
+async def test_a_key_longer_than_any_is_refused(serve: Serve) -> None:
+    async with serve(alpha=None, config=ON) as running:
+        assert (await asked(running, brings(f"alpha={'k' * 512}")))[0] == 200
+        status, told = await asked(running, brings(f"alpha={'k' * 513}"))
+        assert status == 400
+        assert "longer than 512 characters" in told["error"]["message"]
+
+
+async def test_a_plan_and_the_list_of_models_open_nothing_for_a_key(serve: Serve) -> None:
+    one = {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}
+    async with serve(alpha=None, beta=None, config={**ON, "models": {MODEL: one}}) as running:
+        kept = running.gateway.context.fleet._of_tenants._kept
+        both = brings(f"alpha={KEY}, beta={KEY}")
+        async with running.get("/v1/models", headers=both) as response:
+            assert response.status == 200
+        assert kept == {}
+        assert (await asked(running, both))[0] == 200
+        assert len(kept) == 1
+
+
+async def test_what_was_stored_with_the_operators_key_under_another_name_is_not_of_who_brings_one(serve: Serve) -> None:
+    async with keeper() as (base_url, seen):
+        config = {
+            **ON,
+            "clients": APP,
+            "providers": {"keeper": {"base_url": base_url, "api_key": "k", "apis": ["responses"]}},
+            "models": {MODEL: {"deployments": [{"deployment": "keeper/m", "as": "other/m"}]}},
+        }
+        async with serve(config=config) as running:
+            body = {"model": MODEL, "input": "Hi", "store": True}
+            async with running.post(body, path="/v1/responses", headers=bearer("hs-app")) as response:
+                assert response.status == 200
+            for headers, status in ((brings("keeper=key-1"), 404), ({}, 200)):
+                async with running.get("/v1/responses/resp_abc", headers={**bearer("hs-app"), **headers}) as response:
+                    assert response.status == status
+            assert len(seen) == 1
+
+
+async def test_a_client_learns_and_uses_no_provider_that_it_may_not_see(serve: Serve) -> None:
+    config = {**ON, "clients": {"app": {**APP["app"], "ignore": ["beta"]}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        for said in ("gorq=some-key-1", "beta=some-key-1"):
+            status, told = await asked(running, {**bearer("hs-app"), **brings(said)})
+            assert status == 400
+            assert told["error"]["message"].endswith("known: alpha")
+
+
+async def test_a_request_without_a_model_gets_one_that_its_keys_are_for(serve: Serve) -> None:
+    models = {f"of-{name}": {"deployments": [f"{name}/omni-moderation-latest"]} for name in ("alpha", "beta")}
+    config = {**ON, "providers": {key: {"apis": ["moderations"]} for key in ("alpha", "beta")}, "models": models}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        both = brings(f"alpha={KEY}, beta={KEY}")
+        async with running.post({"input": "Hi"}, path="/v1/moderations", headers=both) as response:
+            assert "name one of of-alpha, of-beta" in await response.text()
+        async with running.post({"input": "Hi"}, path="/v1/moderations", headers=brings()) as response:
+            await response.read()
+        assert {row["model"] for row in await running.rows("select model from calls")} == {"of-alpha"}
+
+
+async def test_dollars_are_held_where_the_operators_keys_may_follow_a_clients(serve: Serve) -> None:
+    deployments = [{"deployment": "alpha/m", **PRICES}, {"deployment": "beta/m", **PRICES}]
+    models = {MODEL: {"deployments": deployments, "usd_per_day": 1e-6, "race": {"mode": "single"}}}
+    config = {"tenant_keys": {"header": True, "mixed": True}, "models": models}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        status, told = await asked(running, brings())
+        assert (status, running["beta"].received) == (429, []), told
+
+
+async def test_an_audited_loser_with_a_clients_key_costs_the_operator_nothing(serve: Serve) -> None:
+    priced = {"deployments": [{"deployment": f"{name}/m", **PRICES} for name in ("slow", "fast")]}
+    config = {**ON, "models": {MODEL: {**priced, "race": {"audit_share": 1.0}}}}
+    go_on = asyncio.Event()
+    async with serve(slow=[Gate(go_on), Delta("late"), Hang()], fast=None, config=config) as running:
+        running.prefer("slow", "fast")
+        running["fast"].script = [Gate(running["slow"].requested), *answer("from fast")]
+        async with running.chat(brings(f"slow={KEY}, fast={KEY}"), stream=True) as response:
+            await response.read()
+        go_on.set()
+        assert (await audited(running))["cost_usd"]
+        async with running.get("/metrics") as told:
+            spent = [line for line in (await told.text()).splitlines() if line.startswith("holeshot_cost_usd")]
+    assert spent
+    assert {float(line.rpartition(" ")[2]) for line in spent} == {0.0}
+
+
+@pytest.mark.parametrize("unpriced", [True, False])
+async def test_what_a_clients_own_key_costs_need_not_be_known(serve: Serve, unpriced: bool) -> None:
+    alpha = {"deployment": "alpha/m"} if unpriced else {"deployment": "alpha/m", **PRICES}
+    models = {MODEL: {"deployments": [alpha, {"deployment": "beta/m", **PRICES}], "race": {"mode": "single"}}}
+    clients = {"app": {**APP["app"], "usd_per_day": 5.0, "unpriced": "refuse"}}
+    config = {"tenant_keys": {"header": True, "mixed": True}, "models": models, "clients": clients}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        async with running.chat({**bearer("hs-app"), **brings()}, web_search_options={}) as response:
+            assert response.status == 200, await response.text()
+        assert sent_to(running, "alpha") == [KEY]

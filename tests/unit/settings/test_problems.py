@@ -53,6 +53,26 @@ def test_what_no_request_could_have_is_refused_before_the_start(
 
 
 @pytest.mark.parametrize(
+    ("provider", "key", "words"),
+    [
+        ("{ base_url: 'https://me:pw@h/v1' }", "gsk-secret", "no key can be brought for 'mine': its base_url names a"),
+        ("{ base_url: 'http://h/v1' }", "gsk-secret", "no key can be brought for 'mine': it may need none"),
+        ("{ kind: litellm, preset: groq }", "gsk-secret", "no key can be brought for 'mine': litellm may use other"),
+        ("{ preset: groq, api_key: gsk-1 }", "gsk-secret" * 52, "is longer than 512 characters"),
+    ],
+)
+def test_a_clients_key_is_for_a_provider_that_looks_at_it(
+    problems: Problems, provider: str, key: str, words: str
+) -> None:
+    client = f"{{ key_sha256: {'0' * 64}, provider_keys: {{ mine: '${{KEY}}' }} }}"
+    text = f"providers:\n  mine: {provider}\nclients:\n  app: {client}\n"
+    found = problems(text, {"KEY": key})
+
+    assert any(f"clients.app.provider_keys.mine: {words}" in problem for problem in found), found
+    assert "gsk-secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
     "key", ["“gsk-secret”", "\u2018gsk-secret\u2019", "gsk-secret\u200b", "gsk-secret\u00a0", "gsk-sécret"]
 )
 @pytest.mark.parametrize("form", ["api_key: {}", "api_keys: [gsk-1, {}]", "api_keys: {{ a: {} }}"])
