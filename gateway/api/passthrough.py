@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from gateway.api import headers
+from gateway.api import fitting, headers
 from gateway.api.admission import Handler, admitted_call, client_context_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, ReceivedBody, read_contents
@@ -16,16 +16,6 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import (
-    COUNT_KNOWN,
-    IGNORED,
-    REFUSE,
-    having,
-    in_order,
-    policy_violation,
-    uncounted_units,
-    without_price,
-)
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size_class
 from gateway.api.overrides import HEADER, read_deadlines, tightened, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
@@ -91,16 +81,17 @@ def plan_relay(
         chosen = preferred(parsed.preferences, model, deployments, client)
         deployments = list(chosen.deployments)
         if chosen.unsupported:
-            response_headers[IGNORED] = ", ".join(chosen.unsupported)
+            response_headers[fitting.IGNORED] = ", ".join(chosen.unsupported)
         fields = {key: value for key, value in fields.items() if key not in CONSUMED}
     if made_by is not None:
-        deployments = having(deployments, made_by)
+        deployments = fitting.having(deployments, made_by)
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(parsed.model, found), api) if api.is_indexed else None
-    unpriced = client.unpriced if not model.is_free and limits_dollars(client_context.levels, model) else COUNT_KNOWN
+    known = fitting.COUNT_KNOWN
+    unpriced = client.unpriced if not model.is_free and limits_dollars(client_context.levels, model) else known
     able = []
     for deployment in deployments:
-        reason = _obstacle(deployment, api, client.require, index, COUNT_KNOWN if deployment.tenant else unpriced)
+        reason = _obstacle(deployment, api, client.require, index, known if deployment.tenant else unpriced)
         reason = reason or _too_much(deployment, parsed) or context.vectors.difference(fleet, index, deployment)
         if reason is None:
             able.append(deployment.name)
@@ -222,7 +213,7 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, parsed: RelayedRequest,
         found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     if chosen is not None and chosen.order:
-        plan = in_order(plan, chosen.order)
+        plan = fitting.in_order(plan, chosen.order)
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
     return plan
@@ -271,13 +262,13 @@ def _obstacle(
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
     if api.by_character is not None:
-        if unpriced != COUNT_KNOWN and _counted_per_character(deployment) is None:
-            return without_price(("character",))
-    elif unpriced == REFUSE and (units := uncounted_units(deployment)) and not _has_units(deployment):
-        return without_price(units)
+        if unpriced != fitting.COUNT_KNOWN and _counted_per_character(deployment) is None:
+            return fitting.without_price(("character",))
+    elif unpriced == fitting.REFUSE and (units := fitting.uncounted_units(deployment)) and not _has_units(deployment):
+        return fitting.without_price(units)
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
-    return policy_violation(deployment, policy)
+    return fitting.policy_violation(deployment, policy)
 
 
 def _too_much(deployment: Deployment, parsed: RelayedRequest) -> str | None:
