@@ -15,7 +15,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
 from providers.large_bodies import aside, check_room, check_room_for_answer
-from providers.redaction import Fleeting, holds, redact
+from providers.redaction import holds, redact
 from providers.sse import (
     LARGE_BYTES,
     MOST_SILENT_BYTES,
@@ -282,7 +282,7 @@ def masked_headers(headers: Mapping[str, str], secrets: Sequence[str], *, relaye
     In all of them the literal key is masked; in those that are forwarded or stored, also every encoding and part of it.
     The ``content-…`` headers of a ``relayed`` answer are forwarded too.
     """
-    known = secrets if type(secrets) is Fleeting else tuple(secrets)
+    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
     together = "\n".join(headers.values())  # no secret contains a line break, as it could not be sent
     for secret in known:
         if secret in together:

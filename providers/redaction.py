@@ -82,7 +82,7 @@ class Fleeting(tuple[str, ...]):  # noqa: SLOT001 - it keeps what is found
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return ``text`` with all ``secrets``, and everything else that looks like a key, replaced by ``***``."""
-    known = secrets if type(secrets) is Fleeting else tuple(secrets)
+    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
     if known:
         text = _without(text, known)
     if not _may_have_key(text):
@@ -114,7 +114,7 @@ def redact_json(value: Any, secrets: Iterable[str] = ()) -> Any:
 
     Values nested deeper than Python's stack are masked.
     """
-    known = secrets if type(secrets) is Fleeting else tuple(secrets)
+    known = secrets if isinstance(secrets, tuple) else tuple(secrets)
     try:
         match value:
             case str():

@@ -381,8 +381,7 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
     """Return an event without comments and fields, except for its data and a name that is no secret."""
     lines = [line for line in _LINE_END.split(event.raw) if line]
     kept = [line for line in lines if _DATA.match(line) or _SAFE_NAME.fullmatch(line)]
-    sent = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
-    if any(secret in event.raw for secret in sent):
+    if any(secret in event.raw for secret in sent_forms(secrets)):
         kept = [line for line in kept if _DATA.match(line)]
     if len(kept) == len(lines):
         return event
@@ -393,6 +392,11 @@ def _without_fields(event: Event, secrets: Sequence[str]) -> Event:
 def as_sent(secrets: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return ``secrets`` that are long enough to be masked, as they are in an answer."""
     return Fleeting(secrets).sent
+
+
+def sent_forms(secrets: Sequence[str]) -> tuple[bytes, ...]:
+    """Return ``as_sent`` of ``secrets``, which those of one client keep themselves."""
+    return secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
 
 
 def masked_answer(event: Event, secrets: Sequence[str]) -> Event:
@@ -414,8 +418,7 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
 
     Only a key that is there as it is costs more than a look. Without one, the same object is returned.
     """
-    sent = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
-    if not any(secret in data for secret in sent):
+    if not any(secret in data for secret in sent_forms(secrets)):
         return data
     try:
         said = msgspec.json.decode(data)

@@ -335,10 +335,10 @@ class Limits:
             hold.begun.end()
         costs: dict[str, float] = {}
         for attempt in record.attempts:
-            model = attempt.model or record.model
-            usd = self._cost_usd(attempt, model)
             if attempt.learnt_as is not None:
                 continue  # its client has paid
+            model = attempt.model or record.model
+            usd = self._cost_usd(attempt, model)
             if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
                 held_usd = max(hold.amounts.get("usd_per_day", 0.0), attempt.limit_usd or 0.0)
                 usd = max(usd, held_usd if attempt.cost_high_usd is None else attempt.cost_high_usd)
@@ -356,7 +356,7 @@ class Limits:
     def attempt_audited(self, attempt: AttemptRecord) -> None:
         """Count an audited loser that ended after its call, in the current windows."""
         model = attempt.model
-        if model is None or not (self._accounts or self._models):
+        if model is None or attempt.learnt_as is not None or not (self._accounts or self._models):
             return
         payer = self._payers.get(model)
         own = self._accounts.get(owner_of_client(attempt.client))
@@ -478,9 +478,7 @@ class Limits:
         return self._end_users.get(shared) or Account(shared)
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
-        """Return what an attempt cost the operator; without a price, as its vendor's or its model's dearest."""
-        if attempt.learnt_as is not None:
-            return 0.0
+        """Return what an attempt cost; without a price, as its vendor's or its model's dearest."""
         if attempt.cost_usd is not None:
             return attempt.cost_usd
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest

@@ -13,7 +13,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.attempts import audits_go_on
-from gateway.racing.call import AttemptSeat, OpenCall, Times, Unanswered
+from gateway.racing.call import AttemptSeat, OpenCall, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.race import Phase
@@ -576,20 +576,18 @@ class Relay:
 
     def _close(self, winner: AttemptRecord | None, status_code: int, error_kind: str | None) -> CallRecord:
         claimed_at = None if self._winner is None else self._winner.claimed_at
-        times = Times(None, None)
+        ttft_ms: float | None = None
+        not_raced = NOT_KNOWN
         if self._asking.is_compared and claimed_at is not None:
-            since_ms, streamed = self._open_call.since_received_ms, self.call.streamed
-            is_first = self._launched[0].start.number == 1  # of all the call's models
-            times = Times(
-                since_ms(claimed_at),
-                None,
-                alone(self._launched, self._winner, claimed_at, since_ms, streamed=streamed) if is_first else NOT_KNOWN,
-            )
+            since_ms = self._open_call.since_received_ms
+            ttft_ms = since_ms(claimed_at)
+            if self._launched[0].start.number == 1:  # of all the call's models
+                not_raced = alone(self._launched, self._winner, claimed_at, since_ms, streamed=self.call.streamed)
         return self._open_call.finish(
             winner,
             status_code=status_code,
             error_kind=error_kind,
-            ttft_ms=times.ttft_ms,
-            alone=times.alone,
+            ttft_ms=ttft_ms,
+            alone=not_raced,
             priced_as=partial(billed, is_priced=self._asking.is_priced),
         )

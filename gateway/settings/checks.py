@@ -10,7 +10,7 @@ from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
 from gateway.settings.model import ModelSettings, Settings
-from gateway.settings.presets import Catalog, Datasheets, no_key_for, vendor_of
+from gateway.settings.presets import Catalog, Datasheets, kind_of, no_key_for, vendor_of
 from gateway.settings.section_checks import (
     check_clients,
     check_issuers,
@@ -155,7 +155,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
         yield Complaint((*place, "base_url"), "is not a URL: write it like https://api.example.com/v1")
     elif (
         provider.base_url is not None
-        and _kind(name, provider, catalog) != "litellm"
+        and kind_of(name, provider, catalog) != "litellm"
         and (path := path_of_one_api(provider.base_url)) is not None
     ):
         right = without_secrets(without_api(provider.base_url))
@@ -166,7 +166,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
             (*place, "preset"), f"{provider.preset!r} is not in the catalog; {nearest(provider.preset, catalog)}"
         )
         return
-    kind = _kind(name, provider, catalog)
+    kind = kind_of(name, provider, catalog)
     yield from _apis((*place, "apis"), provider.apis, kind)
     yield from _libraries(place, provider, vendor, kind)
     yield from _no_keys(place, provider, may_have_lines=kind == "litellm")
@@ -179,7 +179,7 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
         else:
             yield Complaint(place, f"is not in the catalog: set its base_url, or a preset; {nearest(name, catalog)}")
     own_host = provider.base_url is None or (vendor is not None and vendor.base_url is None)
-    if vendor is not None and vendor.key_required and own_host and not (_is_set(provider) or is_brought):
+    if vendor is not None and vendor.key_required and own_host and not (provider.has_key or is_brought):
         variables = " or ".join(vendor.key_env) or f"api_key of provider '{name}'"
         yield Complaint(place, f"{vendor.title} needs a key: set {variables}, or remove provider '{name}'")
 
@@ -209,7 +209,7 @@ def _no_key(here: Place, secret: SecretStr | None, *, may_have_lines: bool = Fal
     if key:
         if not key.isascii() or not (key.isprintable() or may_have_lines):
             yield Complaint(here, _NO_KEY)
-        elif key[:1] in _QUOTES and key:
+        elif key[0] in _QUOTES:
             yield Complaint(here, _QUOTED)
         elif _SCHEME_OF_KEY.match(key) is not None:
             yield Complaint(here, _WITH_SCHEME)
@@ -250,8 +250,7 @@ def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]
     if provider.organization is not None and not _may_be_sent("openai-organization", provider.organization):
         yield Complaint((*place, "organization"), _NO_HEADER)
     url = provider.base_url
-    has_key = any(key.get_secret_value() for key in provider.keys)
-    if url is not None and has_key and _has_host(url) and urlsplit(url).username is not None:
+    if url is not None and provider.has_key and _has_host(url) and urlsplit(url).username is not None:
         yield Complaint((*place, "base_url"), "names a user, and there is a key: keep one of the two")
 
 
@@ -283,7 +282,7 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
             )
         seen[deployment.name] = index
         if provider in settings.providers:
-            kind = _kind(provider, settings.providers[provider], catalog)
+            kind = kind_of(provider, settings.providers[provider], catalog)
             yield from _apis((*here, "apis"), deployment.apis, kind)
             yield from _headers((*here, "extra_headers"), deployment)
     yield from _answering(place, name, settings)
@@ -413,11 +412,6 @@ def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: Deploy
     return next((level.ttft_timeout_s for level in levels if level.ttft_timeout_s is not None), float("inf"))
 
 
-def _kind(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
-    vendor = vendor_of(name, provider, catalog)
-    return provider.kind or (vendor.kind if vendor else "openai_compatible")
-
-
 def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     def is_priced(item: DeploymentSettings) -> bool:
         name = item.deployment.partition("/")[0]
@@ -441,7 +435,3 @@ def _has_host(url: str) -> bool:
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:  # an incomplete IPv6 address, or an invalid port
         return False
-
-
-def _is_set(provider: ProviderSettings) -> bool:
-    return any(key.get_secret_value() for key in provider.keys)

@@ -183,6 +183,11 @@ class ProviderSettings(Section):
         return tuple(name if isinstance(name, str) else None for name in self.api_keys)
 
     @property
+    def has_key(self) -> bool:
+        """Whether it has a key here that is not empty."""
+        return any(key.get_secret_value() for key in self.keys)
+
+    @property
     def has_login(self) -> bool:
         """Whether its base URL names a user, so that there can be no key besides."""
         return self.base_url is not None and "@" in urlsplit(self.base_url).netloc

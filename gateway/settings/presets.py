@@ -18,6 +18,7 @@ from providers import (
     DatasheetTable,
     ModelKey,
     Price,
+    ProviderKind,
     Vendor,
     apis_of,
     has_litellm,
@@ -34,6 +35,12 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
     return catalog.get(provider.preset or name)
 
 
+def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
+    """Return the kind of provider ``name``: its own, else its vendor's."""
+    vendor = vendor_of(name, provider, catalog)
+    return provider.kind or (vendor.kind if vendor else "openai_compatible")
+
+
 def brought(settings: Settings, catalog: Catalog) -> frozenset[str] | None:
     """Return the providers for which requests may bring keys; None: requests may bring none."""
     if not settings.tenant_keys.header:
@@ -47,14 +54,14 @@ def no_key_for(name: str, provider: ProviderSettings, catalog: Catalog) -> str:
     Where the key may not be what decides, any would do: calls with one that was made up would be the operator's.
     """
     vendor = vendor_of(name, provider, catalog)
-    kind = provider.kind or (vendor.kind if vendor is not None else None)
+    kind = kind_of(name, provider, catalog)
     if provider.has_login:
         return "its base_url names a user"
     if kind == "litellm":
         return "litellm may use other credentials instead"
     if vendor is not None and vendor.auth == "google" and kind == vendor.kind:
         return "it takes tokens of Google's, not keys"
-    if not any(key.get_secret_value() for key in provider.keys) and (vendor is None or not vendor.key_required):
+    if not provider.has_key and (vendor is None or not vendor.key_required):
         return "it may need none: it has no key here"
     return ""
 
