@@ -1,4 +1,7 @@
-"""The watch of targets: it keeps their counts up to date, and shows where they stand, every half minute."""
+"""The watch of targets: it keeps their counts up to date, and shows where they stand, every half minute.
+
+It waits and logs, so it stands above ``targets``, whose words the settings and ``core`` import.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

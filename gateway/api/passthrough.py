@@ -88,7 +88,7 @@ def plan_relay(
     excluded = dict(chosen.excluded) if chosen is not None else {}
     index = _first_of(fleet.models.get(parsed.model, found), api) if api.is_indexed else None
     known = fitting.COUNT_KNOWN
-    unpriced = client.unpriced if not model.is_free and limits_dollars(client_context.levels, model) else known
+    unpriced = client.unpriced if limits_dollars(client_context.levels, model) else known
     able = []
     for deployment in deployments:
         reason = _obstacle(deployment, api, client.require, index, known if deployment.tenant else unpriced)

@@ -87,12 +87,7 @@ async def plan_call(
     resolved = ResolvedModel(permitted, parsed, client_context.client)
     if made_by is not None:
         resolved.restrict_to(made_by)
-    is_free = resolved.model.is_free
-    if (
-        client_context.client.unpriced == REFUSE
-        and not is_free
-        and limits_dollars(client_context.levels, resolved.model)
-    ):
+    if client_context.client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
         resolved.refuse_unpriced()
     most = context.settings.limits.max_values
     if parsed.size <= SHORT_BYTES or resolved.is_light(most):
@@ -249,7 +244,9 @@ def is_counted(call: Call, model: Model) -> bool:
 
 
 def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
-    """Whether any limit counts the dollars of a call."""
+    """Whether any limit counts the operator's dollars of a call."""
+    if model.is_free:
+        return False
     return model.usd_per_day is not None or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
 
 

@@ -1,4 +1,7 @@
-"""The application: the routes of clients, then those of operators, with one way of answering errors."""
+"""The application: the routes of clients, then those of operators, with one way of answering errors.
+
+A file of its own, as tests and documents ask for all routes without the stores and jobs of a gateway.
+"""
 
 from aiohttp import web
 

@@ -175,7 +175,7 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
         return result.rows
 
     since, until = _bounds(words, days)
-    within = _within(words, providers, days)
+    within = _within(words, providers, since, until)
     day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
     rows = [
         Row(_date(at), deployment, version, tier, Booked(n, low or 0.0, known or 0.0, None if n_open else high or 0.0))
@@ -196,11 +196,10 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
     return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
 
 
-def _within(words: "Words", providers: Sequence[str], days: frozenset[date]) -> str:
-    """Return the condition for attempts at the providers with the operator's keys, from the first day to the last."""
+def _within(words: "Words", providers: Sequence[str], since: str, until: str) -> str:
+    """Return the condition for attempts at the providers with the operator's keys, between two instants."""
     from gateway.core.calls import TENANT  # noqa: PLC0415 - as above
 
-    since, until = _bounds(words, days)
     named = f"provider in ({', '.join(map(words.text, providers))})"
     return f"started_at >= {since} and started_at <= {until} and {named} and coalesce(key_name, '') <> '{TENANT}'"
 

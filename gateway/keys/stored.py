@@ -111,6 +111,7 @@ class KeyStore(Protocol):
 # stored and shown without a change here.
 
 OWN = frozenset({"name", "source", "keys", "key", "shadowed"})  # of a client's description: no setting has such a name
+OF_FILE = frozenset({"key_sha256", "admin", "provider_keys"})  # of a client in the configuration only
 _APART = frozenset({"key_sha256", "admin", "role", "expires"})  # not in the JSON of a row
 _NO_KEY = "0" * 64
 
@@ -156,8 +157,7 @@ def client_settings(
 
 def as_fields(settings: ClientSettings) -> dict[str, Any]:
     """Return the settings that are set, as JSON for ``client_settings``. The role is always included, keys never."""
-    apart = {"key_sha256", "admin", "provider_keys"}
-    given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude=apart)
+    given = settings.model_dump(mode="json", exclude_unset=True, by_alias=True, exclude=set(OF_FILE))
     return {"role": str(settings.role), **given, "expires": instant_text(settings.expires)}
 
 

@@ -61,7 +61,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "load_peaks": ("load_peaks", ""),
     **_spans("refusals"),
     **_spans("wrong_keys"),
-    "outages_30d": ("outages_30d", ""),
+    "outages_30d": ("outages_30d", "30d"),
     "rollup_pending": ("rollup_pending", ""),
 }
 SINCE = {"speed_hours": "0041", "outages_30d": "0041"}  # the revision that a view came with, if not the first

@@ -19,7 +19,6 @@ STATED = (
     "and coalesce(f.reasoning_tokens, 0) = 0"
 )
 TOLD = "f.outcome = 'won' and f.prompt_tokens is not null and f.cached_tokens is not null"
-TRIED = f"f.ttft_ms is not null or ({ERROR})"
 GONE = f"f.status_code = {rules.CLIENT_LEFT} and f.ttft_ms is null and f.total_ms"
 JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttft_ms is not null)"
 COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
@@ -199,7 +198,7 @@ BEFORE_OF_ATTEMPTS = {
     "0042": {
         "n_errors": _count(ERROR),
         "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
-        "n_tried": _count(TRIED),
+        "n_tried": _count(f"f.ttft_ms is not null or ({ERROR})"),
         "cost_usd": "sum(f.cost_usd)",
         "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
         "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",

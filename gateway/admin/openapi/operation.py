@@ -21,7 +21,7 @@ from gateway.core.errors import (
     SessionEnded,
     WrongKey,
 )
-from gateway.keys.stored import ShownClient
+from gateway.keys.stored import OF_FILE, ShownClient
 from gateway.settings import ClientSettings
 
 JSON = "application/json"
@@ -111,7 +111,6 @@ _NAMES = {
     "gateway.settings.sections.Role": "ClientRole",
 }
 _NAMES_OF_SETTINGS = {"Role": "ClientRole"}
-_OF_FILE = ("key_sha256", "admin", "provider_keys")  # of a client in the configuration only
 
 
 class Schemas:
@@ -126,7 +125,7 @@ class Schemas:
         read = msgspec.json.schema_components(_READ, ref_template=_REF)[1]
         client = ClientSettings.model_json_schema(ref_template=_REF.format(name="{model}"))
         del client["additionalProperties"]  # a client's description has more fields
-        of_settings = {**client.pop("$defs"), "ClientSettings": _without(client, _OF_FILE)}
+        of_settings = {**client.pop("$defs"), "ClientSettings": _without(client, OF_FILE)}
         self.components = {
             **_named({**records, **read}, _NAMES),
             **_named(of_settings, _NAMES_OF_SETTINGS),
@@ -170,7 +169,7 @@ def _demand_what_is_sent(record: dict[str, Any]) -> None:
             each.pop("default", None)
 
 
-def _without(one: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _without(one: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     properties = {name: each for name, each in one["properties"].items() if name not in names}
     required = [name for name in one.get("required", ()) if name not in names]
     return {**one, "properties": properties, "required": required}

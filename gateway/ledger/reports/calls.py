@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.reports import CallsWanted, Ended, FoundCall, Table
-from gateway.core.rules import CLIENT_LEFT, has_failed
+from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import Reader, Words, conditions
@@ -184,7 +184,7 @@ def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool
 def _ended(call: CallRecord) -> Ended:
     if call.error_kind is None:
         return Ended.OK
-    if has_failed(call.status_code, call.error_kind):
+    if call.failed:
         return Ended.FAILED
     return Ended.LEFT if call.status_code == CLIENT_LEFT else Ended.REJECTED
 

@@ -27,5 +27,4 @@ select
 {sqlite}  86400.0 * (julianday(ended_at) - julianday(began_at)) as lasted_s,
   reason, replica
 from outages
-{postgresql}where began_at > now() - interval '30 days'
-{sqlite}where began_at > datetime('now', '-30 days')
+where began_at > {since}
