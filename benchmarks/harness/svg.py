@@ -18,25 +18,16 @@ class Drawing:
         """Draw a straight line."""
         self.path([start, end], colour, width)
 
-    def path(
-        self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5, *, dashed: bool = False
-    ) -> None:
+    def path(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5) -> None:
         """Draw a line through points."""
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         stroke = f"stroke='{colour}' stroke-width='{width}' stroke-linejoin='round'"
-        stroke += " stroke-dasharray='4 3' opacity='0.7'" if dashed else ""
         self._shapes.append(f"<polyline points='{joined}' fill='none' {stroke}/>")
 
-    def dot(self, x: float, y: float, colour: str, radius: float = 3.5, fill: str | None = None) -> None:
-        """Draw a dot; ``fill`` makes it a ring."""
-        stroke = f"fill='{fill or colour}' stroke='{colour}' stroke-width='1.5'"
-        self._shapes.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' {stroke}/>")
-
-    def band(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        """Fill a rectangle."""
-        self._shapes.append(
-            f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}' fill='{colour}'/>"
-        )
+    def dot(self, x: float, y: float, colour: str) -> None:
+        """Draw a dot."""
+        stroke = f"fill='{colour}' stroke='{colour}' stroke-width='1.5'"
+        self._shapes.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' {stroke}/>")
 
     def text(
         self,

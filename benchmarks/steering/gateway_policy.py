@@ -15,7 +15,6 @@ from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import Board
-from gateway.steering.budget import Spending
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
 from gateway.steering.plans import Explanation, Launch, Plan
@@ -48,11 +47,9 @@ class GatewayPolicy:
         lengths: Lengths = Lengths.BY_KIND,
         holds: bool = False,
         strikes: Strikes | None = None,
-        spending: Spending | None = None,
-        attempt_usd: float | None = None,
         dice: str | None = None,
     ) -> None:
-        """Steer by ``board``. If ``race`` limits dollars, each extra attempt adds ``attempt_usd`` to ``spending``.
+        """Steer by ``board``.
 
         With ``dice``, ``random`` begins anew with each call, so that two policies draw the same for the same call.
         """
@@ -63,13 +60,11 @@ class GatewayPolicy:
             unix_clock=lambda: UNIX_S + timeline.now_s,
             random=random,
             strikes=strikes,
-            spending=spending,
         )
         self._race = race
         self._objective = objective
         self._lengths = lengths
         self._holds = holds
-        self._attempt_usd = attempt_usd
         self._prices: Mapping[str, Price] = {
             each.name: Price(input_usd=each.usd_per_mtok / 1e6, output_usd=3 * each.usd_per_mtok / 1e6)
             for each in world.providers
@@ -105,7 +100,7 @@ class GatewayPolicy:
 
     def permit(self, launch: Launch) -> bool:
         """Ask the budget."""
-        return self._steering.permit(MODEL, launch, self._race, cost_usd=self._attempt_usd)
+        return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
 
     def runs_on(self, plan: Plan, attempts: Sequence[str]) -> bool:
         """Return whether a primary that another model has overtaken runs on."""
