@@ -39,7 +39,9 @@ TURN_S = 8.0  # who needs longer for the calls gets fewer
 Course = Callable[[Asked, Asked, int], Sequence[float | str]]  # of a peer and the upstream itself, so many times
 
 
-def cpu(behaviour: str, unit_us: float, calls: int = CALLS, among: int = CONCURRENCY, *, streamed: bool = True) -> Course:
+def cpu(
+    behaviour: str, unit_us: float, calls: int = CALLS, among: int = CONCURRENCY, *, streamed: bool = True
+) -> Course:
     """Return a course: the CPU that a call takes, in units of ``unit_us``, of ``calls`` by ``among`` connections."""
 
     def course(asked: Asked, _: Asked, times: int) -> list[float]:

@@ -178,7 +178,12 @@ def litellm(version: str, rust: str, note: str) -> Peer:
         Served(
             install=lambda: installing.python_tool("litellm", f"litellm[proxy]=={version}"),
             command=lambda binaries, config, port: [
-                str(binaries / "litellm"), "--config", str(config), *options, "--port", str(port)
+                str(binaries / "litellm"),
+                "--config",
+                str(config),
+                *options,
+                "--port",
+                str(port),
             ],
             config=_litellm_config,
             routes=lambda _: routes({"authorization": f"Bearer {_MASTER_KEY}"}, MESSAGES),
@@ -215,7 +220,11 @@ def _node(module: str, script: str, version: str, overrides: Mapping[str, str]) 
     def install() -> Path:
         if shutil.which("node") is None:
             raise UnavailableError("needs node")
-        return installing.node_tool(module.split("/")[0].removeprefix("@"), {module: version}, overrides) / module / script
+        return (
+            installing.node_tool(module.split("/", maxsplit=1)[0].removeprefix("@"), {module: version}, overrides)
+            / module
+            / script
+        )
 
     return install
 
@@ -270,9 +279,7 @@ TENSORZERO = served(
     "TensorZero 2026.6.0",
     Served(
         install=lambda: installing.python_tool("tensorzero", "tensorzero==2026.6.0", "openai==2.54.0"),
-        command=lambda binaries, config, _: [
-            str(binaries / "python"), "-W", "ignore", "-c", _TENSORZERO, str(config)
-        ],
+        command=lambda binaries, config, _: [str(binaries / "python"), "-W", "ignore", "-c", _TENSORZERO, str(config)],
         config=_tensorzero_config,
         routes=lambda _: routes({}, path=f"/openai{gateways.PATH}", model="tensorzero::model_name::{}"),
         environment={"BENCHMARK_KEY": KEY},

@@ -486,7 +486,7 @@ def _check_python(version: tuple[int, int]) -> None:
     if version > NEWEST:
         # Event gateway.untested_python: The tests were not run on a `python` as new as this one, only on those that are
         # `tested`. It may work.
-        # Do: Install Holeshot with one of these, for example `pipx install --python python3.13 holeshot`; or upgrade it.
+        # Do: Install Holeshot with one of these, for example `pipx install --python python3.13 holeshot`, or upgrade.
         structlog.get_logger().warning(
             "gateway.untested_python", python=f"{version[0]}.{version[1]}", tested=PYTHONS.removeprefix("Python ")
         )

@@ -25,7 +25,7 @@ runpy.run_module("holeshot", run_name="__main__")
 
 def test_what_installers_are_told_is_what_the_start_says() -> None:
     assert (PROMISED[0], PROMISED[-1]) == (OLDEST, NEWEST)
-    assert PROMISED == [(3, minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    assert [(3, minor) for minor in range(OLDEST[1], NEWEST[1] + 1)] == PROMISED
     assert PROJECT["requires-python"] == f">=3.{OLDEST[1]}"
 
 
