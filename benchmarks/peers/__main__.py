@@ -73,12 +73,13 @@ def crowd(asked: Asked, _: Asked, times: int) -> list[float]:
 
 def added(asked: Asked, upstream: Asked, times: int) -> list[float]:
     """Return what is added to the first token of a call alone, p50 and p99, over the upstream's own at that moment."""
-    taken: list[list[float]] = [[], []]
+    own: list[float] = []
+    through: list[float] = []
     for _ in range(times):
-        for each, latencies_ms in zip((upstream, asked), taken, strict=True):
+        for each, taken in ((upstream, own), (asked, through)):
             question = each.question("first", streamed=True)
-            latencies_ms += load.run(Order(question=question, calls=ALONE, concurrency=1)).latencies_ms
-    return [quantile(taken[1], share) - quantile(taken[0], share) for share in (0.5, 0.99)]
+            taken.extend(load.run(Order(question=question, calls=ALONE, concurrency=1)).latencies_ms)
+    return [quantile(through, share) - quantile(own, share) for share in (0.5, 0.99)]
 
 
 def hang(asked: Asked, _: Asked, times: int) -> list[float | str]:

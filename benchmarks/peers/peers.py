@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from tests.support.measured import gateways, servers
-from tests.support.measured.answers import MESSAGES
+from tests.support.measured.answers import MESSAGES, NAMED
 from tests.support.measured.gateways import MeasuredServers
 from tests.support.measured.load import Question
 from tests.support.measured.servers import Server, wait_for
@@ -103,7 +103,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     """How a peer is run and asked. ``config`` and ``routes`` are given the address of the mock."""
 
     install: Callable[[], Path]
-    command: Callable[[Path, Path, int], Sequence[str]]  # what was installed, its configuration, a port
+    command: Callable[[Path, Path, int, str], Sequence[str]]  # what was installed, its configuration, a port, the mock
     config: Callable[[str], str] = lambda _: ""
     routes: Callable[[str], Mapping[str, Route]]
     environment: Mapping[str, str] = {}
@@ -123,7 +123,7 @@ def served(title: str, how: Served, note: str = "") -> Peer:
         place.mkdir()
         config, log, told, port = place / "config.yaml", place / "log", place / "port", free_port()
         config.write_text(how.config(origin))
-        command, environment = how.command(binaries, config, port), {**os.environ, **how.environment}
+        command, environment = how.command(binaries, config, port, origin), {**os.environ, **how.environment}
         with log.open("wb") as output, servers.running(command, environment, output) as process:
             try:
                 if how.chooses_port:
@@ -170,14 +170,14 @@ def _litellm_config(origin: str) -> str:
     )
 
 
-def litellm(version: str, rust: str, note: str) -> Peer:
+def litellm(version: str, rust: str) -> Peer:
     """Return LiteLLM's proxy, with ``LITELLM_RUST`` as given."""
     options = ("--host", "127.0.0.1", "--num_workers", "1", "--telemetry", "False")
     return served(
         f"LiteLLM {version}{', LITELLM_RUST' if rust == 'true' else ''}",
         Served(
             install=lambda: installing.python_tool("litellm", f"litellm[proxy]=={version}"),
-            command=lambda binaries, config, port: [
+            command=lambda binaries, config, port, _: [
                 str(binaries / "litellm"),
                 "--config",
                 str(config),
@@ -189,7 +189,6 @@ def litellm(version: str, rust: str, note: str) -> Peer:
             routes=lambda _: routes({"authorization": f"Bearer {_MASTER_KEY}"}, MESSAGES),
             environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "LITELLM_RUST": rust},
         ),
-        note,
     )
 
 
@@ -234,7 +233,7 @@ PORTKEY = served(
     Served(
         # From 1.14.1 on, every stream of this version ends in "TypeError: immutable" (Portkey-AI/gateway#1389).
         install=_node("@portkey-ai/gateway", "build/start-server.js", "1.15.2", {"@hono/node-server": "1.14.0"}),
-        command=lambda script, _, port: ["node", str(script), f"--port={port}", "--headless"],
+        command=lambda script, _, port, __: ["node", str(script), f"--port={port}", "--headless"],
         routes=_portkey_routes,
         environment={"TRUSTED_CUSTOM_HOSTS": "127.0.0.1"},
     ),
@@ -279,11 +278,41 @@ TENSORZERO = served(
     "TensorZero 2026.6.0",
     Served(
         install=lambda: installing.python_tool("tensorzero", "tensorzero==2026.6.0", "openai==2.54.0"),
-        command=lambda binaries, config, _: [str(binaries / "python"), "-W", "ignore", "-c", _TENSORZERO, str(config)],
+        command=lambda binaries, config, *_: [str(binaries / "python"), "-W", "ignore", "-c", _TENSORZERO, str(config)],
         config=_tensorzero_config,
         routes=lambda _: routes({}, path=f"/openai{gateways.PATH}", model="tensorzero::model_name::{}"),
         environment={"BENCHMARK_KEY": KEY},
         chooses_port=True,
+    ),
+    "no Messages",
+)
+
+# Ferro: one address for each vendor, so it is the model's name that says how the mock answers.
+
+_FERRO_KEY = "fgw_0123456789abcdef0123456789abcdef"
+_FERRO_CONFIG = {
+    "strategy": {"mode": "fallback"},
+    "targets": [
+        {"virtual_key": "groq", "model_map": {"hang": "never"}, "timeout": f"{HANG_S}s"},
+        {"virtual_key": "openai", "model_map": {**{name: name for name in BEHAVIOURS}, "hang": "burst"}},
+    ],
+}
+
+
+def _ferro(binaries: Path, config: Path, port: int, origin: str) -> list[str]:
+    base = f"{origin}/{NAMED}/v1"
+    told = {"GATEWAY_CONFIG": config, "PORT": port, "OPENAI_BASE_URL": base, "GROQ_BASE_URL": base}
+    return ["env", *(f"{name}={value}" for name, value in told.items()), str(binaries / "ferrogw"), "serve"]
+
+
+FERRO = served(
+    "Ferro 1.5.10",
+    Served(
+        install=lambda: installing.python_tool("ferro", "ferrogw==1.5.10"),
+        command=_ferro,
+        config=lambda _: yaml.safe_dump(_FERRO_CONFIG),
+        routes=lambda _: routes({"authorization": f"Bearer {_FERRO_KEY}"}),
+        environment={"OPENAI_API_KEY": KEY, "GROQ_API_KEY": KEY, "MASTER_KEY": _FERRO_KEY},
     ),
     "no Messages",
 )
@@ -294,6 +323,7 @@ PEERS = (
     holeshot("Holeshot, single", "gateway", "single", "hang-single"),
     holeshot("Holeshot, race of two", "crowded", "race", "sure-race"),
     TENSORZERO,
+    FERRO,
     PORTKEY,
-    litellm("1.110.2", "true", ""),
+    litellm("1.110.2", "true"),
 )

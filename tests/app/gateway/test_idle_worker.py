@@ -30,7 +30,8 @@ from gateway.cli.main import main
 main()
 """
 LATER = re.compile(
-    r"(gateway\.(admin\.(?!operations$|routes$)|bench|keys\.issuers|page|replay|tracing\.exporting)"
+    r"(gateway\.(admin\.(?!operations$|routes$)|bench|cli\.(?!configuration$|main$|serve$|terminal$)"
+    r"|keys\.issuers|page|replay|tracing\.exporting)"
     r"|alembic|google|jh2|jsonschema|litellm|opentelemetry|redis|regex|requests|rich|scipy|urllib3)\b.*"
 )
 
