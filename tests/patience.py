@@ -1,6 +1,28 @@
-"""How long tests wait for what must come: in one place, as every room of the tests waits for something.
+"""How long tests wait for what must come, and how: in one place, as every room of the tests waits for something.
 
-It only ends a test that would hang, and is no measure: the machine may be slow, and busy with other things.
+The limit only ends a test that would hang, and is no measure: the machine may be slow, and busy with other things.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 PATIENCE_S = 120.0
+_LOOK_S = 0.005  # between two looks
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Return once it holds: for what tells nobody, as another process, a server, or a clock that is not ours."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - as said
+            await asyncio.sleep(_LOOK_S)
+
+
+async def found(look: Callable[[], Awaitable[T]]) -> T:
+    """Look until there is something, and return it: likewise."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (seen := await look()):
+            await asyncio.sleep(_LOOK_S)
+    return seen

@@ -1,6 +1,5 @@
 """What processes that have ended leave in Redis."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +7,7 @@ from redis.asyncio import Redis
 
 from gateway.limits.lease_scripts import LEASE
 from gateway.limits.shared_leases import USUAL
-from tests.patience import PATIENCE_S
+from tests.patience import found
 from tests.services.limits.test_shared_leases import Process, spend, started
 from tests.support.servers import redis_server
 
@@ -29,10 +28,12 @@ async def test_of_dead_processes_nothing_is_kept_in_the_slots_of_a_deployment(ow
         dead = {f"p{number}" for number in range(5)}
         for process in dead:
             await lease(process)
-        async with asyncio.timeout(PATIENCE_S):
-            while dead & {*await redis.hkeys("q")}:
-                await asyncio.sleep(0.01)  # Redis' clock says when
-                await lease("alive")
+
+        async def none_is_kept() -> bool:  # Redis' clock says when
+            await lease("alive")
+            return not dead & {*await redis.hkeys("q")}
+
+        await found(none_is_kept)
         assert {*await redis.hkeys("q")} == {"alive", "sums"}
 
 

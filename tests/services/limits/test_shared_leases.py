@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
+from math import inf
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,11 +23,12 @@ from gateway.limits.quota import Quota
 from gateway.limits.refusals import DollarsHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, found, until
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
 from tests.support.servers import redis_server
 from tests.unit.limits.test_limits import attempt, record
+from tests.unit.racing.virtual_time import VirtualTimeLoop, run
 
 MODEL = Payer("llama", "llama")
 QUICK = Times(lease_s=0.3, process_s=0.5, silent_s=0.4, restoring_s=0.2, round_s=0.05, repeat_s=0.1)
@@ -128,12 +130,15 @@ def left_here(process: Process) -> float:
 
 async def started(process: Process, limits: dict[str, float], **use: float) -> str:
     """Begin a call as soon as there is room for it, and return its id."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                return await process.begin(limits, **use)
-            except LimitReached:
-                await asyncio.sleep(0.01)
+
+    async def begun() -> str | None:
+        with suppress(LimitReached):
+            return await process.begin(limits, **use)
+        return None
+
+    call = await found(begun)
+    assert call is not None
+    return call
 
 
 @asynccontextmanager
@@ -148,28 +153,38 @@ async def relayed(url: str) -> AsyncIterator[tuple[Relay, str]]:
         await relay.cut()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Return once it holds: it is for another process, or for Redis' clock, to make it true."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
-
-
 async def spend(process: Process, limits: dict[str, float], *, usd: float, cost: float) -> float:
     """Make calls until the limit is reached for good, in many looks in a row; return what they cost."""
     spent, refused = 0.0, 0
     async with asyncio.timeout(PATIENCE_S):
-        while refused < 30:
+        while refused < 10:
             try:
                 call = await process.begin(limits, usd=usd)
             except LimitReached:
-                refused += 1
-                await asyncio.sleep(0.05)
+                await until_heard(process)
+                refused = refused + 1 if is_used_up(process, usd) else 0
                 continue
             await asyncio.sleep(0)
             process.end(call, cost)
             spent, refused = spent + cost, 0
     return spent
+
+
+async def until_heard(process: Process) -> None:
+    """Wait until Redis has answered another report of the process, or does not answer at all."""
+    before = reported_at_s(process)
+    await until(lambda: reported_at_s(process) > before or not process.leases.connected)
+
+
+def reported_at_s(process: Process) -> float:
+    quota = quota_of(process)
+    return quota.reported.at_s if quota is not None and quota.reported is not None else -inf
+
+
+def is_used_up(process: Process, usd: float) -> bool:
+    """Whether others have leased nothing that might be given back; without Redis shares stay as they are."""
+    (shard,) = process.leases.shards.values()
+    return not process.leases.connected or (not shard.link.is_restoring and leased_elsewhere(process) < usd)
 
 
 async def test_all_processes_together_use_a_limit_up_and_do_not_pass_it(process: NewProcess) -> None:
@@ -187,26 +202,21 @@ async def test_one_process_alone_may_use_all_of_it(process: NewProcess) -> None:
 async def test_calls_in_parallel_are_limited_over_all_processes(process: NewProcess) -> None:
     processes = [await process(CLOSE) for _ in range(3)]
     running: list[tuple[Process, str]] = []
-    async with asyncio.timeout(PATIENCE_S):
-        while len(running) < 5:
-            for each in processes:
-                try:
-                    running.append((each, await each.begin({"max_parallel": 5.0})))
-                except LimitReached:
-                    await asyncio.sleep(0.01)
+
+    async def five_are_running() -> bool:
+        for each in processes:
+            with suppress(LimitReached):
+                running.append((each, await each.begin({"max_parallel": 5.0})))
+        return len(running) >= 5
+
+    await found(five_are_running)
     assert len(running) == 5
     for each in processes:
         with pytest.raises(LimitReached):
             await each.begin({"max_parallel": 5.0})
     owner, call = running.pop()
     owner.end(call)
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                await processes[0].begin({"max_parallel": 5.0})
-                break
-            except LimitReached:
-                await asyncio.sleep(0.01)
+    await started(processes[0], {"max_parallel": 5.0})
 
 
 async def test_a_killed_process_gives_back_what_it_held_but_not_what_it_spent(process: NewProcess) -> None:
@@ -232,8 +242,12 @@ async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, own_red
     processes = [await process(QUICK) for _ in range(2)]
     for each in processes:
         each.end(await each.begin(limits, usd=1.0), 1.0)
-    await asyncio.sleep(3 * QUICK.silent_s)  # Redis' clock decides that the dead one is silent
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+
+        async def is_silent() -> bool:  # by Redis' clock: the others count what the dead one has spent
+            return not any("p1" in await redis.hkeys(key) for key in await redis.keys("holeshot:limit:*"))
+
+        await found(is_silent)
         await redis.flushall()
     spent = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in processes))
     assert 4.0 + sum(spent) <= 10.0 + 1e-6
@@ -247,7 +261,7 @@ async def test_without_redis_each_process_has_its_share_of_what_was_left(own_red
         for each in processes:
             each.end(await each.begin(limits, usd=1.0), 1.0)
         await until(lambda: all(each.leases.processes == 4 and reported(each) == 1.0 for each in processes))
-        await asyncio.sleep(4 * QUICK.round_s)  # all have heard of what the others reported
+        await until(lambda: all(used_elsewhere(each) == 3.0 for each in processes))
         relay.hang()
         with capture_logs() as logs:
             spent = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in processes))
@@ -329,10 +343,11 @@ async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time
             told = (str(lease_s), "60", "300", "0", "1", "1", "0")
             return Grant.of(await redis.eval(LEASE, 1, "q", process, "0", "4", "0", "4", *told)).lease
 
+        async def other_has_all() -> bool:
+            return await lease("other", 0.1) == 4.0
+
         assert await lease("one", 0.1) == 4.0  # and then it dies
-        async with asyncio.timeout(PATIENCE_S):
-            while await lease("other", 0.1) < 4.0:  # noqa: ASYNC110 - Redis' clock says when
-                await asyncio.sleep(0.01)
+        await found(other_has_all)
 
 
 @pytest.mark.parametrize("processes", [2, 200])
@@ -357,9 +372,7 @@ async def test_the_more_processes_share_the_longer_each_waits_between_two_report
     assert shard.round_s <= 0.5
     async with Redis.from_url(own_redis) as redis:
         await redis.hset(PROCESSES_KEY, mapping={f"other{number}": f"{time.time() + 900:.3f}" for number in range(999)})
-    async with asyncio.timeout(PATIENCE_S):
-        while one.leases.processes < 1000:  # noqa: ASYNC110 - Redis counts again within a second
-            await asyncio.sleep(0.01)
+    await until(lambda: one.leases.processes >= 1000)  # Redis counts again within a second
     assert 1.8 <= shard.round_s <= 2.0
     assert shard.restoring_s > shard.round_s + one.leases.times.timeout_s  # all have reported again by then
 
@@ -412,7 +425,8 @@ async def test_what_others_were_granted_of_a_new_window_is_not_used_by_who_has_n
         waiting = asyncio.create_task(slow.begin(limits, usd=1.0))
         for _ in range(4):
             await started(fast, limits, usd=1.0)
-        await asyncio.sleep(CALL_PATIENCE_S)  # until then others wait, of whose windows more is known
+        # Until then others wait, of whose windows more is known.
+        assert not (await asyncio.wait({waiting}, timeout=CALL_PATIENCE_S))[0]
         relay.resume()
         with pytest.raises(LimitReached):
             await waiting
@@ -433,37 +447,50 @@ async def test_of_a_new_window_a_share_is_used_once_redis_has_been_slow_for_long
         relay.resume()
 
 
-async def test_an_answer_is_read_after_the_loop_stood_still_however_long() -> None:
+def virtual_loop() -> VirtualTimeLoop:
     loop = asyncio.get_running_loop()
-    round_ends = loop.create_future()
-
-    def arrive(turns: int) -> None:
-        if turns:
-            loop.call_soon(arrive, turns - 1)
-        else:
-            round_ends.set_result(None)
-
-    def stand_still() -> None:
-        time.sleep(3 * CALL_PATIENCE_S)
-        arrive(turns=4)  # a reply is read, parsed and handed on in so many
-
-    loop.call_soon(stand_still)
-    assert await ends_in(round_ends, CALL_PATIENCE_S, time.monotonic)
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
 
 
-async def test_a_call_does_not_wait_for_ever_though_the_loop_stands_still_again_and_again() -> None:
-    loop = asyncio.get_running_loop()
-    is_over = False
+def test_an_answer_is_read_after_the_loop_stood_still_however_long() -> None:
+    async def main() -> bool:
+        loop = virtual_loop()
+        round_ends = loop.create_future()
 
-    def stand_still() -> None:
-        time.sleep(CALL_PATIENCE_S)
-        if not is_over:
-            loop.call_soon(stand_still)
+        def arrive(turns: int) -> None:
+            if turns:
+                loop.call_soon(arrive, turns - 1)
+            else:
+                round_ends.set_result(None)
 
-    loop.call_soon(stand_still)
-    async with asyncio.timeout(PATIENCE_S):
-        assert not await ends_in(loop.create_future(), CALL_PATIENCE_S, time.monotonic)
-    is_over = True
+        def stand_still() -> None:
+            loop.now += 3 * CALL_PATIENCE_S
+            arrive(turns=4)  # a reply is read, parsed and handed on in so many
+
+        loop.call_soon(stand_still)
+        return await ends_in(round_ends, CALL_PATIENCE_S, loop.time)
+
+    assert run(main())
+
+
+def test_a_call_does_not_wait_for_ever_though_the_loop_stands_still_again_and_again() -> None:
+    async def main() -> bool:
+        loop = virtual_loop()
+        is_over = False
+
+        def stand_still() -> None:
+            loop.now += CALL_PATIENCE_S
+            if not is_over:
+                loop.call_soon(stand_still)
+
+        loop.call_soon(stand_still)
+        ended = await ends_in(loop.create_future(), CALL_PATIENCE_S, loop.time)
+        is_over = True
+        await asyncio.sleep(0)
+        return ended
+
+    assert not run(main())
 
 
 async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
@@ -526,12 +553,19 @@ async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
         if "usd_per_day" in limits:
             silent.end(call, 1.0)
     await until(lambda: leased_elsewhere(quick) + used_elsewhere(quick) >= 4.0)
+    (shard,) = quick.leases.shards.values()
+    has_noticed = False
     async with Redis.from_url(own_redis) as redis:
         await redis.flushall()
-    for _ in range(40):
+
+    async def all_have_reported() -> bool:
+        nonlocal has_noticed
+        has_noticed = has_noticed or shard.link.is_restoring
         with pytest.raises(LimitReached):
             await quick.begin(limits, usd=0.1)
-        await asyncio.sleep(0.01)  # its rounds go on
+        return has_noticed and not shard.link.is_restoring
+
+    await found(all_have_reported)
 
 
 async def test_leases_end_though_their_client_loses_the_cancellation() -> None:
@@ -604,6 +638,7 @@ async def test_what_the_ledger_says_is_not_counted_again_where_redis_knows_it(pr
     assert await spend(one, limits, usd=0.5, cost=0.5) == pytest.approx(6.0)
 
 
+@pytest.mark.wall(reason="calls take a time, in which Redis is told of what was spent", limit_s=60)
 @pytest.mark.parametrize("most_usd", [0.01, 0.3, 1.0, 7.0])
 async def test_however_long_the_answers_three_replicas_exceed_a_limit_in_dollars_by_one_call(
     process: NewProcess, most_usd: float
@@ -628,6 +663,7 @@ async def test_however_long_the_answers_three_replicas_exceed_a_limit_in_dollars
     assert 0.9 <= sum(await asyncio.gather(*map(attack, processes))) <= 1.0 + most_usd
 
 
+@pytest.mark.wall(reason="calls take a time, in which Redis is told of what was spent", limit_s=60)
 @pytest.mark.parametrize("most_usd", [0.02, 0.3, 7.0])
 async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_dollars(
     process: NewProcess, most_usd: float

@@ -17,8 +17,8 @@ from gateway.limits.quota import OwnShare, Slots
 from gateway.limits.shared_leases import SharedLeases, Times
 from gateway.racing.seats import Line, Seat, Seats
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S
-from tests.services.limits.test_shared_leases import relayed, until
+from tests.patience import PATIENCE_S, until
+from tests.services.limits.test_shared_leases import relayed
 from tests.support.servers import redis_server
 
 NAME = "ollama/llama"
@@ -142,16 +142,20 @@ async def process(own_redis: str, site: Site) -> AsyncIterator[NewProcess]:
 
 
 async def churn(process: Process, random: Random, calls: int) -> None:
-    """Make calls, some of them at once, of which each takes some turns of the loop, or some rounds."""
+    """Make calls, some of them at once, of which each takes some turns of the loop."""
+
+    async def turns(*numbers: int) -> None:
+        for _ in range(random.choice(numbers)):
+            await asyncio.sleep(0)
 
     async def call() -> None:
         seat = await process.begin()
-        await asyncio.sleep(random.choice((0.0, 0.001, 0.01, 0.06)))
+        await turns(1, 10, 100, 600)
         process.end(seat)
 
     for _ in range(calls):
         await asyncio.gather(*(call() for _ in range(random.randint(1, 4))))
-        await asyncio.sleep(random.choice((0.0, 0.0, 0.02)))
+        await turns(1, 1, 200)
 
 
 @pytest.mark.parametrize("limit", [2, 7])
@@ -176,19 +180,19 @@ async def test_one_process_gets_all_slots_while_the_others_have_nothing_to_do(pr
 async def test_with_fewer_slots_than_processes_each_is_served_in_turn(process: NewProcess, site: Site) -> None:
     """Each always has more calls than slots, so who has a slot could keep it for its own calls."""
     processes = [await process(2) for _ in range(5)]
-    is_over = False
+    over = asyncio.get_running_loop().create_future()
 
     async def call(process: Process) -> None:
-        while not is_over:
+        while not over.done():
             seat = await process.begin()
-            await asyncio.sleep(0.01)
+            await asyncio.wait({over}, timeout=0.01)  # what a call takes
             process.end(seat)
 
     calls = [asyncio.create_task(call(each)) for each in processes for _ in range(3)]
     await until(lambda: all(site.served[each.number] >= 2 for each in processes))
     turns = [each.slots.turn_until_s for each in processes]
     await until(lambda: all(each.slots.turn_until_s > last for each, last in zip(processes, turns, strict=True)))
-    is_over = True
+    over.set_result(None)
     await asyncio.gather(*calls)
     assert site.most <= 2
 
