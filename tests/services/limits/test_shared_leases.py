@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from math import inf
@@ -26,7 +26,6 @@ from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S, found, until
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
-from tests.support.servers import redis_server
 from tests.unit.limits.test_limits import attempt, record
 from tests.unit.racing.virtual_time import VirtualTimeLoop, run
 
@@ -79,17 +78,11 @@ NewProcess = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture
-def own_redis() -> Iterator[str]:
-    with redis_server() as url:
-        yield url
-
-
-@pytest.fixture
-async def process(own_redis: str) -> AsyncIterator[NewProcess]:
+async def process(redis_url: str) -> AsyncIterator[NewProcess]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def make(times: Times = USUAL, url: str = own_redis, ahead_s: float = 0.0) -> Process:
+        async def make(times: Times = USUAL, url: str = redis_url, ahead_s: float = 0.0) -> Process:
             made = Process(url, next(numbers), times, ahead_s)
             await made.leases.start()
             stack.push_async_callback(made.leases.close)
@@ -233,7 +226,7 @@ async def test_a_killed_process_gives_back_what_it_held_but_not_what_it_spent(pr
     assert await spend(alive, limits, usd=0.5, cost=0.5) == pytest.approx(6.0)
 
 
-async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, own_redis: str) -> None:
+async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, redis_url: str) -> None:
     dead = await process(QUICK)
     limits = {"usd_per_day": 10.0}
     dead.end(await dead.begin(limits, usd=2.0), 2.0)
@@ -242,7 +235,7 @@ async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, own_red
     processes = [await process(QUICK) for _ in range(2)]
     for each in processes:
         each.end(await each.begin(limits, usd=1.0), 1.0)
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
 
         async def is_silent() -> bool:  # by Redis' clock: the others count what the dead one has spent
             return not any("p1" in await redis.hkeys(key) for key in await redis.keys("holeshot:limit:*"))
@@ -254,8 +247,8 @@ async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, own_red
     assert 4.0 + sum(spent) >= 9.5
 
 
-async def test_without_redis_each_process_has_its_share_of_what_was_left(own_redis: str, process: NewProcess) -> None:
-    async with relayed(own_redis) as (relay, url):
+async def test_without_redis_each_process_has_its_share_of_what_was_left(redis_url: str, process: NewProcess) -> None:
+    async with relayed(redis_url) as (relay, url):
         processes = [await process(STEADY, url) for _ in range(4)]
         limits = {"usd_per_day": 8.0}
         for each in processes:
@@ -299,8 +292,8 @@ async def test_leases_of_calls_are_whole(process: NewProcess) -> None:
     await started(other, limits)
 
 
-async def test_what_a_smaller_lease_gives_back_is_for_others_when_its_holder_knows_of_it(own_redis: str) -> None:
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+async def test_what_a_smaller_lease_gives_back_is_for_others_when_its_holder_knows_of_it(redis_url: str) -> None:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
 
         async def lease(process: str, need: float, *, kept: float) -> float:
             told = ("5", "60", "300", "0", "1", "1", str(kept))
@@ -320,10 +313,10 @@ def of_all(fields: Mapping[Any, Any], me: str) -> tuple[float, float]:
     return sum(float(each[0]) for each in said), sum(float(each[1]) for each in said)
 
 
-async def test_the_sums_of_a_quota_are_those_of_all_its_processes(own_redis: str) -> None:
+async def test_the_sums_of_a_quota_are_those_of_all_its_processes(redis_url: str) -> None:
     random = Random(36)
     used = dict.fromkeys((f"p{number}" for number in range(8)), 0.0)
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
         for turn in range(400):
             process = random.choice(list(used))
             used[process] += random.choice((0.0, 1.0, 0.37))
@@ -336,8 +329,8 @@ async def test_the_sums_of_a_quota_are_those_of_all_its_processes(own_redis: str
                 await redis.hdel("q", "sums")
 
 
-async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time(own_redis: str) -> None:
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time(redis_url: str) -> None:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
 
         async def lease(process: str, lease_s: float) -> float:
             told = (str(lease_s), "60", "300", "0", "1", "1", "0")
@@ -351,9 +344,9 @@ async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time
 
 
 @pytest.mark.parametrize("processes", [2, 200])
-async def test_what_a_report_reads_does_not_grow_with_the_processes(own_redis: str, processes: int) -> None:
+async def test_what_a_report_reads_does_not_grow_with_the_processes(redis_url: str, processes: int) -> None:
     told = ("900", "900", "300", "0", "1", "0", "0")
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
         for number in range(processes):
             await redis.eval(LEASE, 1, "q", f"p{number}", "1", "1", "1", "1e6", *told)
             await redis.eval(GREET, 1, "processes", f"p{number}", "900", "2", "0", "0")
@@ -365,22 +358,22 @@ async def test_what_a_report_reads_does_not_grow_with_the_processes(own_redis: s
 
 
 async def test_the_more_processes_share_the_longer_each_waits_between_two_reports(
-    own_redis: str, process: NewProcess
+    redis_url: str, process: NewProcess
 ) -> None:
     one = await process()
     (shard,) = one.leases.shards.values()
     assert shard.round_s <= 0.5
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(redis_url) as redis:
         await redis.hset(PROCESSES_KEY, mapping={f"other{number}": f"{time.time() + 900:.3f}" for number in range(999)})
     await until(lambda: one.leases.processes >= 1000)  # Redis counts again within a second
     assert 1.8 <= shard.round_s <= 2.0
     assert shard.restoring_s > shard.round_s + one.leases.times.timeout_s  # all have reported again by then
 
 
-async def test_a_redis_that_has_lost_its_scripts_is_told_them_again(own_redis: str, process: NewProcess) -> None:
+async def test_a_redis_that_has_lost_its_scripts_is_told_them_again(redis_url: str, process: NewProcess) -> None:
     one, limits = await process(CLOSE), {"rpm": 4.0}
     one.end(await admitted(one, limits))
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(redis_url) as redis:
         await redis.script_flush()
     other = await process(CLOSE)
     for _ in range(3):
@@ -395,9 +388,9 @@ async def test_a_redis_that_has_lost_its_scripts_is_told_them_again(own_redis: s
         await asyncio.wait_for(use_up(), PATIENCE_S)
 
 
-async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_redis: str, process: NewProcess) -> None:
+async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(redis_url: str, process: NewProcess) -> None:
     limits = {"max_parallel": 4.0}
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S)
         fast, slow = await process(CLOSE), await process(patient, url)
         for _ in range(3):
@@ -414,10 +407,10 @@ async def test_while_redis_is_slow_nothing_is_used_that_others_may_lease(own_red
 
 
 async def test_what_others_were_granted_of_a_new_window_is_not_used_by_who_has_not_heard_of_it(
-    own_redis: str, process: NewProcess
+    redis_url: str, process: NewProcess
 ) -> None:
     limits = {"usd_per_day": 4.0}
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S, first_s=PATIENCE_S)
         fast, slow = await process(CLOSE), await process(patient, url)
         await until(lambda: fast.leases.processes == slow.leases.processes == 2)
@@ -433,10 +426,10 @@ async def test_what_others_were_granted_of_a_new_window_is_not_used_by_who_has_n
 
 
 async def test_of_a_new_window_a_share_is_used_once_redis_has_been_slow_for_long(
-    own_redis: str, process: NewProcess
+    redis_url: str, process: NewProcess
 ) -> None:
     limits = {"usd_per_day": 4.0}
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         patient = msgspec.structs.replace(CLOSE, timeout_s=PATIENCE_S)
         slow = await process(patient, url)
         await until(lambda: slow.leases.processes == 1)
@@ -494,11 +487,11 @@ def test_a_call_does_not_wait_for_ever_though_the_loop_stands_still_again_and_ag
 
 
 async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
-    own_redis: str, process: NewProcess
+    redis_url: str, process: NewProcess
 ) -> None:
     limits = {"usd_per_day": 8.0}
     times = msgspec.structs.replace(STEADY, lease_s=0.5, restoring_s=1.0)
-    async with relayed(own_redis) as (relay, url), relayed(own_redis) as (other_relay, other_url):
+    async with relayed(redis_url) as (relay, url), relayed(redis_url) as (other_relay, other_url):
         one, other = await process(times, url), await process(times, other_url)
         both = (one, other)
         for each in both:
@@ -521,10 +514,10 @@ async def test_what_was_used_without_redis_is_counted_before_anything_is_leased(
 
 
 async def test_a_process_that_had_no_share_without_redis_may_lease_again_afterwards(
-    own_redis: str, process: NewProcess
+    redis_url: str, process: NewProcess
 ) -> None:
     limits = {"max_parallel": 2.0}
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         busy, idle = await process(STEADY, url), await process(STEADY, url)
         running = [await admitted(busy, limits) for _ in range(2)]
         with pytest.raises(LimitReached):
@@ -543,7 +536,7 @@ async def test_a_process_that_had_no_share_without_redis_may_lease_again_afterwa
     "limits", [{"max_parallel": 4.0}, {"usd_per_day": 4.0}], ids=["running calls", "what was spent"]
 )
 async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
-    own_redis: str, process: NewProcess, limits: dict[str, float]
+    redis_url: str, process: NewProcess, limits: dict[str, float]
 ) -> None:
     silent = await process(msgspec.structs.replace(USUAL, round_s=1.0))
     quick = await process(CLOSE)
@@ -555,7 +548,7 @@ async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
     await until(lambda: leased_elsewhere(quick) + used_elsewhere(quick) >= 4.0)
     (shard,) = quick.leases.shards.values()
     has_noticed = False
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(redis_url) as redis:
         await redis.flushall()
 
     async def all_have_reported() -> bool:
@@ -591,9 +584,9 @@ async def test_while_redis_hangs_calls_in_parallel_wait_until_that_is_known() ->
     assert await ends(leases.close())
 
 
-async def test_garbage_in_redis_is_overwritten(process: NewProcess, own_redis: str) -> None:
+async def test_garbage_in_redis_is_overwritten(process: NewProcess, redis_url: str) -> None:
     one = await process(QUICK)
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(redis_url) as redis:
         await redis.set("holeshot:limits:processes", "x")
         await one.begin({"usd_per_day": 1.0}, usd=0.5)
         for key in await redis.keys("holeshot:limit:*"):
