@@ -23,9 +23,7 @@ def pauses(seconds: float, *, at: int = 20) -> Behaviour:
     return replace(PROSE, slow_at=at, fast_at=at + 1, slow_gap_s=seconds)
 
 
-def ended(
-    first: Behaviour, *others: Behaviour, ask: Ask = CHAT, refuses: bool = False, **options: object
-) -> Evidence:
+def ended(first: Behaviour, *others: Behaviour, ask: Ask = CHAT, refuses: bool = False, **options: object) -> Evidence:
     """Run one call that asks ``FIRST``, and see that all is right with it; ``refuses``: nobody may be asked beside."""
     scenario = Scenario(
         seed=1,

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path

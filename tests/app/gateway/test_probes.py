@@ -35,7 +35,6 @@ def probing(
 async def ended(running: RunningGateway, number: int = 1) -> list[dict[str, Any]]:
     """Return the probes once so many have ended."""
 
-
     async def enough() -> list[dict[str, Any]]:
         rows = await running.rows("select * from probes where ended_at is not null order by started_at")
         return rows if len(rows) >= number else []

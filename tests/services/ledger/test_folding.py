@@ -33,8 +33,8 @@ from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
 from tests.services.gateway.test_upgrade import fetched, version_before
-from tests.services.ledger.test_rollups import entries, rows, same
 from tests.services.ledger.older import without
+from tests.services.ledger.test_rollups import entries, rows, same
 from tests.services.ledger.test_schema import OF_0033
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 

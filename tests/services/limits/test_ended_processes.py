@@ -1,6 +1,5 @@
 """What processes that have ended leave in Redis."""
 
-
 import pytest
 from redis.asyncio import Redis
 
