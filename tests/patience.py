@@ -20,9 +20,9 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(_LOOK_S)
 
 
-async def found(look: Callable[[], Awaitable[T]]) -> T:
+async def eventually(look: Callable[[], Awaitable[T]]) -> T:
     """Look until there is something, and return it: likewise."""
     async with asyncio.timeout(PATIENCE_S):
-        while not (seen := await look()):
+        while not (seen := await look()):  # noqa: ASYNC110 - likewise
             await asyncio.sleep(_LOOK_S)
     return seen

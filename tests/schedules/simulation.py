@@ -284,7 +284,7 @@ def run(
         loop.set_exception_handler(lambda _, context: evidence.crashes.append(described(context)))
         try:
             steering = partial(WitnessedSteering, defective=defective, refuses=refuses)
-            life = _life(scenario, evidence, Path(folder), loop, dice, steering, reloads_last=reloads_last)
+            life = _life(scenario, evidence, Path(folder), loop, dice, witnessed=steering, reloads_last=reloads_last)
             loop.run_until_complete(life)
         finally:
             tasks = asyncio.all_tasks(loop)
@@ -331,8 +331,8 @@ async def _life(
     folder: Path,
     loop: ShuffledLoop,
     dice: Random,
-    witnessed: Callable[[Any], WitnessedSteering],
     *,
+    witnessed: Callable[[Any], WitnessedSteering],
     reloads_last: bool,
 ) -> None:
     def open_upstream(

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from gateway.admin.routes import ROUTES
+from gateway.ledger import Replays
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve

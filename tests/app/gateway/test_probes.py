@@ -14,7 +14,7 @@ from gateway.probing import prober
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
-from tests.patience import found, until
+from tests.patience import eventually, until
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -39,7 +39,7 @@ async def ended(running: RunningGateway, number: int = 1) -> list[dict[str, Any]
         rows = await running.rows("select * from probes where ended_at is not null order by started_at")
         return rows if len(rows) >= number else []
 
-    return await found(enough)
+    return await eventually(enough)
 
 
 async def test_a_quiet_deployment_is_probed_and_recorded(serve: Serve) -> None:

@@ -28,7 +28,7 @@ from providers.simulator.script import (
 )
 from tests.app.gateway.broken_answers import BODIES, Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.patience import found, until
+from tests.patience import eventually, until
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BROKEN = "The quick bro"
@@ -275,7 +275,7 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
             SEEN.event.set()
             await until(lambda: running["beta"].received)
             response.close()
-        calls = await found(lambda: running.rows("select * from calls"))
+        calls = await eventually(lambda: running.rows("select * from calls"))
         assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
         assert calls[0]["completion_tokens"] == -(-len(BROKEN) // 4)
         hold.set()

@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.core.reports import Window
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.patience import found
+from tests.patience import eventually
 from tests.support.relay import Relay
 
 REPORTS = ("history", "heat", "race-value", "race-value?by=client", "calls", "refusals", "usage", "slowdowns", "slo")
@@ -28,7 +28,7 @@ async def usage(running: RunningGateway, calls: int, *, is_behind: bool) -> None
         assert status == 200, told
         return sum(row["calls"] for row in told["data"]) == calls and (told["replica_lag_s"] > 0) == is_behind
 
-    await found(is_told)
+    await eventually(is_told)
 
 
 async def call(running: RunningGateway) -> None:

@@ -16,7 +16,7 @@ from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
-from tests.patience import PATIENCE_S, found, until
+from tests.patience import PATIENCE_S, eventually, until
 from tests.support.relay import Relay
 
 
@@ -207,7 +207,7 @@ async def test_what_others_publish_that_cannot_be_true_changes_nothing(
 ) -> None:
     channel = f"{CHANNEL}:0"
     async with replicas(tmp_path, redis_url, alpha=[Delta("a"), Hang()]) as [here], look(here) as watcher:
-        await found(lambda: redis.zcard(VIEWERS_KEY))
+        await eventually(lambda: redis.zcard(VIEWERS_KEY))
         async with here.chat(stream=True):
             [own] = await watcher.seen("call")
             [launch] = await watcher.seen("launch")
@@ -244,7 +244,7 @@ async def test_a_flood_of_foreign_calls_is_bounded(
     monkeypatch.setattr(sharing, "MOST_CALLS", 10)
     monkeypatch.setattr(sharing, "MOST_PROCESSES", 3)
     async with replicas(tmp_path, redis_url) as [here], look(here) as watcher:
-        await found(lambda: redis.zcard(VIEWERS_KEY))
+        await eventually(lambda: redis.zcard(VIEWERS_KEY))
         fields: dict[str, Any] = {"at_ms": 1, "client": None, "model": "m", "endpoint": "messages", "streamed": True}
         fields |= {"mode": "race", "objective": "reading", "replica": "r"}
         for number in range(30):

@@ -14,7 +14,7 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
-from tests.patience import found
+from tests.patience import eventually
 from tests.unit.ledger.records import call, new_id, won
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
@@ -117,6 +117,6 @@ async def test_a_running_gateway_deletes_by_itself(ledger_url: str, tmp_path: Pa
     async def is_pruned() -> bool:
         return len(await ages(ledger_url, "attempts")) <= 1
 
-    await found(is_pruned)
+    await eventually(is_pruned)
     await ledger.close()
     assert len(await ages(ledger_url, "calls")) == 1

@@ -5,7 +5,7 @@ from redis.asyncio import Redis
 
 from gateway.limits.lease_scripts import LEASE
 from gateway.limits.shared_leases import USUAL
-from tests.patience import found
+from tests.patience import eventually
 from tests.services.limits.test_shared_leases import Process, spend, started
 
 
@@ -24,7 +24,7 @@ async def test_of_dead_processes_nothing_is_kept_in_the_slots_of_a_deployment(re
             await lease("alive")
             return not dead & {*await redis.hkeys("q")}
 
-        await found(none_is_kept)
+        await eventually(none_is_kept)
         assert {*await redis.hkeys("q")} == {"alive", "sums"}
 
 

@@ -23,7 +23,7 @@ from gateway.limits.quota import Quota
 from gateway.limits.refusals import DollarsHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S, found, until
+from tests.patience import PATIENCE_S, eventually, until
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
 from tests.unit.limits.test_limits import attempt, record
@@ -129,7 +129,7 @@ async def started(process: Process, limits: dict[str, float], **use: float) -> s
             return await process.begin(limits, **use)
         return None
 
-    call = await found(begun)
+    call = await eventually(begun)
     assert call is not None
     return call
 
@@ -202,7 +202,7 @@ async def test_calls_in_parallel_are_limited_over_all_processes(process: NewProc
                 running.append((each, await each.begin({"max_parallel": 5.0})))
         return len(running) >= 5
 
-    await found(five_are_running)
+    await eventually(five_are_running)
     assert len(running) == 5
     for each in processes:
         with pytest.raises(LimitReached):
@@ -240,7 +240,7 @@ async def test_after_a_flush_nothing_is_spent_twice(process: NewProcess, redis_u
         async def is_silent() -> bool:  # by Redis' clock: the others count what the dead one has spent
             return not any("p1" in await redis.hkeys(key) for key in await redis.keys("holeshot:limit:*"))
 
-        await found(is_silent)
+        await eventually(is_silent)
         await redis.flushall()
     spent = await asyncio.gather(*(spend(each, limits, usd=0.1, cost=0.1) for each in processes))
     assert 4.0 + sum(spent) <= 10.0 + 1e-6
@@ -340,7 +340,7 @@ async def test_a_lease_that_has_expired_is_for_others_within_a_fifth_of_its_time
             return await lease("other", 0.1) == 4.0
 
         assert await lease("one", 0.1) == 4.0  # and then it dies
-        await found(other_has_all)
+        await eventually(other_has_all)
 
 
 @pytest.mark.parametrize("processes", [2, 200])
@@ -558,7 +558,7 @@ async def test_after_a_flush_others_are_not_forgotten_before_they_have_reported(
             await quick.begin(limits, usd=0.1)
         return has_noticed and not shard.link.is_restoring
 
-    await found(all_have_reported)
+    await eventually(all_have_reported)
 
 
 async def test_leases_end_though_their_client_loses_the_cancellation() -> None:

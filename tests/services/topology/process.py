@@ -16,7 +16,7 @@ from gateway.limits.refusals import LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering.redis_board import RedisBoard
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S, found, until
+from tests.patience import PATIENCE_S, eventually, until
 from tests.unit.limits.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")
@@ -142,7 +142,7 @@ async def agree(boards: Sequence[RedisBoard]) -> None:
         return all([await board.sync() for board in boards])
 
     for _ in range(2):
-        await found(all_are_told)
+        await eventually(all_are_told)
 
 
 def standings(board: RedisBoard, models: Iterable[str]) -> list[float]:

@@ -14,7 +14,7 @@ from gateway.ledger import queries
 from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
 from gateway.ledger.writer import Ledger
-from tests.patience import PATIENCE_S, found, until
+from tests.patience import PATIENCE_S, eventually, until
 from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call
 
@@ -57,7 +57,7 @@ async def test_a_report_that_takes_too_long_is_stopped_and_the_next_is_answered(
         async def all_are_stopped() -> bool:  # the server may be about to stop the last one
             return (await queries.run(ledger_url, running)).rows == [(0,)]
 
-        await found(all_are_stopped)
+        await eventually(all_are_stopped)
 
 
 async def test_rows_are_shipped_while_every_report_hangs(ledger_url: str, tmp_path: Path) -> None:
