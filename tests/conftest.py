@@ -32,7 +32,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
 # Ledgers, spools and servers of tests live in memory where there is much of it: nothing of them outlives a test, and
 # each write to a disk waits for everybody's.
-MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 4 * 2**30  # noqa: S108 - folders of their own are made in it
+MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 4 * 2**30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
