@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 120.0
 _LOOK_S = 0.005  # between two looks
+_ROUND_S = 0.05  # likewise, where others have to say something in between
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -26,3 +27,15 @@ async def eventually(look: Callable[[], Awaitable[T]]) -> T:
         while not (seen := await look()):  # noqa: ASYNC110 - likewise
             await asyncio.sleep(_LOOK_S)
     return seen
+
+
+async def until_for_good(holds: Callable[[], Awaitable[bool]], looks: int) -> None:
+    """Return once it has held at so many looks in a row: nothing tells that something will never come again."""
+    held = 0
+    async with asyncio.timeout(PATIENCE_S):
+        while held < looks:
+            if await holds():
+                held += 1
+                await asyncio.sleep(_ROUND_S)
+            else:
+                held = 0

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
-from math import inf
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +22,7 @@ from gateway.limits.quota import Quota
 from gateway.limits.refusals import DollarsHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S, eventually, until
+from tests.patience import PATIENCE_S, eventually, until, until_for_good
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
 from tests.unit.limits.test_limits import attempt, record
@@ -148,36 +147,21 @@ async def relayed(url: str) -> AsyncIterator[tuple[Relay, str]]:
 
 async def spend(process: Process, limits: dict[str, float], *, usd: float, cost: float) -> float:
     """Make calls until the limit is reached for good, in many looks in a row; return what they cost."""
-    spent, refused = 0.0, 0
-    async with asyncio.timeout(PATIENCE_S):
-        while refused < 10:
-            try:
-                call = await process.begin(limits, usd=usd)
-            except LimitReached:
-                await until_heard(process)
-                refused = refused + 1 if is_used_up(process, usd) else 0
-                continue
-            await asyncio.sleep(0)
-            process.end(call, cost)
-            spent, refused = spent + cost, 0
+    spent = 0.0
+
+    async def is_refused() -> bool:
+        nonlocal spent
+        try:
+            call = await process.begin(limits, usd=usd)
+        except LimitReached:
+            return True
+        await asyncio.sleep(0)
+        process.end(call, cost)
+        spent += cost
+        return False
+
+    await until_for_good(is_refused, looks=30)
     return spent
-
-
-async def until_heard(process: Process) -> None:
-    """Wait until Redis has answered another report of the process, or does not answer at all."""
-    before = reported_at_s(process)
-    await until(lambda: reported_at_s(process) > before or not process.leases.connected)
-
-
-def reported_at_s(process: Process) -> float:
-    quota = quota_of(process)
-    return quota.reported.at_s if quota is not None and quota.reported is not None else -inf
-
-
-def is_used_up(process: Process, usd: float) -> bool:
-    """Whether others have leased nothing that might be given back; without Redis shares stay as they are."""
-    (shard,) = process.leases.shards.values()
-    return not process.leases.connected or (not shard.link.is_restoring and leased_elsewhere(process) < usd)
 
 
 async def test_all_processes_together_use_a_limit_up_and_do_not_pass_it(process: NewProcess) -> None:

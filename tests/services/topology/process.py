@@ -16,7 +16,7 @@ from gateway.limits.refusals import LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering.redis_board import RedisBoard
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S, eventually, until
+from tests.patience import PATIENCE_S, eventually, until_for_good
 from tests.unit.limits.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")
@@ -75,25 +75,22 @@ class Process:
         reported = self.quota(client).reported
         return reported.at_s if reported is not None else -inf
 
-    async def looks_again(self, client: str) -> None:
-        """Wait until Redis has answered another report on the client's quota, or does not answer at all."""
-        before_s = self.reported_at_s(client)
-        await until(lambda: self.reported_at_s(client) > before_s or not self.leases.connected)
-
 
 async def spend(process: Process, client: str, limits: dict[str, float], usd: float = 1.0) -> float:
     """Make calls of ``usd`` until the limit is reached in many looks in a row; return what they cost."""
-    spent, refused = 0.0, 0
-    async with asyncio.timeout(PATIENCE_S):
-        while refused < 10:
-            try:
-                call = await process.begin(client, limits, usd=usd)
-            except LimitReached:
-                refused += 1
-                await process.looks_again(client)
-                continue
-            process.end(call, usd)
-            spent, refused = spent + usd, 0
+    spent = 0.0
+
+    async def is_refused() -> bool:
+        nonlocal spent
+        try:
+            call = await process.begin(client, limits, usd=usd)
+        except LimitReached:
+            return True
+        process.end(call, usd)
+        spent += usd
+        return False
+
+    await until_for_good(is_refused, looks=10)
     return spent
 
 
