@@ -52,7 +52,9 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients oidc stores fuzz clickhouse hostile
+TESTS := wall real monitoring servers clients oidc stores fuzz clickhouse hostile
+# tests that wait for time to pass, as nothing tells when it has (half a minute)
+test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
