@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
+
 TOKEN_MARK = b'"delta":{"content":'  # once per token; the role-only chunk has other fields before it
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -99,17 +101,26 @@ async def connected(port: int, dropped: Callable[[Connection], None]) -> Connect
     return connection
 
 
+class Received(msgspec.Struct, frozen=True):
+    """An answer, perhaps a part of one; instants are of ``time.perf_counter``."""
+
+    data: bytes
+    sent_at: float
+    first_token_at: float | None
+
+
 class Connections:
     """Kept connections to any number of servers."""
 
     def __init__(self) -> None:
         self._idle: dict[int, list[Connection]] = {}
 
-    async def take(self, port: int) -> Connection:
-        """Return one that is free, or a new one.
+    async def ask(self, port: int, request: bytes, limit_s: float) -> Received:
+        """Send a request over a free connection, or a new one, which is kept if the answer is whole.
 
         Raises:
             Refused: nobody listens.
+            NothingReceived: there was no answer within ``limit_s``.
 
         """
         idle = self._idle.setdefault(port, [])
@@ -118,11 +129,21 @@ class Connections:
             if connection in idle:
                 idle.remove(connection)
 
-        return idle.pop() if idle else await connected(port, dropped)
-
-    def keep(self, port: int, connection: Connection) -> None:
-        """Have it back, free."""
-        self._idle[port].append(connection)
+        connection = idle.pop() if idle else await connected(port, dropped)
+        sent_at = time.perf_counter()
+        is_kept = False
+        try:
+            async with asyncio.timeout(limit_s):
+                data = await connection.exchange(request)
+            is_kept = is_whole(data)
+            return Received(data, sent_at, connection.first_token_at)
+        except TimeoutError as error:
+            raise NothingReceived from error
+        finally:
+            if is_kept:
+                idle.append(connection)
+            else:
+                connection.abort()
 
     def close(self) -> None:
         """Close every one that is free."""

@@ -1,18 +1,23 @@
 """Several gateways with one Postgres and one Redis: processes that can be killed and started again, and end with us."""
 
+import asyncio
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import msgspec
 import yaml
 from redis import Redis
 
-from tests.support.measured.gateways import Stores
-from tests.support.measured.servers import REQUEST_LIMIT_S, Child
+from tests.support.measured.gateways import Stores, sqlite
+from tests.support.measured.servers import REQUEST_LIMIT_S, Child, fetch
+from tests.support.servers import free_port
+
+READY_S = 180.0  # with hundreds of models, on a busy machine
 
 
 class Replicas:
@@ -44,22 +49,42 @@ class Replicas:
             await connection.close()
 
 
-def child(name: str, port: int, folder: Path, module: str, *arguments: str) -> Child:
-    """Return a process that runs a module; what it says goes to a file in ``folder``."""
-    return Child(name, port, [sys.executable, "-m", module, *arguments], folder / f"{name}.log")
+def child(name: str, folder: Path, module: str, *arguments: str) -> Child:
+    """Return a process that serves: a module, whose first argument is its port. Its words go to a file in ``folder``."""
+    port = free_port()
+    return Child(name, port, [sys.executable, "-m", module, str(port), *arguments], folder / f"{name}.log")
+
+
+def configured(folder: Path, name: str, port: int, settings: Mapping[str, Any], stores: Stores) -> Path:
+    """Write a gateway's configuration, these settings laid over its own, and return its path."""
+    own = {"port": port, "replica": name, "spool_dir": str(folder / f"spool-{name}"), "lame_duck_s": 0}
+    shared = {field: url for field, url in msgspec.structs.asdict(stores).items() if url is not None}
+    config = {**own, **shared, "log_level": "warning", "log_format": "json", **settings}
+    written, path = folder / f"{name}.new", folder / f"{name}.yaml"
+    written.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return written.replace(path)  # at once: a gateway also looks at its file by itself
 
 
 def replica(
-    name: str, port: int, folder: Path, settings: Mapping[str, Any], stores: Stores, *, module: str = "gateway.cli"
+    name: str, folder: Path, settings: Mapping[str, Any], stores: Stores, *, module: str = "gateway.cli"
 ) -> Child:
     """Return a gateway with these settings beside its own and its stores; ``module`` has its command line."""
-    config = folder / f"{name}.yaml"
-    own = {"port": port, "replica": name, "spool_dir": str(folder / f"spool-{name}"), "lame_duck_s": 0}
-    shared = {"database_url": stores.database_url, "redis_url": stores.redis_url}
-    config.write_text(
-        yaml.safe_dump({**own, **shared, "log_level": "warning", "log_format": "json", **settings}, sort_keys=False)
-    )
-    return child(name, port, folder, module, "serve", "--config", str(config))
+    port = free_port()
+    config = configured(folder, name, port, settings, stores)
+    return Child(name, port, [sys.executable, "-m", module, "serve", "--config", str(config)], folder / f"{name}.log")
+
+
+@asynccontextmanager
+async def alone(folder: Path, settings: Mapping[str, Any], stores: Stores | None = None) -> AsyncIterator[Child]:
+    """Run one gateway until the block ends, with an SQLite ledger unless ``stores`` are given; it answers by then."""
+    gateway = replica("gateway", folder, settings, stores or sqlite(folder))
+    try:
+        gateway.start()
+        await asyncio.to_thread(gateway.ready)
+        await asyncio.to_thread(fetch, gateway.port, "/health/ready", limit_s=READY_S)
+        yield gateway
+    finally:
+        gateway.stop()
 
 
 def start(stack: ExitStack, children: Iterable[Child]) -> None:
