@@ -180,7 +180,6 @@ def compared(rows: Iterable[Row], made: Iterable[Made], seen: Collection[int]) -
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A whole soak. ``start`` and ``end`` are the gateway at rest; a growth is None where the run was too short."""
 
-    interpreter: str
     seed: int
     calls: int
     warm_up_calls: int
@@ -273,7 +272,6 @@ def lines(report: Report) -> Iterator[str]:
         f"At rest before and after: {start.descriptors} and {end.descriptors} descriptors, {start.tasks} and "
         f"{end.tasks} tasks, {start.rss_mb:.0f} and {end.rss_mb:.0f} MB."
     )
-    yield f"{report.interpreter}, seed {report.seed}."
 
 
 def _listed(counts: Mapping[str, int]) -> str:
