@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.provider import TOKENS
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Refused
+from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import cpu_s
 from tests.support.measured.gateways import PATH
 from tests.support.measured.load import rendered
@@ -64,11 +64,11 @@ class Clients:
         for each in range(TRIES):
             answer.tries = each + 1
             try:
-                async with asyncio.timeout(CALL_LIMIT_S):
-                    await self._try(chosen[each % len(chosen)], request, answer, due_at)
-            except (NothingReceived, TimeoutError) as failure:
+                received = await self._connections.ask(chosen[each % len(chosen)], request, CALL_LIMIT_S)
+            except NothingReceived as failure:
                 answer.refused += isinstance(failure, Refused)
                 continue
+            _read(received, answer, due_at)
             break
         return answer
 
@@ -76,25 +76,11 @@ class Clients:
         """Close every connection."""
         self._connections.close()
 
-    async def _try(self, port: int, request: bytes, answer: Answer, due_at: float) -> None:
-        connection = await self._connections.take(port)
-        try:
-            received = await connection.exchange(request)
-        except asyncio.CancelledError:
-            connection.abort()
-            raise
-        _read(received, answer)
-        answer.total_s = time.perf_counter() - due_at
-        if connection.first_token_at is not None:
-            answer.ttft_s = connection.first_token_at - due_at
-        if answer.whole:
-            self._connections.keep(port, connection)
-        else:
-            connection.abort()
 
-
-def _read(received: bytes, answer: Answer) -> None:
-    head, _, body = received.partition(b"\r\n\r\n")
+def _read(received: Received, answer: Answer, due_at: float) -> None:
+    answer.total_s = time.perf_counter() - due_at
+    answer.ttft_s = None if received.first_token_at is None else received.first_token_at - due_at
+    head, _, body = received.data.partition(b"\r\n\r\n")
     answer.status = int(head[9:12])
     answer.whole = answer.status == 200 and body.count(TOKEN_MARK) == TOKENS and b"data: [DONE]" in body
     fields = {name.lower(): value.decode() for name, value in _HEADER.findall(head + b"\r\n")}

@@ -12,7 +12,6 @@ from benchmarks.harness import replicas
 from benchmarks.harness.replicas import Replicas
 from tests.support.measured.gateways import Stores, production, provider
 from tests.support.measured.servers import Child
-from tests.support.servers import free_port
 
 REPLICAS = 4
 POLICIES: Mapping[str, Mapping[str, object]] = {
@@ -45,9 +44,14 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stores = production(stack)
-        providers = [_provider(persona.name, free_port(), world, epoch_s, folder) for persona in FLEET]
+        names = [persona.name for persona in FLEET]
+        asked = [str(epoch_s), world.climate, str(world.seed)]
+        providers = [
+            replicas.child(name, folder, "benchmarks.fleet.provider", name, str(draws_file(folder, name)), *asked)
+            for name in names
+        ]
         races = {**POLICIES, AUDITED: {"mode": "race", "width": len(providers), "budget": len(providers)}}
-        deployments = [f"{each.name}/fleet-model" for each in providers]
+        deployments = [f"{name}/fleet-model" for name in names]
         settings = {
             "providers": {each.name: provider(f"http://127.0.0.1:{each.port}/v1", "sk-fleet") for each in providers},
             "models": {model: {"deployments": deployments, "race": dict(race)} for model, race in races.items()},
@@ -55,8 +59,7 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         modules = {f"replica-{number}": "gateway.cli" for number in range(1, REPLICAS + 1)}
         modules["auditor"] = "benchmarks.fleet.auditor"
         gateways = [
-            replicas.replica(name, free_port(), folder, settings, stores, module=module)
-            for name, module in modules.items()
+            replicas.replica(name, folder, settings, stores, module=module) for name, module in modules.items()
         ]
         replicas.start(stack, (*providers, *gateways))
         yield Installation(providers, gateways, stores)
@@ -65,10 +68,3 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
 def draws_file(folder: Path, provider: str) -> Path:
     """Return where a provider logs its draws."""
     return folder / f"draws-{provider}.csv"
-
-
-def _provider(name: str, port: int, world: World, epoch_s: float, folder: Path) -> Child:
-    arguments = [name, "--log", str(draws_file(folder, name))]
-    for option, value in {"port": port, "climate": world.climate, "seed": world.seed, "epoch": epoch_s}.items():
-        arguments += [f"--{option}", str(value)]
-    return replicas.child(name, port, folder, "benchmarks.fleet.provider", *arguments)

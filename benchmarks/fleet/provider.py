@@ -5,10 +5,10 @@ It logs its draw for every request, counts how each ended as seen from its side,
 counts and writes out the log.
 """
 
-import argparse
 import asyncio
 import re
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -184,17 +184,9 @@ async def serve(name: str, world: World, epoch_s: float, port: int, log: Path) -
 
 
 def main() -> None:
-    """Be the provider that the arguments describe."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=list(PERSONAS))
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--climate", required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--epoch", type=float, required=True, help="unix time at which the world began")
-    parser.add_argument("--log", type=Path, required=True)
-    options = parser.parse_args()
-    world = World(options.climate, options.seed)
-    uvloop.run(serve(options.name, world, options.epoch, options.port, options.log))
+    """Be the provider that the arguments describe: PORT NAME LOG EPOCH CLIMATE SEED; the epoch is the world's begin."""
+    port, name, log, epoch_s, climate, seed = sys.argv[1:]
+    uvloop.run(serve(name, World(climate, int(seed)), float(epoch_s), int(port), Path(log)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import msgspec
 
-from benchmarks.harness.client_connection import Connections, NothingReceived, Refused
+from benchmarks.harness.client_connection import Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import Company
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
 from benchmarks.limits.provider import Seen
@@ -86,25 +86,15 @@ class Clients:
     async def _call(self, job: Job) -> Made:
         model, key = self._access[job.limit]
         while True:
-            replica = self._chosen(job.draw)
+            replica, began_s = self._chosen(job.draw), time.monotonic()
             try:
-                connection = await self._connections.take(self._ports[replica])
+                received = await self._connections.ask(self._ports[replica], _request(job, model, key), CALL_LIMIT_S)
             except Refused:
                 self._away.add(replica)
-                continue
-            sent_s = time.monotonic()
-            try:
-                async with asyncio.timeout(CALL_LIMIT_S):
-                    received = await connection.exchange(_request(job, model, key))
-            except (NothingReceived, TimeoutError):
-                connection.abort()
-                return Made(job, replica, sent_s, time.monotonic())
-            made = _read(received, job, replica, sent_s, connection.first_token_at)
-            if made.status == 200 and made.use is None:
-                connection.abort()
+            except NothingReceived:
+                return Made(job, replica, began_s, time.monotonic())
             else:
-                self._connections.keep(self._ports[replica], connection)
-            return made
+                return _read(received, job, replica)
 
     def _chosen(self, draw: float) -> int:
         """Return a replica that is there, by weight."""
@@ -115,12 +105,11 @@ class Clients:
         return here[bisect(sums, draw * sums[-1])]
 
 
-def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float | None) -> Made:
-    ended_s = time.monotonic()
-    usage = _USAGE.search(received)
-    is_whole = usage is not None and _END in received
-    use = Use(int(usage[1]), int(usage[2])) if usage is not None and is_whole else None
-    return Made(job, replica, sent_s, ended_s, int(received[9:12]), first_s, use)
+def _read(received: Received, job: Job, replica: int) -> Made:
+    ended_s, data = time.monotonic(), received.data
+    usage = _USAGE.search(data)
+    use = Use(int(usage[1]), int(usage[2])) if usage is not None and _END in data else None
+    return Made(job, replica, received.sent_at, ended_s, int(data[9:12]), received.first_token_at, use)
 
 
 def _request(job: Job, model: str, key: str) -> bytes:
