@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from math import exp, inf
 from random import Random
 
+from benchmarks.steering.policy import Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
-from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.calls import Mode, Objective
 from gateway.steering.plans import Launch, Plan
 
 COOL_S = 5.0  # LiteLLM's default after a failure
@@ -25,7 +26,7 @@ RECENT = 500  # samples its quantile is taken from
 _BROKE = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 
 
-class Baseline:
+class Baseline(Policy):
     """A policy that knows who is cooling down, who is in flight, and how to make a plan out of an order."""
 
     def __init__(self, timeline: Timeline, random: Random, objective: Objective, shared: dict[str, float]) -> None:
@@ -61,16 +62,9 @@ class Baseline:
             tuple(sorted((*launches, *late), key=lambda launch: launch.delay_s)), tuple(dict.fromkeys(rest)), Mode.AUTO
         )
 
-    def permit(self, launch: Launch) -> bool:  # noqa: ARG002 - the Policy's signature
-        """Let it start: baselines plan no more than they may."""
-        return True
-
     def attempt_started(self, start: AttemptStart) -> None:
         """Count it in flight."""
         self.in_flight[start.deployment] = self.in_flight.get(start.deployment, 0) + 1
-
-    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
-        """Learn nothing yet: winners are learned of at their end."""
 
     def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:  # noqa: ARG002 - the Policy's signature
         """Learn from a winner, and leave alone who failed."""
@@ -82,9 +76,6 @@ class Baseline:
             whole = self.objective is Objective.COMPLETION
             millis = attempt.last_token_ms if whole else attempt.ttft_ms
             self.observe(attempt, (millis or 0.0) / 1000)
-
-    def call_finished(self, record: CallRecord) -> None:
-        """Nothing more to learn."""
 
 
 class Uniform(Baseline):
