@@ -1,12 +1,11 @@
-"""A run as a table, as Markdown, beside its goal, and as a picture."""
+"""A run as a table, beside its goal, and as a picture."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import log10
 
 import msgspec
-from rich.table import Table
 
-from benchmarks.harness.report import grid, markdown
+from benchmarks.harness.report import Grid
 from benchmarks.harness.svg import Drawing
 from benchmarks.overload.sweep import CALM, LATE, Step, Unloaded, Workload
 
@@ -74,18 +73,10 @@ def heading(swept: Swept) -> str:
     )
 
 
-def tables(swept: Swept) -> Iterator[Table]:
+def tables(swept: Swept) -> Iterator[Grid]:
     """Yield a table for each sweep."""
     for name, steps in (("with overload control", swept.controlled), ("without", swept.uncontrolled)):
-        yield grid(f"{heading(swept)}: {name}", _COLUMNS, map(_cells, steps), words=0)
-
-
-def as_markdown(swept: Swept) -> str:
-    """Return both sweeps for a document."""
-    rows: list[list[str]] = []
-    for name, steps in (("with", swept.controlled), ("without", swept.uncontrolled)):
-        rows += [[name, *_cells(step)] for step in steps]
-    return "\n".join([f"**{heading(swept)}**", "", *markdown(("", *_COLUMNS), rows)])
+        yield Grid(f"{heading(swept)}: {name}", _COLUMNS, list(map(_cells, steps)), words=0)
 
 
 def _cells(step: Step) -> list[str]:
