@@ -49,7 +49,6 @@ class Broken(msgspec.Struct):
 
 
 def main() -> None:
-    """Run it as the arguments say."""
     names = sorted(each.name for each in pkgutil.iter_modules(measures.__path__))
     parser = command("edge", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=names, help=f"measures: {', '.join(names)}")
@@ -60,7 +59,6 @@ def main() -> None:
 
 
 def measured(run: Run) -> Told:
-    """Take the measures that are asked for."""
     options = run.options
     checkouts = {"now": ROOT} if options.against is None else {"against": options.against.resolve(), "now": ROOT}
     rows: list[Row] = []

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -158,13 +157,7 @@ async def _answers(process: asyncio.subprocess.Process, port: int, folder: Path)
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline and process.returncode is None:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
-                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-            finally:
-                writer.close()
-            if head.startswith(b"HTTP/1.1 200 ") and json.loads(body):
+            if (await ask(port, get("/health/live"))).status == 200:
                 return
         await asyncio.sleep(_LOOK_S)
     end = (folder / "stderr").read_text(errors="replace")[-2000:]

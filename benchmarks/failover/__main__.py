@@ -37,7 +37,6 @@ CAPTION = "Verdict: seconds to the first token, to the end (the longest of sever
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("failover", __doc__)
     parser.add_argument("--faults", nargs="+", default=[""], metavar="WORD", help="only those with one of these words")
     parser.add_argument("--setups", nargs="+", default=[""], metavar="WORD", help="likewise")
@@ -46,7 +45,6 @@ def main() -> None:
 
 
 def measured(run: Run) -> Told:
-    """Have each fault happen in each setup."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     faults, setups = _named(FAULTS, run.options.faults), _named(SETUPS, run.options.setups)
     rows = asyncio.run(all_rows(faults, setups, run.folder))

@@ -20,7 +20,6 @@ from benchmarks.harness.report import known_quantile
 
 
 def main() -> None:
-    """Run it as the arguments say."""
     parser = command("fleet", __doc__)
     parser.add_argument("--calls", type=int, default=20_000, help="made by the policies")
     parser.add_argument("--rate", type=float, default=90.0, help="of them per second")  # two cores carry it easily

@@ -73,7 +73,6 @@ class Clients:
         return answer
 
     def close(self) -> None:
-        """Close every connection."""
         self._connections.close()
 
 
@@ -95,15 +94,22 @@ def _request(model: str, number: int, prompt: str) -> bytes:
     return rendered(PATH, {"model": model, "user": f"fleet-{number}", "stream": True, "messages": messages})
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault to come: what begins and what ends it, each a matter of milliseconds, at a share of the faulty load."""
+class Planned(msgspec.Struct, frozen=True):
+    """A fault to come, from one share of the faulty load to another: of the replicas, or of a provider."""
 
     name: str
     begin: float
-    begins: Callable[[Installation], None]
     end: float
-    ends: Callable[[Installation], None] | None = None
+    fault: str
     silences: str | None = None  # the provider that answers nobody meanwhile
+
+
+PLAN = (  # with time to recover between them
+    Planned("replica killed", 0.08, 0.20, "kill"),
+    Planned("Redis flushed", 0.28, 0.28, "flush"),
+    Planned("alpha hangs", 0.46, 0.62, "hang", "alpha"),
+    Planned("charlie rate-limits", 0.74, 0.90, "limit", "charlie"),
+)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -113,36 +119,6 @@ class Fault(msgspec.Struct, frozen=True):
     begin_s: float
     end_s: float
     silences: str | None
-
-
-def plan() -> tuple[Planned, ...]:
-    """Return the faults, in order, with time to recover between them."""
-    return (
-        Planned(
-            name="replica killed",
-            begin=0.08,
-            begins=lambda installation: installation.gateways[0].kill(),
-            end=0.20,
-            ends=lambda installation: installation.gateways[0].start(),
-        ),
-        Planned(name="Redis flushed", begin=0.28, begins=Installation.flush_redis, end=0.28),
-        Planned(
-            name="alpha hangs",
-            begin=0.46,
-            begins=lambda installation: installation.fault("alpha", "hang"),
-            end=0.62,
-            ends=lambda installation: installation.fault("alpha", "none"),
-            silences="alpha",
-        ),
-        Planned(
-            name="charlie rate-limits",
-            begin=0.74,
-            begins=lambda installation: installation.fault("charlie", "limit"),
-            end=0.90,
-            ends=lambda installation: installation.fault("charlie", "none"),
-            silences="charlie",
-        ),
-    )
 
 
 def silent(faults: tuple[Fault, ...], age_s: float) -> frozenset[str]:
@@ -215,7 +191,6 @@ class Course:
         self._every_port = [process.port for process in installation.replicas]
 
     async def run(self) -> None:
-        """Run both loads."""
         try:
             before = self._cpu_s()
             began_s = self._age_s()
@@ -267,13 +242,18 @@ class Course:
         """Begin and end each fault at its time."""
         began_s = self._age_s()
         duration_s = (self._calls - self._steady_calls) / self._rate_per_s
-        for fault in plan():
+        for fault in PLAN:
             await asyncio.sleep(began_s + fault.begin * duration_s - self._age_s())
             begin_s = self._age_s()
-            fault.begins(self._installation)
+            if fault.silences is None:
+                self._installation.begin(fault.fault)
+            else:
+                self._installation.fault(fault.silences, fault.fault)
             await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
-            if fault.ends is not None:
-                fault.ends(self._installation)
+            if fault.silences is None:
+                self._installation.end(fault.fault)
+            else:
+                self._installation.fault(fault.silences, "none")
             self.faults += (Fault(fault.name, begin_s, self._age_s(), fault.silences),)
 
     def _look(self, cpu_share: Mapping[str, float], entries: list[Entry]) -> Look:

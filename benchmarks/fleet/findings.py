@@ -169,7 +169,6 @@ class Published(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> float | None:
-        """The relative error."""
         if self.published_ms is None or self.true_ms is None:
             return None
         return self.published_ms / self.true_ms - 1
@@ -313,7 +312,6 @@ class Draw(msgspec.Struct, frozen=True):
 
 
 def read_draws(folder: Path) -> Iterator[Draw]:
-    """Yield every logged draw."""
     for provider in PERSONAS:
         with draws_file(folder, provider).open(newline="") as lines:
             for row in csv.DictReader(lines):

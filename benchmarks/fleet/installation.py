@@ -34,7 +34,6 @@ class Installation(Replicas):
         self.providers[provider].ask(f"/_fault/{fault}", "POST")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return what each provider saw."""
         return {name: process.ask("/_counts") for name, process in self.providers.items()}
 
 

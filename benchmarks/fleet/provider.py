@@ -171,7 +171,6 @@ def _end(prompt_tokens: int) -> bytes:
 
 
 async def serve(name: str, world: World, epoch_s: float, port: int, log: Path) -> None:
-    """Serve until told to stop."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

@@ -35,7 +35,6 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def told(report: Report) -> Told:
-    """Return everything as it is told."""
     published = report.published
     grids = [_standings(report.standings), _published(published), _errors(published)]
     grids += [_losers(report.losers), _recoveries(report.recoveries)]

@@ -77,7 +77,6 @@ class Connection(asyncio.Protocol):
         return bytes(self._received)
 
     def abort(self) -> None:
-        """Hang up."""
         if self._transport is not None:
             self._transport.abort()
 

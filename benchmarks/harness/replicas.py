@@ -1,6 +1,8 @@
 """Several gateways with one Postgres and one Redis: processes that can be killed and started again, and end with us."""
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -26,11 +28,25 @@ class Replicas:
     def __init__(self, gateways: Sequence[Child], stores: Stores) -> None:
         self.gateways = gateways
         self.stores = stores
+        with Redis.from_url(stores.redis_url or "") as redis:
+            self._redis_pid = int(redis.info("server")["process_id"])
 
-    def flush_redis(self) -> None:
-        """Make Redis forget everything."""
-        with Redis.from_url(self.stores.redis_url or "") as redis:
-            redis.flushall()
+    def begin(self, fault: str | None) -> None:
+        """Kill the first gateway, have Redis hang or forget everything: ``kill``, ``hang``, ``flush``."""
+        if fault == "kill":
+            self.gateways[0].kill()
+        elif fault == "hang":  # connections stay open, and what is sent waits
+            os.kill(self._redis_pid, signal.SIGSTOP)
+        elif fault == "flush":
+            with Redis.from_url(self.stores.redis_url or "") as redis:
+                redis.flushall()
+
+    def end(self, fault: str | None) -> None:
+        """End what lasts; call it from the main thread."""
+        if fault == "kill":
+            self.gateways[0].start()
+        elif fault == "hang":
+            os.kill(self._redis_pid, signal.SIGCONT)
 
     def settle(self) -> None:
         """Wait until every row is in SQL."""
@@ -41,7 +57,6 @@ class Replicas:
                 time.sleep(0.05)
 
     async def fetched(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         connection = await asyncpg.connect(self.stores.database_url)
         try:
             return [tuple(row) for row in await connection.fetch(query)]

@@ -72,7 +72,6 @@ class Grid(msgspec.Struct, frozen=True):
     caption: str = ""
 
     def table(self) -> Table:
-        """Return it for a terminal."""
         made = grid(self.title, self.columns, self.rows, caption=self.caption or None, words=self.words)
         for number, column in enumerate(made.columns):
             if number >= len(self.columns) - self.notes:

@@ -15,7 +15,6 @@ class Drawing:
         self._shapes: list[str] = []
 
     def line(self, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.0) -> None:
-        """Draw a straight line."""
         self.path([start, end], colour, width)
 
     def path(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5) -> None:
@@ -25,7 +24,6 @@ class Drawing:
         self._shapes.append(f"<polyline points='{joined}' fill='none' {stroke}/>")
 
     def dot(self, x: float, y: float, colour: str) -> None:
-        """Draw a dot."""
         stroke = f"fill='{colour}' stroke='{colour}' stroke-width='1.5'"
         self._shapes.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' {stroke}/>")
 
@@ -48,7 +46,6 @@ class Drawing:
         )
 
     def render(self) -> str:
-        """Return the file's text."""
         box = (
             f"width='{self._width:.0f}' height='{self._height:.0f}' viewBox='0 0 {self._width:.0f} {self._height:.0f}'"
         )

@@ -59,7 +59,6 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether it was quick enough."""
         return self.ms <= self.goal_ms
 
 
@@ -74,7 +73,6 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("ledger", __doc__, quick=f"{QUICK['postgres']:,} and {QUICK['sqlite']:,} calls")
     parser.add_argument("--calls", type=int, help="rows of calls; twice as many attempts")
     parser.add_argument("--database", choices=list(CALLS), help="only this one")
@@ -82,7 +80,6 @@ def main() -> None:
 
 
 def measured(run: Run) -> Told:
-    """Make the rows, and ask."""
     options = run.options
     names = [options.database] if options.database else list(CALLS)
     numbers = {name: options.calls or (QUICK if options.quick else CALLS)[name] for name in names}

@@ -39,7 +39,6 @@ PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("limits", __doc__, quick="four situations, each of 17 s instead of 27 s")
     names = [situation.name for situation in SITUATIONS]
     parser.add_argument("--only", nargs="+", choices=names, metavar="SITUATION", help=f"of: {', '.join(names)}")
@@ -48,7 +47,6 @@ def main() -> None:
 
 
 def measured(run: Run) -> Told:
-    """Measure all situations that are asked for."""
     only, quick, seed = run.options.only, run.options.quick, run.options.seed
     situations = [each for each in SITUATIONS if (each.name in only if only else each.is_brief or not quick)]
     period_s = QUICK_PERIOD_S if quick else PERIOD_S

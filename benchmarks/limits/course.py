@@ -39,7 +39,6 @@ class Made(msgspec.Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a limit refused it."""
         return self.status == 429
 
 
@@ -80,7 +79,6 @@ class Clients:
         return list(await asyncio.gather(*tasks))
 
     def close(self) -> None:
-        """Close every connection."""
         self._connections.close()
 
     async def _call(self, job: Job) -> Made:
@@ -159,7 +157,8 @@ async def run(
         calls = group.create_task(_calls(installation, access, jobs, began_s))
         group.create_task(_at(began_s + situation.begin * length_s, fail))
         group.create_task(_at(began_s + situation.end * length_s, lambda: installation.end(situation.fault)))
-    await installation.restore(situation.fault)
+    for gateway in installation.gateways:  # the killed one has been started again
+        await asyncio.to_thread(gateway.ready)
     seen = await asyncio.to_thread(installation.seen)
     return Phase(
         began_s=began_s,

@@ -1,15 +1,11 @@
 """Everything that is measured, as processes of their own: a provider, Postgres, Redis, four gateways."""
 
-import asyncio
-import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from redis import Redis
 
 from benchmarks.harness import replicas
 from benchmarks.harness.replicas import Replicas
@@ -19,7 +15,7 @@ from tests.support.measured.gateways import Stores, hashed, production, provider
 from tests.support.measured.servers import Child
 
 WEIGHTS = (4, 3, 2, 1)  # of the calls that each replica gets: a balancer is never quite fair
-KILLED = 0  # the replica that is killed: the busiest
+KILLED = 0  # the replica that is killed, see ``Replicas``: the busiest
 WARM_UP_KEY = "hs-warm-up"
 
 
@@ -29,28 +25,6 @@ class Installation(Replicas):
     def __init__(self, gateways: Sequence[Child], provider: Child, stores: Stores) -> None:
         super().__init__(gateways, stores)
         self._provider = provider
-        with Redis.from_url(stores.redis_url or "") as redis:
-            self._redis_pid = int(redis.info("server")["process_id"])
-
-    def begin(self, fault: str | None) -> None:
-        """Have something happen: ``kill``, ``hang``, ``flush``."""
-        if fault == "kill":
-            self.gateways[KILLED].kill()
-        elif fault == "hang":  # connections stay open, and what is sent waits
-            os.kill(self._redis_pid, signal.SIGSTOP)
-        elif fault == "flush":
-            self.flush_redis()
-
-    def end(self, fault: str | None) -> None:
-        """End what lasts."""
-        if fault == "hang":
-            os.kill(self._redis_pid, signal.SIGCONT)
-
-    async def restore(self, fault: str | None) -> None:
-        """Have all replicas again; call it from the main thread."""
-        if fault == "kill":
-            self.gateways[KILLED].start()
-            await asyncio.to_thread(self.gateways[KILLED].ready)
 
     def seen(self) -> list[Seen]:
         """Return the calls that the provider has seen since the last time."""

@@ -65,7 +65,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_missed(self) -> bool:
-        """Whether a bar is missed."""
         return self.at_most_s is not None and (self.p999_s > self.at_most_s or self.extras > MOST_EXTRAS)
 
 
@@ -87,7 +86,6 @@ class Provider:
         self._dice = dice
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request."""
         sigma = float((await request.json())["model"].partition("-")[2])
         drawn_s = BODY_S * self._dice.lognormvariate(0.0, sigma)
         await asyncio.sleep(STRAGGLER_S if self.is_hanging or self._dice.random() < STRAGGLERS else drawn_s)
@@ -201,7 +199,6 @@ def _cells(row: Row) -> Sequence[str]:
 
 
 def told(run: Run) -> Told:
-    """Measure, and return the table."""
     rows = asyncio.run(measured(run.options.calls, run.options.per_second, run.folder))
     columns = ("race", "sigma", "calls", "p50 s", "p99 s", "p99.9 s", "extras", "at most", "failed")
     grid = Grid("Embeddings, one request in a hundred takes 17 s", columns, [_cells(row) for row in rows])
@@ -209,7 +206,6 @@ def told(run: Run) -> Told:
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("short", __doc__)
     parser.add_argument("--calls", type=int, default=CALLS, help="of each cell")
     parser.add_argument("--per-second", type=float, default=PER_SECOND, help="calls of a cell")

@@ -29,7 +29,6 @@ from benchmarks.soak.report import lines, problems
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("soak", __doc__)
     parser.add_argument("--calls", type=int, default=100_000, help="how many")
     parser.add_argument("--concurrency", type=int, default=32, help="at a time")
@@ -40,7 +39,6 @@ def main() -> None:
 
 
 def measured(run: Run) -> Told:
-    """Soak a gateway."""
     asked = run.options
     order = Order(asked.calls, asked.concurrency, asked.share, asked.seed, asked.reload)
     with run.counting(order.calls) as tick:

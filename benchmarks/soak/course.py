@@ -96,7 +96,6 @@ class Course:
         return WARM_UP_EACH * len(KINDS)
 
     async def met(self) -> provider.Met:
-        """Return what the fleet has seen."""
         return msgspec.convert(await asyncio.to_thread(self._fleet.ask, "/met"), provider.Met)
 
     async def _load(self, jobs: Iterator[Job], concurrency: int, tick: Callable[[], None]) -> None:

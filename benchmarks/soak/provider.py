@@ -73,7 +73,6 @@ class Fleet:
         return fault
 
     def first_s(self, provider: str) -> float:
-        """Return a time to the first token."""
         return min(LONGEST_S, MEDIAN_S[provider] * self.random.lognormvariate(0, SIGMA[provider]))
 
 

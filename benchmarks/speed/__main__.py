@@ -23,7 +23,6 @@ Part = Callable[[MeasuredServers, Effort], Iterator[Row]]
 
 
 def cpu(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """What a call costs."""
     return scenarios.cpu_rows(scenario, scenarios.measure(scenario, measured, effort))
 
 
@@ -63,7 +62,6 @@ def measured(run: Run) -> Told:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = command("speed", __doc__, quick="fewer calls and rounds: about a third of the time")
     parser.add_argument("--only", action="append", choices=PARTS, default=[], help="measure only this; may be repeated")
     carry_out(parser, measured)

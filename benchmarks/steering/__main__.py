@@ -12,7 +12,6 @@ GROUPS = {"tuned": TUNED, "held-out": HELD_OUT, "weaknesses": WEAKNESSES}
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("steering", __doc__)
     names = ", ".join((*WORLDS, *GROUPS))
     parser.add_argument("worlds", nargs="*", metavar="WORLD", choices=[*WORLDS, *GROUPS], help=f"of {names}; or all")

@@ -63,7 +63,6 @@ class Baseline(Policy):
         )
 
     def attempt_started(self, start: AttemptStart) -> None:
-        """Count it in flight."""
         self.in_flight[start.deployment] = self.in_flight.get(start.deployment, 0) + 1
 
     def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:  # noqa: ARG002 - the Policy's signature
@@ -82,7 +81,6 @@ class Uniform(Baseline):
     """Anyone."""
 
     def order(self, names: list[str]) -> list[str]:
-        """Shuffle."""
         return self.random.sample(names, len(names))
 
 
@@ -92,7 +90,6 @@ class RoundRobin(Baseline):
     _turn = 0
 
     def order(self, names: list[str]) -> list[str]:
-        """Rotate."""
         self._turn += 1
         at = self._turn % len(names)
         return [*names[at:], *names[:at]]
@@ -102,11 +99,9 @@ class LowestEwma(Baseline):
     """Whoever's winners were fastest lately; the unknown first. LiteLLM's latency-based routing."""
 
     def order(self, names: list[str]) -> list[str]:
-        """Sort by what is expected."""
         return sorted(names, key=lambda name: (self.shared.get(name, 0.0), self.random.random()))
 
     def observe(self, attempt: AttemptRecord, seconds: float) -> None:
-        """Move the average."""
         before_s = self.shared.get(attempt.deployment, seconds)
         self.shared[attempt.deployment] = before_s + EWMA_WEIGHT * (seconds - before_s)
 
@@ -115,7 +110,6 @@ class RaceTwo(LowestEwma):
     """The two whose winners were fastest lately, always."""
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Race the second."""
         return [Launch(name, 0.0, Role.RACE) for name in order[1:2]]
 
 
@@ -123,7 +117,6 @@ class RaceAll(Uniform):
     """Everybody, always."""
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Race all the others."""
         return [Launch(name, 0.0, Role.RACE) for name in order[1:]]
 
 
@@ -144,7 +137,6 @@ class PeakEwma(Baseline):
         return [first, *([second] if second is not None else []), *drawn[2:]]
 
     def observe(self, attempt: AttemptRecord, seconds: float) -> None:
-        """Jump to a peak, decay from it."""
         now_s = self.timeline.now_s
         before_s, at_s = self._peaks.get(attempt.deployment, (0.0, -inf))
         keep = exp((at_s - now_s) / PEAK_TAU_S)
@@ -166,7 +158,6 @@ class SingleR(PeakEwma):
         self._seen = 0
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Hedge some."""
         hedged = self.random.random() < HEDGE_SHARE
         return [Launch(name, self._delay_s, Role.HEDGE) for name in order[1:2]] if hedged else []
 

@@ -119,7 +119,6 @@ def run(world: World, calls: int, seed: int) -> list[Outcome]:
 
 
 def row(world: World, calls: int, seeds: list[int]) -> list[str]:
-    """Return the figures of a world."""
     every = [run(world, calls, seed) for seed in seeds]
     calls_of = [each for outcomes in every for each in outcomes]
     p50, p99, p999 = (quantile([each.ttft_s for each in calls_of], q) for q in (0.5, 0.99, 0.999))
@@ -130,7 +129,6 @@ def row(world: World, calls: int, seeds: list[int]) -> list[str]:
 
 
 def measured(asked: Run) -> Told:
-    """Run all worlds."""
     be_quiet()
     with asked.counting(len(BESIDE), "worlds") as tick:
         rows = []
@@ -142,7 +140,6 @@ def measured(asked: Run) -> Told:
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("steering.beside", __doc__)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])

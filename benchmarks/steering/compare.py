@@ -148,7 +148,6 @@ def _told(figure: Paired) -> str:
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("steering.compare", __doc__)
     parser.add_argument("worlds", nargs="*", metavar="WORLD", help="(default: all)")
     parser.add_argument("--calls", type=int, default=2000)

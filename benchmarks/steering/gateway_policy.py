@@ -82,7 +82,6 @@ class GatewayPolicy(Policy):
         self._steering.refresh(most_s=inf)  # by whose clock it would be late is nothing to the simulation
 
     def permit(self, launch: Launch) -> bool:
-        """Ask the budget."""
         return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
 
     def runs_on(self, plan: Plan, attempts: Sequence[str]) -> bool:
@@ -94,17 +93,13 @@ class GatewayPolicy(Policy):
         return bool(self._steering.not_asked((deployment,), ()))
 
     def attempt_started(self, start: AttemptStart) -> None:
-        """Tell steering."""
         self._steering.attempt_started(MODEL, start)
 
     def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
-        """Tell steering."""
         self._steering.first_token(MODEL, request.prompt_class, start, ttft_s)
 
     def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
-        """Tell steering."""
         self._steering.attempt_ended(MODEL, request.prompt_class, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Tell steering."""
         self._steering.call_finished(record)

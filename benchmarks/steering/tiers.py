@@ -83,7 +83,6 @@ HEADS = ("priority's times", "tail", "who", "p50, s", "p99, s", "÷ priority's p
 
 
 def main() -> None:
-    """Run as the arguments say."""
     parser = command("steering.tiers", __doc__)
     parser.add_argument("--calls", type=int, default=1500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])

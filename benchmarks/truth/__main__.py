@@ -40,7 +40,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run, and say how true it is."""
     parser = command("truth", __doc__, quick=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--calls", type=int, help=f"raced calls (default {CALLS})")
     parser.add_argument("--seed", type=int, default=1)

@@ -35,7 +35,6 @@ class _Flood(Serving):
         self._open = True  # for more
 
     def answer(self, request: bytes) -> None:
-        """Begin."""
         del request
         self._begun = True
         self._counts["begun"] += 1
@@ -50,7 +49,6 @@ class _Flood(Serving):
         self._send()
 
     def lost(self) -> None:
-        """Count it."""
         self._open = False
         self._counts["cut"] += self._begun
 
