@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import yaml
@@ -44,9 +44,8 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it has written to stderr so far; empty when a measure took its stderr."""
-        path = self.folder / "stderr"
-        return path.read_text(errors="replace") if path.exists() else ""
+        """What it has written to stderr so far."""
+        return (self.folder / "stderr").read_text(errors="replace")
 
     def cpu_s(self) -> float:
         """Return the CPU seconds it has used, all its processes together."""
@@ -72,7 +71,6 @@ class Edge:
         self,
         settings: Mapping[str, Any] | None = None,
         *,
-        stderr: int | BinaryIO | None = None,
         descriptors: int = FILES,
         at_most: bool = False,
         environ: Mapping[str, str] | None = None,
@@ -81,13 +79,7 @@ class Edge:
 
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
         key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away.
-        ``stderr`` as subprocess takes it; by default a file. ``descriptors`` is the soft limit it starts with; 1024 is
-        what most shells give. ``at_most``: it cannot raise it.
-
-        Raises:
-            RuntimeError: it did not start; with the end of its log.
-
-        """
+        ``descriptors`` is the soft limit it starts with; ``at_most``: it cannot raise it."""
         self._started += 1
         folder = self.folder / f"gateway-{self._started}"
         port = free_port()
@@ -109,7 +101,7 @@ class Edge:
                 cwd=folder,
                 env=told,
                 stdout=subprocess.DEVNULL,
-                stderr=log if stderr is None else stderr,
+                stderr=log,
             )
         try:
             await _answers(process, port, folder)
@@ -194,13 +186,7 @@ def get(path: str, headers: Mapping[str, str] | None = None) -> bytes:
 
 
 async def ask(port: int, request: bytes, *, source: str | None = None, patience_s: float = PATIENCE_S) -> Answer:
-    """Send ``request`` on a connection of its own, from the address ``source``; return when the first byte is there.
-
-    Raises:
-        TimeoutError: it did not come.
-        OSError: the connection was refused or reset.
-
-    """
+    """Send ``request`` on a connection of its own, from the address ``source``; return when the first byte is there."""
     began = time.perf_counter()
     async with asyncio.timeout(patience_s):
         reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0) if source else None)

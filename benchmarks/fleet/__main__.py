@@ -34,9 +34,7 @@ def measured(run: Run) -> Told:
     world, epoch_s = World(options.climate, options.seed), time.time()
     run.say("Starting six providers, Postgres, Redis and five gateways")
     with installation(world, epoch_s, run.folder) as installed, run.counting(options.calls) as tick:
-        course = Course(
-            installed, world, calls=options.calls, rate_per_s=options.rate, epoch_s=epoch_s, tick=tick
-        )
+        course = Course(installed, world, calls=options.calls, rate_per_s=options.rate, epoch_s=epoch_s, tick=tick)
         uvloop.run(course.run())
         installed.settle()
         rows = asyncio.run(booked_calls(installed))

@@ -57,9 +57,7 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         }
         modules = {f"replica-{number}": "gateway.cli" for number in range(1, REPLICAS + 1)}
         modules["auditor"] = "benchmarks.fleet.auditor"
-        gateways = [
-            replicas.replica(name, folder, settings, stores, module=module) for name, module in modules.items()
-        ]
+        gateways = [replicas.replica(name, folder, settings, stores, module=module) for name, module in modules.items()]
         replicas.start(stack, (*providers, *gateways))
         yield Installation(providers, gateways, stores)
 

@@ -65,7 +65,7 @@ class Replicas:
 
 
 def child(name: str, folder: Path, module: str, *arguments: str) -> Child:
-    """Return a process that serves: a module, whose first argument is its port. Its words go to a file in ``folder``."""
+    """Return a process that serves: a module, whose first argument is its port; its log is in ``folder``."""
     port = free_port()
     return Child(name, port, [sys.executable, "-m", module, str(port), *arguments], folder / f"{name}.log")
 

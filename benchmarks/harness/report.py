@@ -87,7 +87,7 @@ class Grid(msgspec.Struct, frozen=True):
         return [f"| {' | '.join(self.columns)} |", f"|{'|'.join(sides)}|", *(f"| {row} |" for row in rows)]
 
 
-def bad(cell: str, is_bad: bool = True) -> str:  # noqa: FBT001, FBT002 - a mark
+def bad(cell: str, is_bad: bool = True) -> str:
     """Return a cell, marked where it is not as promised."""
     return f"[red]{cell}[/]" if is_bad else cell
 
@@ -125,7 +125,11 @@ def _cells(row: Row) -> tuple[str, str, str]:
     value = "-" if row.value is None else f"{_number(row.value)} {row.unit}".rstrip()
     one = row.low is None or row.high is None or row.low == row.high
     spread = "" if one else f"{_number(row.low or 0.0)} to {_number(row.high or 0.0)}"
-    return bad(value, row.broken or row.reached is False), spread, "" if row.at_most is None else f"{row.at_most:g} {row.unit}".rstrip()
+    return (
+        bad(value, row.broken or row.reached is False),
+        spread,
+        "" if row.at_most is None else f"{row.at_most:g} {row.unit}".rstrip(),
+    )
 
 
 def _number(value: float) -> str:

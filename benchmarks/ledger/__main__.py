@@ -149,12 +149,7 @@ async def _questions(name: str, url: str) -> dict[str, str]:
 
 
 async def _check_sums(engine: AsyncEngine, number: int) -> None:
-    """Check that all calls are in the sums: views of nothing would answer at once.
-
-    Raises:
-        RuntimeError: some are not.
-
-    """
+    """Check that all calls are in the sums: views of nothing would answer at once."""
     async with engine.connect() as connection:
         summed = await connection.scalar(text("select sum(n) from rollup_calls where minutes = 1440"))
     if summed != number:

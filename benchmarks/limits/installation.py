@@ -38,7 +38,9 @@ def installation(tried: Sequence[Trial], folder: Path) -> Iterator[Installation]
         stores = production(stack)
         own = replicas.child("provider", folder, "benchmarks.limits.provider")
         settings = _settings(tried, own.port)
-        gateways = [replicas.replica(f"replica-{number + 1}", folder, settings, stores) for number in range(len(WEIGHTS))]
+        gateways = [
+            replicas.replica(f"replica-{number + 1}", folder, settings, stores) for number in range(len(WEIGHTS))
+        ]
         replicas.start(stack, (own, *gateways))
         installed = Installation(gateways, own, stores)
         stack.callback(installed.end, "hang")  # whatever happens meanwhile: a stopped server does not end

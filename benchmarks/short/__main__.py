@@ -195,7 +195,15 @@ async def measured(calls: int, per_second: float, folder: Path) -> list[Row]:
 def _cells(row: Row) -> Sequence[str]:
     bar = "" if row.at_most_s is None else f"{row.at_most_s:.3f}, {MOST_EXTRAS:.0%}"
     times = (f"{seconds:.3f}" for seconds in (row.p50_s, row.p99_s, row.p999_s))
-    return (row.race, f"{row.sigma}", str(row.calls), *times, f"{row.extras:.1%}", bad(bar, row.is_missed), str(row.failed))
+    return (
+        row.race,
+        f"{row.sigma}",
+        str(row.calls),
+        *times,
+        f"{row.extras:.1%}",
+        bad(bar, row.is_missed),
+        str(row.failed),
+    )
 
 
 def told(run: Run) -> Told:

@@ -152,12 +152,7 @@ class Course:
 
 
 def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Report:
-    """Start everything in ``folder``, run the load, and say what came of it.
-
-    Raises:
-        RuntimeError: something did not start, or ended before its time.
-
-    """
+    """Start everything in ``folder``, run the load, and say what came of it."""
     with ExitStack() as stack:
         stores = gateways.production(stack)
         fleet = replicas.child("fleet", folder, "benchmarks.soak.provider", str(order.seed))

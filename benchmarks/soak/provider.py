@@ -1,4 +1,4 @@
-"""The simulated fleet, a process of its own: ``python -m benchmarks.soak.provider PORT SEED``. Each provider is a path, /NAME/v1/….
+"""The simulated fleet, a process of its own: its arguments are PORT and SEED. Each provider is a path, /NAME/v1/….
 
 A prompt says what its call meets: ``soak NUMBER FAULT once`` or ``… everywhere``. Once: only at who is asked first.
 ``GET /met`` returns a ``Met``.

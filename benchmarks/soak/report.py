@@ -37,12 +37,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
-    """Return what is seen now.
-
-    Raises:
-        OSError: there is no such process, or it does not answer.
-
-    """
+    """Return what is seen now."""
     tasks, pending = (int(value) for value in gauges(fetch(gateway.port, "/metrics", gateway.headers).decode(), GAUGES))
     return Sample(
         at_s=at_s,

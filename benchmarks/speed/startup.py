@@ -33,12 +33,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """Measure starts with the stores of production, and the first one of somebody who has none.
-
-    Raises:
-        RuntimeError: the gateway did not start.
-
-    """
+    """Measure starts with the stores of production, and the first one of somebody who has none."""
     upstream_port, stores = measured.upstream.port, measured.stores()
     with tempfile.TemporaryDirectory(prefix="holeshot-start-") as name:
         folder = Path(name)

@@ -79,7 +79,18 @@ def figure(where: World, contender: Contender, calls: int, seeds: Sequence[int])
     )
 
 
-HEADS = ("priority's times", "tail", "who", "p50, s", "p99, s", "÷ priority's p99", "price", "hedged", "at, s", "goal, s")
+HEADS = (
+    "priority's times",
+    "tail",
+    "who",
+    "p50, s",
+    "p99, s",
+    "÷ priority's p99",
+    "price",
+    "hedged",
+    "at, s",
+    "goal, s",
+)
 
 
 def main() -> None:
@@ -92,7 +103,7 @@ def main() -> None:
 def measured(run: Run) -> Told:
     """Run all contenders for each share and tail."""
     be_quiet()
-    rows = []
+    rows: list[list[str]] = []
     with run.counting(len(TAILS) * len(SHARES), "worlds") as tick:
         for tail in TAILS:
             for share in SHARES:

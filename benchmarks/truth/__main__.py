@@ -57,7 +57,13 @@ def measured(run: Run) -> Told:
     found = asyncio.run(_outcome(run))
     exact = [each for each in found.figures if each.holds and each.truth == each.measured == 0]
     rows = [
-        [each.name, f"{each.truth:.6g}", f"{each.measured:.6g}", each.goal, bad("ok" if each.holds else "OFF", not each.holds)]
+        [
+            each.name,
+            f"{each.truth:.6g}",
+            f"{each.measured:.6g}",
+            each.goal,
+            bad("ok" if each.holds else "OFF", not each.holds),
+        ]
         for each in found.figures
         if each not in exact
     ]

@@ -238,6 +238,7 @@ def configuration(fleet: Fleet, fleet_port: int) -> dict[str, Any]:
         },
     }
 
+
 def key_of(name: str, persona: Persona) -> str:
     """Return one of a provider's keys."""
     return f"key-{name}-of-{persona.name}"
