@@ -5,18 +5,16 @@ Takes about four minutes on two cores with the default 20,000 calls.
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from benchmarks.fleet.course import Course, booked_calls, direct_provider
-from benchmarks.fleet.findings import lateness, losers, published, read_draws, recoveries, standings
+from benchmarks.fleet.findings import lateness, published, recoveries, standings
 from benchmarks.fleet.installation import installation
 from benchmarks.fleet.report import Report, told
 from benchmarks.fleet.world import CLIMATES, World
 from benchmarks.harness.command import Run, Told, carry_out, command
-from benchmarks.harness.report import known_quantile
 
 
 def main() -> None:
@@ -39,13 +37,12 @@ def measured(run: Run) -> Told:
         installed.settle()
         rows = asyncio.run(booked_calls(installed))
     run.say("Comparing with what the fleet would have drawn")
-    return told(_report(options, world, course, run.folder, rows))
+    return told(_report(options, world, course, rows))
 
 
-def _report(options: Any, world: World, course: Course, folder: Path, rows: tuple[int, int]) -> Report:
+def _report(options: Any, world: World, course: Course, rows: tuple[int, int]) -> Report:
     look, seen = course.look, course.observations
     assert look is not None, "the course was run to its end"
-    draws = list(read_draws(folder))
     raced = [each for each in seen if direct_provider(each.arm, each.number) is None]
     failed = [each for each in raced if not each.answer.whole]
     standing = standings(seen, world, look.at_s)
@@ -57,7 +54,6 @@ def _report(options: Any, world: World, course: Course, folder: Path, rows: tupl
         standings=standing,
         published=published(seen, look, world),
         replicas_agree=look.replicas_agree,
-        losers=losers(look, seen),
         recoveries=recoveries(seen, course.faults, standing, world),
         failed=len(failed),
         broken_off=sum(each.answer.ttft_s is not None and world.may_break(each.number, each.due_s) for each in failed),
@@ -65,9 +61,7 @@ def _report(options: Any, world: World, course: Course, folder: Path, rows: tupl
         rows=rows[0],
         interrupted=rows[1],
         cpu_share=dict(look.cpu_share),
-        sent_late_p99_ms=known_quantile((draw.late_ms for draw in draws if draw.late_ms), 0.99),
         lateness=lateness(seen, world),
-        misdrawn=sum(draw.differs(world) for draw in draws),
     )
 
 

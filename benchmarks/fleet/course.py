@@ -23,9 +23,9 @@ TRIES = 2  # as the SDKs do: once more, when nothing was received
 
 _HEADER = re.compile(rb"^x-holeshot-([a-z-]+): *([^\r]+)\r$", re.IGNORECASE | re.MULTILINE)
 _ATTEMPTS = """
-SELECT calls.model, attempts.provider, calls.prompt_class, attempts.outcome, attempts.audited, count(*) AS attempts
+SELECT calls.model, attempts.provider, calls.prompt_class, count(*) AS attempts
 FROM attempts JOIN calls ON calls.id = attempts.call_id
-GROUP BY 1, 2, 3, 4, 5
+GROUP BY 1, 2, 3
 """
 _CALLS = "SELECT count(*), count(*) FILTER (WHERE error_kind = 'interrupted') FROM calls"
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
@@ -132,8 +132,6 @@ class Entry(msgspec.Struct, frozen=True):
     model: str
     provider: str
     prompt_class: int
-    outcome: str
-    audited: bool
     attempts: int
 
 
@@ -158,7 +156,6 @@ class Look(msgspec.Struct, frozen=True):
     at_s: float  # age of the world
     leaderboards: Mapping[str, list[dict[str, Any]]]  # rows by model
     replicas_agree: bool  # on the rows of the policies
-    provider_counts: Mapping[str, Mapping[str, int]]
     entries: list[Entry]
     cpu_share: Mapping[str, float]  # of one core while the load was steady, by kind of process
 
@@ -266,7 +263,6 @@ class Course:
                 for gateway in self._installation.replicas[1:]
                 for model, rows in boards.items()
             ),
-            provider_counts=self._installation.counts(),
             entries=entries,
             cpu_share=cpu_share,
         )

@@ -14,10 +14,7 @@ from tests.support.measured.gateways import Stores, production, provider
 from tests.support.measured.servers import Child
 
 REPLICAS = 4
-POLICIES: Mapping[str, Mapping[str, object]] = {
-    "budget-1.0": {"budget": 1.0},
-    "budget-0.1": {"budget": 0.1},
-}
+POLICIES: Mapping[str, Mapping[str, object]] = {"budget-1.0": {"budget": 1.0}, "budget-0.1": {"budget": 0.1}}
 AUDITED = "audited"  # raced by all six, and every attempt watched to its first token
 
 
@@ -33,9 +30,6 @@ class Installation(Replicas):
         """Have a provider misbehave: ``hang``, ``limit`` or, again, ``none``."""
         self.providers[provider].ask(f"/_fault/{fault}", "POST")
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        return {name: process.ask("/_counts") for name, process in self.providers.items()}
-
 
 @contextmanager
 def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Installation]:
@@ -45,10 +39,7 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         stores = production(stack)
         names = [persona.name for persona in FLEET]
         asked = [str(epoch_s), world.climate, str(world.seed)]
-        providers = [
-            replicas.child(name, folder, "benchmarks.fleet.provider", name, str(draws_file(folder, name)), *asked)
-            for name in names
-        ]
+        providers = [replicas.child(name, folder, "benchmarks.fleet.provider", name, *asked) for name in names]
         races = {**POLICIES, AUDITED: {"mode": "race", "width": len(providers), "budget": len(providers)}}
         deployments = [f"{name}/fleet-model" for name in names]
         settings = {
@@ -60,8 +51,3 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         gateways = [replicas.replica(name, folder, settings, stores, module=module) for name, module in modules.items()]
         replicas.start(stack, (*providers, *gateways))
         yield Installation(providers, gateways, stores)
-
-
-def draws_file(folder: Path, provider: str) -> Path:
-    """Return where a provider logs its draws."""
-    return folder / f"draws-{provider}.csv"

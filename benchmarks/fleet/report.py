@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from benchmarks.fleet.findings import Lateness, Losers, Published, Recovery, Standing
+from benchmarks.fleet.findings import Lateness, Published, Recovery, Standing
 from benchmarks.harness.command import Told
 from benchmarks.harness.report import Grid
 
@@ -21,7 +21,6 @@ class Report(msgspec.Struct, frozen=True):
     standings: list[Standing]
     published: list[Published]
     replicas_agree: bool
-    losers: list[Losers]
     recoveries: list[Recovery]
     failed: int  # calls of gateways without a whole answer
     broken_off: int  # of these: begun, and a provider was drawn to break off
@@ -29,26 +28,22 @@ class Report(msgspec.Struct, frozen=True):
     rows: int  # calls in the ledger
     interrupted: int  # of these
     cpu_share: dict[str, float]  # of a core, while the load was steady
-    sent_late_p99_ms: float | None  # how much later than drawn first tokens left the providers
     lateness: list[Lateness]  # how much later they reached the clients
-    misdrawn: int  # logged draws that are not what the benchmark computes
 
 
 def told(report: Report) -> Told:
     published = report.published
     grids = [_standings(report.standings), _published(published), _errors(published)]
-    grids += [_losers(report.losers), _recoveries(report.recoveries)]
+    grids.append(_recoveries(report.recoveries))
     return Told(facts=report, grids=grids, lines=list(_lines(report)))
 
 
 def _lines(report: Report) -> Iterator[str]:
     cores = ", ".join(f"{kind} {share:.2f}" for kind, share in report.cpu_share.items())
     yield f"Cores in use under the steady load: {cores}."
-    yield f"First tokens left the providers up to {_ms(report.sent_late_p99_ms)} ms late (p99)."
     for each in report.lateness:
         late = " / ".join(map(_ms, each.late_ms))
-        yield f"They reached the clients {late} ms late (p50 / p95 / p99) {each.way}."
-    yield f"Logged draws that differ from the computed ones: {report.misdrawn}."
+        yield f"First tokens reached the clients {late} ms late (p50 / p95 / p99) {each.way}."
     yield f"The four replicas {'publish' if report.replicas_agree else 'do NOT publish'} the same medians."
     yield (
         f"Calls of gateways without a whole answer: {report.failed}, "
@@ -102,14 +97,6 @@ def _errors(published: Sequence[Published]) -> Grid:
         rows.append([model, f"p{q * 100:.0f}", mean, largest, f"{sum(known)} of {len(known)}"])
     names = ("model", "quantile", "mean of |error|", "largest", "inside its interval")
     return Grid("The leaderboard's error over the providers", names, rows)
-
-
-def _losers(losers: Sequence[Losers]) -> Grid:
-    names = ("provider", "requests", "attempts", "cut before 1st token", "rows lost", "cut later", "rows superseded")
-    counts = [msgspec.structs.astuple(each) for each in losers]
-    totals = [sum(column) for column in list(zip(*counts, strict=True))[1:]]
-    rows = [list(map(str, row)) for row in (*counts, ("all", *totals))]
-    return Grid("Losers, before the faults: as the providers counted them and as the ledger has them", names, rows)
 
 
 def _recoveries(recoveries: Iterable[Recovery]) -> Grid:

@@ -212,10 +212,7 @@ def configuration(fleet: Fleet, fleet_port: int) -> dict[str, Any]:
             "choked": {"deployments": deployments("choked", "large"), "race": single},
             "broken": {"deployments": deployments("broken"), "race": single, "fallbacks": ["pool"]},
             "careless": {"deployments": deployments("careless"), "race": single},
-            "narrow": {
-                "deployments": deployments("narrow", drop_params=True),
-                "race": single,
-            },
+            "narrow": {"deployments": deployments("narrow", drop_params=True), "race": single},
             "torn": {
                 "deployments": [*deployments("rip"), *deployments("heir", continues="prefix")],
                 "race": single,
