@@ -40,14 +40,13 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
         names = [persona.name for persona in FLEET]
         asked = [str(epoch_s), world.climate, str(world.seed)]
         providers = [replicas.child(name, folder, "benchmarks.fleet.provider", name, *asked) for name in names]
-        races = {**POLICIES, AUDITED: {"mode": "race", "width": len(providers), "budget": len(providers)}}
+        audited = {"mode": "race", "width": len(providers), "budget": len(providers), "audit_share": 1.0}
+        races = {**POLICIES, AUDITED: audited}
         deployments = [f"{name}/fleet-model" for name in names]
         settings = {
             "providers": {each.name: provider(f"http://127.0.0.1:{each.port}/v1", "sk-fleet") for each in providers},
             "models": {model: {"deployments": deployments, "race": dict(race)} for model, race in races.items()},
         }
-        modules = {f"replica-{number}": "gateway.cli" for number in range(1, REPLICAS + 1)}
-        modules["auditor"] = "benchmarks.fleet.auditor"
-        gateways = [replicas.replica(name, folder, settings, stores, module=module) for name, module in modules.items()]
+        gateways = [replicas.replica(f"replica-{number}", folder, settings, stores) for number in range(REPLICAS + 1)]
         replicas.start(stack, (*providers, *gateways))
         yield Installation(providers, gateways, stores)

@@ -80,13 +80,12 @@ def configured(folder: Path, name: str, port: int, settings: Mapping[str, Any], 
     return written.replace(path)  # at once: a gateway also looks at its file by itself
 
 
-def replica(
-    name: str, folder: Path, settings: Mapping[str, Any], stores: Stores, *, module: str = "gateway.cli"
-) -> Child:
-    """Return a gateway with these settings beside its own and its stores; ``module`` has its command line."""
+def replica(name: str, folder: Path, settings: Mapping[str, Any], stores: Stores) -> Child:
+    """Return a gateway with these settings beside its own and its stores."""
     port = free_port()
     config = configured(folder, name, port, settings, stores)
-    return Child(name, port, [sys.executable, "-m", module, "serve", "--config", str(config)], folder / f"{name}.log")
+    command = [sys.executable, "-m", "gateway.cli", "serve", "--config", str(config)]
+    return Child(name, port, command, folder / f"{name}.log")
 
 
 @asynccontextmanager

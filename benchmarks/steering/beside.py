@@ -59,14 +59,7 @@ class Side:
         self.plan = self.policy.plan(request, self._fleet.names(self._timeline.now_s))
         plan = plan_beside(self.plan, "late") if late else self.plan
         return Race(
-            request,
-            plan,
-            self.policy,
-            self._fleet,
-            self._timeline,
-            objective=Objective.FIRST_TOKEN,
-            done=done,
-            won=won,
+            request, plan, self.policy, self._fleet, self._timeline, objective=Objective.FIRST_TOKEN, done=done, won=won
         )
 
     def _refresh(self) -> None:
