@@ -140,20 +140,14 @@ async def run(
     now_s = time.time()
     began_s = time.monotonic() + (-now_s) % period_s + LATER_S
     access = {limit: (trial.model, trial.key) for limit, trial in by_limit(tried).items()}
-    company: Company | None = None
-    others_cores: float | None = None
-
-    def begin() -> None:
-        nonlocal company
-        company = Company()
+    company, others_cores = Company(), 0.0
 
     def fail() -> None:
         nonlocal others_cores
-        others_cores = None if company is None else company.cores()
+        others_cores = company.cores()
         installation.begin(situation.fault)
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(_at(began_s, begin))
         calls = group.create_task(_calls(installation, access, jobs, began_s))
         group.create_task(_at(began_s + situation.begin * length_s, fail))
         group.create_task(_at(began_s + situation.end * length_s, lambda: installation.end(situation.fault)))

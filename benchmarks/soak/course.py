@@ -72,21 +72,13 @@ class Course:
         await self._load(iter(every), len(every), lambda: None)
         start = await self._at_rest(None)
         self._began = time.monotonic()
-        aside = [asyncio.ensure_future(self._sample()), asyncio.ensure_future(self._reload())]
         order = self._order
         jobs = (drawn(order.seed, number, order.share) for number in range(order.calls))
-        load = asyncio.ensure_future(self._load(jobs, order.concurrency, tick))
-        try:
-            await asyncio.wait({load, *aside}, return_when=asyncio.FIRST_COMPLETED)
-            if not load.done():
-                load.cancel()
-        finally:
+        async with asyncio.TaskGroup() as group:
+            aside = [group.create_task(self._sample()), group.create_task(self._reload())]
+            await self._load(jobs, order.concurrency, tick)
             for task in aside:
                 task.cancel()
-            ended = await asyncio.gather(load, *aside, return_exceptions=True)
-        for each in ended:
-            if isinstance(each, Exception):
-                raise each
         self.seconds = time.monotonic() - self._began
         return start, await self._at_rest(start)
 
@@ -172,8 +164,10 @@ def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Report:
         log = folder / "gateway.log"
         try:
             return uvloop.run(_soaked(order, course, stores.database_url, log, tick))
-        except OSError as error:
-            raise RuntimeError(f"{error}; the gateway said: {log.read_text(errors='replace')[-2000:]}") from error
+        except* OSError as error:
+            raise RuntimeError(
+                f"{error.exceptions[0]}; the gateway said: {log.read_text(errors='replace')[-2000:]}"
+            ) from error
 
 
 async def _soaked(order: Order, course: Course, database_url: str, log: Path, tick: Callable[[], None]) -> Report:
