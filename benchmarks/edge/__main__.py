@@ -11,11 +11,11 @@ import msgspec
 from rich.markup import escape
 
 from benchmarks.edge import measures
-from benchmarks.edge.edge import Edge, Figure, edge
+from benchmarks.edge.edge import Edge, Figure
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid
 from tests.support.measured import servers
-from tests.support.measured.servers import ROOT
+from tests.support.measured.servers import ROOT, Server
 
 LIMIT_S = 300.0  # for one measure
 
@@ -30,14 +30,6 @@ class Row(msgspec.Struct):
     unit: str
     against: float | None = None
     now: float | None = None
-
-
-class Environment(msgspec.Struct, frozen=True):
-    """What all measures share. ``bytecode`` is a folder for compiled modules."""
-
-    checkouts: dict[str, Path]
-    upstream: servers.Server
-    bytecode: Path
 
 
 class Broken(msgspec.Struct):
@@ -65,8 +57,7 @@ def measured(run: Run) -> Told:
     broken: list[Broken] = []
     with servers.upstream() as upstream:
         for name in options.names or options.every:
-            environment = Environment(checkouts, upstream, run.folder / "bytecode")
-            more_rows, more_broken = asyncio.run(_measured(name, environment, options.rounds, run.say))
+            more_rows, more_broken = asyncio.run(_measured(name, checkouts, upstream, run))
             rows += more_rows
             broken += more_broken
     grid = Grid("The edge, measured", ("measure", "against", "now", "ratio"), list(map(_cells, rows)))
@@ -76,22 +67,19 @@ def measured(run: Run) -> Told:
 
 
 async def _measured(
-    name: str, environment: Environment, rounds: int, say: Callable[[str], None]
+    name: str, checkouts: dict[str, Path], upstream: Server, run: Run
 ) -> tuple[list[Row], list[Broken]]:
     """Measure on each checkout in turn, so that a machine that grows slower grows slower for both."""
     measure: Measure = importlib.import_module(f"{measures.__name__}.{name}").measure
     broken: list[Broken] = []
     rows: dict[str, Row] = {}
     found: dict[tuple[str, str], list[float]] = {}
-    for number in range(rounds):
-        for where, checkout in environment.checkouts.items():
-            say(f"{name}: {where}, round {number + 1} of {rounds}")
+    for number in range(run.options.rounds):
+        for where, checkout in checkouts.items():
+            run.say(f"{name}: {where}, round {number + 1} of {run.options.rounds}")
             try:
-                async with (
-                    asyncio.timeout(LIMIT_S),
-                    edge(checkout, environment.upstream, environment.bytecode) as given,
-                ):
-                    figures = await measure(given)
+                async with asyncio.timeout(LIMIT_S):
+                    figures = await measure(Edge(checkout, upstream, run.folder))
             except Exception as error:  # noqa: BLE001 - a gateway that breaks under a measure is a finding
                 broken.append(Broken(name, where, f"{type(error).__name__}: {error}"))
                 continue

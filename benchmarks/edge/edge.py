@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,11 +59,11 @@ class Running:
 class Edge:
     """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``answers.py`` says how it can answer."""
 
-    def __init__(self, checkout: Path, upstream: Server, folder: Path, bytecode: Path) -> None:
+    def __init__(self, checkout: Path, upstream: Server, folder: Path) -> None:
         self.checkout = checkout
         self.upstream = upstream
-        self.folder = folder  # for whatever a measure writes
-        self._bytecode = bytecode
+        self.folder = Path(tempfile.mkdtemp(dir=folder))  # for whatever a measure writes
+        self._bytecode = folder / "bytecode"  # of all measures
         self._started = 0
 
     @asynccontextmanager
@@ -79,25 +79,21 @@ class Edge:
 
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
         key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away.
-        ``descriptors`` is the soft limit it starts with; ``at_most``: it cannot raise it."""
+        ``descriptors`` is the soft limit it starts with; ``at_most``: it cannot raise it.
+        """
         self._started += 1
         folder = self.folder / f"gateway-{self._started}"
         port = free_port()
         path = gateways.write_config(folder, self.upstream.port, port, gateways.sqlite(folder))
         config = _laid_over(yaml.safe_load(path.read_text()), settings or {})
         path.write_text(yaml.safe_dump(config, sort_keys=False))
+        command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
         told = {**self.environment(), **(environ or {})}
         await self._migrate(config["database_url"], told)
         began = time.monotonic()
         with (folder / "stderr").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(
-                    "sh",
-                    "-c",
-                    f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"',
-                    "sh",
-                    *self.command(path),
-                ),
+                *("sh", "-c", f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"', "sh", *command),
                 cwd=folder,
                 env=told,
                 stdout=subprocess.DEVNULL,
@@ -108,10 +104,6 @@ class Edge:
             yield Running(process, port, folder, time.monotonic() - began)
         finally:
             await _stopped(process)
-
-    def command(self, config: Path) -> Sequence[str]:
-        """Return the command that serves ``config``."""
-        return (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(config))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes: they import from the checkout, what is compiled once."""
@@ -124,13 +116,6 @@ class Edge:
         process = await asyncio.create_subprocess_exec(*command, env=told, stdout=subprocess.DEVNULL)
         if await process.wait():
             raise RuntimeError(f"cannot migrate {database_url}")
-
-
-@asynccontextmanager
-async def edge(checkout: Path, upstream: Server, bytecode: Path) -> AsyncIterator[Edge]:
-    """Give a measure its edge, and a folder that goes with it; modules are compiled into ``bytecode``."""
-    with tempfile.TemporaryDirectory(prefix="holeshot-edge-") as folder:
-        yield Edge(checkout, upstream, Path(folder), bytecode)
 
 
 def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,21 +85,6 @@ class Connection(asyncio.Protocol):
             self._ended.set_result(None)
 
 
-async def connected(port: int, dropped: Callable[[Connection], None]) -> Connection:
-    """Return a new connection; ``dropped`` is called when it is lost.
-
-    Raises:
-        Refused: nobody listens.
-
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        _, connection = await loop.create_connection(lambda: Connection(dropped), "127.0.0.1", port)
-    except OSError as error:
-        raise Refused from error
-    return connection
-
-
 class Received(msgspec.Struct, frozen=True):
     """An answer, perhaps a part of one; instants are of ``time.perf_counter``."""
 
@@ -123,12 +108,7 @@ class Connections:
 
         """
         idle = self._idle.setdefault(port, [])
-
-        def dropped(connection: Connection) -> None:
-            if connection in idle:
-                idle.remove(connection)
-
-        connection = idle.pop() if idle else await connected(port, dropped)
+        connection = idle.pop() if idle else await self._connected(port, idle)
         sent_at = time.perf_counter()
         is_kept = False
         try:
@@ -143,6 +123,17 @@ class Connections:
                 idle.append(connection)
             else:
                 connection.abort()
+
+    async def _connected(self, port: int, idle: list[Connection]) -> Connection:
+        def dropped(connection: Connection) -> None:
+            if connection in idle:
+                idle.remove(connection)
+
+        try:
+            loop = asyncio.get_running_loop()
+            return (await loop.create_connection(lambda: Connection(dropped), "127.0.0.1", port))[1]
+        except OSError as error:
+            raise Refused from error
 
     def close(self) -> None:
         """Close every one that is free."""

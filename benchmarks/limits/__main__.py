@@ -32,7 +32,7 @@ from benchmarks.limits import course
 from benchmarks.limits.course import Phase
 from benchmarks.limits.findings import Booked, booked_by_client, found, missed
 from benchmarks.limits.installation import WEIGHTS, Installation, installation
-from benchmarks.limits.report import added, parallel, table
+from benchmarks.limits.report import parallel, table
 from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
 
 PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
@@ -66,8 +66,7 @@ def measured(run: Run) -> Told:
         for trial in some
     ]
     grid = table(findings, _conditions(phases.values(), seed))
-    lines = [*parallel(findings), *added(findings)]
-    return Told(facts=findings, grids=[grid], lines=lines, missed=list(missed(findings)))
+    return Told(facts=findings, grids=[grid], lines=list(parallel(findings)), missed=list(missed(findings)))
 
 
 async def _phases(

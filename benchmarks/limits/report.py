@@ -17,18 +17,6 @@ def table(findings: Sequence[Finding], conditions: str) -> Grid:
     return Grid("Used and allowed", _COLUMNS, [_cells(each) for each in findings], words=2, caption=conditions)
 
 
-def added(findings: Sequence[Finding]) -> Iterable[str]:
-    """Yield what was added to the first token of limited and unlimited calls, for each situation."""
-    for situation in dict.fromkeys(each.situation for each in findings):
-        for kind, is_limited in (("limits", True), ("no limit", False)):
-            group = [x for x in findings if x.situation == situation and (x.amount is not None) is is_limited]
-            yield (
-                f"Added with {kind}, {situation}: p50 {_range(each.added_p50_ms for each in group)} ms, "
-                f"p99 {_range(each.added_p99_ms for each in group)} ms, more than 10 ms: "
-                f"{_range(None if each.slow_share is None else each.slow_share * 100 for each in group)} %."
-            )
-
-
 def parallel(findings: Iterable[Finding]) -> Iterable[str]:
     """Yield how many calls ran at the same time on average, for each situation."""
     for each in findings:
@@ -59,11 +47,3 @@ def _share(value: float | None, digits: int = 2) -> str:
 
 def _ms(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.1f}"
-
-
-def _range(values: Iterable[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return _UNKNOWN
-    low, high = f"{min(known):.1f}", f"{max(known):.1f}"
-    return low if low == high else f"{low} to {high}"

@@ -89,7 +89,8 @@ def _started(
 def counted(*arguments: str, root: Path = ROOT) -> dict[str, int]:
     """Count instructions of a call of each way, in a process of the checkout at ``root`` with ``arguments``.
 
-    A way that an older checkout does not know is left out."""
+    A way that an older checkout does not know is left out.
+    """
     instructions = {}
     left, way = list(WAYS), ""
     while left:
