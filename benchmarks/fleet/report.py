@@ -32,9 +32,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def told(report: Report) -> Told:
-    published = report.published
-    grids = [_standings(report.standings), _published(published), _errors(published)]
-    grids.append(_recoveries(report.recoveries))
+    grids = [_standings(report.standings), _published(report.published), _recoveries(report.recoveries)]
     return Told(facts=report, grids=grids, lines=list(_lines(report)))
 
 
@@ -85,18 +83,6 @@ def _published(published: Iterable[Published]) -> Grid:
         for each in published
     ]
     return Grid("The leaderboard against the truth, ms", names, rows, words=2)
-
-
-def _errors(published: Sequence[Published]) -> Grid:
-    rows = []
-    for model, q in sorted({(each.model, each.quantile) for each in published}):
-        some = [each for each in published if (each.model, each.quantile) == (model, q)]
-        errors = [abs(each.error) for each in some if each.error is not None]
-        known = [each.inside for each in some if each.inside is not None]
-        mean, largest = (f"{sum(errors) / len(errors):.1%}", f"{max(errors):.1%}") if errors else (_UNKNOWN, _UNKNOWN)
-        rows.append([model, f"p{q * 100:.0f}", mean, largest, f"{sum(known)} of {len(known)}"])
-    names = ("model", "quantile", "mean of |error|", "largest", "inside its interval")
-    return Grid("The leaderboard's error over the providers", names, rows)
 
 
 def _recoveries(recoveries: Iterable[Recovery]) -> Grid:

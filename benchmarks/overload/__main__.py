@@ -19,7 +19,6 @@ Examples:
   python -m benchmarks.overload --only steady --json
 """
 
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -27,7 +26,7 @@ from msgspec import structs
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.overload import report, sweep
 from benchmarks.overload.report import Swept, svg
-from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Step, Workload, gateway, keep_a_core_free
+from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Workload, gateway, keep_a_core_free
 from tests.support.measured import servers
 from tests.support.measured.servers import Server
 
@@ -41,31 +40,21 @@ QUICK_STEPS = (0.5, 1.0, 1.5, 2.0, 2.5)
 
 def swept(workload: Workload, upstream: Server, core: int, folder: Path, run: Run) -> Swept:
     """Measure one workload."""
-    quick, tries, say = run.options.quick, run.options.tries, run.say
-    window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if quick else (WINDOW_S, STEPS)
+    say, quiet = run.say, Quiet(run.options.tries, run.say)
+    window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if run.options.quick else (WINDOW_S, STEPS)
     with gateway(folder / "without", upstream.port, core, UNLIMITED) as server:
-        quiet = Quiet(tries, say)
         say(f"{workload.name}: without load")
         calm, _ = quiet.measured(lambda: sweep.unloaded(workload, server))
         say(f"{workload.name}: looking for the capacity")
         capacity = sweep.capacity_per_s(workload, server, calm, CAPACITY_WINDOW_S, quiet)
         say(f"{workload.name}: {capacity:.0f}/s; without overload control")
         load = sweep.Load(workload, capacity, calm, window_s, may_be_cut=True)
-        uncontrolled = list(taken(load, server, steps, quiet, say))
+        uncontrolled = [sweep.step(load, server, times, quiet) for times in steps]
     with gateway(folder / "with", upstream.port, core, {}) as server:
         say(f"{workload.name}: with overload control")
         load = structs.replace(load, may_be_cut=False)
-        controlled = list(taken(load, server, steps, Quiet(tries, say), say))
+        controlled = [sweep.step(load, server, times, quiet) for times in steps]
     return Swept(workload, calm, capacity, controlled, uncontrolled)
-
-
-def taken(
-    load: sweep.Load, server: Server, steps: Sequence[float], quiet: Quiet, say: Callable[[str], None]
-) -> Iterator[Step]:
-    """Take every step, the smallest load first."""
-    for times in steps:
-        say(f"{times:g} x capacity")
-        yield sweep.step(load, server, times, quiet)
 
 
 def main() -> None:
