@@ -109,7 +109,7 @@ bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--writ
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
-bench_steering = $(BIN)/python -m benchmarks.steering --json var/steering.json
+bench_steering = $(BIN)/python -m benchmarks.steering
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
