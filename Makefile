@@ -52,7 +52,9 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients oidc stores fuzz clickhouse hostile
+TESTS := wall real monitoring servers clients oidc stores fuzz clickhouse hostile
+# tests that wait for time to pass, as nothing tells when it has (half a minute)
+test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
@@ -107,7 +109,7 @@ bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--writ
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
-bench_steering = $(BIN)/python -m benchmarks.steering --json var/steering.json
+bench_steering = $(BIN)/python -m benchmarks.steering
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 
