@@ -148,7 +148,7 @@ def routes(headers: Mapping[str, str], *others: str, path: str = gateways.PATH, 
 
 # LiteLLM: since 1.110 its router is Rust; LITELLM_RUST has it take what else of it is.
 
-# Its extra "proxy" wants the package litellm-proxy, which the index does not have: so what else is in that extra, by name.
+# Its extra "proxy" wants litellm-proxy, which the index does not have: so what else is in that extra, by name.
 _LITELLM_NEEDS = """
 uvicorn gunicorn granian uvloop fastapi<1 starlette<2 backoff pyyaml rq orjson hiredis apscheduler fastapi-sso<1
 pyjwt<3 python-multipart cryptography<51 pynacl websockets<16 boto3 azure-identity azure-storage-blob mcp>=2.3,<3
