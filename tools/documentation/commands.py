@@ -13,16 +13,25 @@ _HEAD = """# Command line
 
 Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
 
-- **Which configuration**: verbs with `--config` read that file, else the one in `HOLESHOT_CONFIG`, else
-  `config/gateway.yaml`.
-- **For scripts**: figures go to standard output, all else to standard error, and `--json` prints JSON.
+- **For scripts**: figures go to standard output, all else to standard error.
 - **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
   wrongly; 130, Ctrl-C.
+- **Options of many verbs**, which are only named below:
 
-This page is made from the code by `make docs`, and a test compares them.
+  - **`--config`**, **`-c`**: the configuration file; else the one in `HOLESHOT_CONFIG`, else `config/gateway.yaml`.
+  - **`--json`**: print JSON.
+  - **`--url`**: the running gateway; else host and port of the configuration.
+  - **`--key`**: the key of an admin, an operator or a viewer, if keys are required.
 """
 _DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
 _EXAMPLE = "Example: "
+# Options that the head explains, and how their help begins.
+_SHARED = {
+    "--config": "Configuration file",
+    "--json": "Print",
+    "--url": "URL of the running gateway",
+    "--key": "The key of an admin",
+}
 
 
 def page() -> str:
@@ -30,11 +39,16 @@ def page() -> str:
     lines = [_HEAD]
     for name, command in _commands("holeshot", typer.main.get_command(application())):
         lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
+        shared = []
         for each in command.params:
             if each.name == "help" or (each.param_type_name == "option" and each.hidden):
                 continue
             names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
-            lines += _entry(names, each)
+            if _is_shared(names[0], str(getattr(each, "help", None) or "")):
+                shared.append(code(names[0]))
+            else:
+                lines += _entry(names, each)
+        lines += [f"Also {', '.join(shared)}.", ""] if shared else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -48,6 +62,11 @@ def _entry(names: Sequence[str], one: Any) -> list[str]:
     ]
     shown = ", ".join(f"**{code(each)}**" for each in names) + (f" ({'; '.join(facts)})" if facts else "")
     return [shown, f": {marked(_DEFAULT.sub('', text))}", ""]
+
+
+def _is_shared(name: str, text: str) -> bool:
+    """Return whether the head of the page explains an option, and its own help says no more."""
+    return text.startswith(_SHARED.get(name, "?"))
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
