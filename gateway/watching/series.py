@@ -131,10 +131,9 @@ class Series:
         if self._is_refused:
             return
         self._is_refused = True
-        # Event metrics.not_shared: The folder in which workers share their metrics refuses new series (`error`). They
-        # are counted, and are missing where another worker answers for `/metrics`; calls go on.
-        # Do: Free space there (`TMPDIR`, usually /tmp). Series follow then; those of a worker that started without
-        # space, after a restart.
+        # Event metrics.not_shared: The folder in which workers share their metrics refuses new series (`error`), which
+        # are missing where another worker answers for `/metrics`.
+        # Do: Free space there (`TMPDIR`, usually /tmp); a worker that started without space needs a restart.
         structlog.get_logger().error(
             "metrics.not_shared",
             folder=str(self._folder),

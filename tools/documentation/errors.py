@@ -20,6 +20,7 @@ from tools.documentation.tables import code
 ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
 NEVER = "no"
+NOTHING = "Nothing."
 NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that an error is raised with instead of the code of its class.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
@@ -108,7 +109,7 @@ def page() -> str:
         lines += [f"**{code(name)}**", f": {means}", ""]
     lines += [_KINDS]
     for kind, (means, do) in kinds().items():
-        lines += [f"**{code(str(kind))}**", f": {means} *Do:* {do}", ""]
+        lines += [f"**{code(str(kind))}**", f": {means}{'' if do == NOTHING else f' *Do:* {do}'}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

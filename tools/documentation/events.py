@@ -1,6 +1,7 @@
 """Every event of the log: name, levels and fields from the calls that write it, and the advice beside them."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "crit
 # What to do that the page says once, for all events.
 NOTHING, REPORT = "Nothing.", "It is a bug: report it with the trace."
 UNLISTED = frozenset({"hint", "effect"})  # the page explains them once
+_CODE = re.compile(r"`(\w+)`")
 _REFUSED = ("count", "peer", "method", "endpoint", "client")
 _SLOWDOWN = ("model", "deployment", "metric")
 
@@ -112,7 +114,7 @@ terminal) a line is an object:
 
 - `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` needs
   `log_level: debug`.
-- An entry has the level, the meaning, what to do (nothing is said where there is nothing to do), and the fields.
+- An entry has the level, the meaning, what to do (if there is anything to do), and the fields that are not named yet.
 - `hint` and `effect`, which are not listed, are sentences for you. `exception` is the trace of a bug: please report it.
 - Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
   details.
@@ -165,7 +167,8 @@ def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
     )
     is_said = parts["Do"] == NOTHING or (parts["Do"] == REPORT and "exception" in one.fields)
     do = "" if is_said else f" *Do:* {parts['Do']}"
-    fields = sorted(one.fields - UNLISTED)
+    named = set(_CODE.findall(parts["Means"] + do))
+    fields = sorted(one.fields - UNLISTED - named)
     shown = f" *Fields:* {', '.join(map(code, fields))}." if fields else ""
     return [f"**{code(name)}** ({levels})", f": {parts['Means']}{do}{shown}", ""]
 
