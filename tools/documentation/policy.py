@@ -55,7 +55,7 @@ def page() -> str:
                 lines.append(f"- {code(each.name)} = {_value(STEERING, each.name)} ({origin}): {_why(why)}")
         lines.append("")
     race = [
-        f"- {code(each.name)} = {_value(path, each.name)}: {_why(each.why)}"
+        f"- {code(each.name)} = {_value(path, each.name)} ({code(path)}): {_why(each.why)}"
         for path, names in RACE.items()
         for each in read(path)
         if each.name in names
