@@ -16,6 +16,7 @@ from tools.documentation import (
     http_api,
     ledger_comments,
     policy,
+    prose,
     vendors,
 )
 
@@ -54,6 +55,8 @@ def main() -> None:
         if not only_check:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(pages()[path], encoding="utf-8")
+    if not only_check:
+        sys.stdout.writelines(f"{line}\n" for line in prose.report())
     sys.exit(1 if only_check and stale else 0)
 
 

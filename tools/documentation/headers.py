@@ -7,14 +7,9 @@ from tools.documentation.tables import code, table
 
 _HEAD = """# Headers
 
-The headers that the gateway reads from requests, and those that it adds to answers. All are optional. An answer has
-only those that apply to it. The headers of a streamed answer are sent with its first token, so they say nothing of its
-end.
+All are optional. An answer has only those that apply to it; those of a streamed answer are sent with its first token.
+`x-holeshot-narrowed` has one of [these reasons](../policy.md#fewer-attempts).
 
-`Idempotency-Key` is not passed on to providers ([why](../using/apis.md)). `x-holeshot-narrowed` has one of
-[these reasons](../policy.md#fewer-attempts).
-
-This page is made from the code by `make docs`, and a test compares them.
 """
 
 
