@@ -48,6 +48,8 @@ For Prometheus, with their expressions in
 """
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"
+# How a text says for people who read only it what the type says here.
+_MERGED = re.compile(r"[;.] (?:[Tt]he )?(?:longest|oldest|least|most) (?:of all workers|that a worker (?:knows of|sees))\b")
 _MERGES = {"sum": "", "min": ", least", "max": ", most"}
 
 
@@ -83,7 +85,7 @@ def topic_of(name: str) -> str:
 def _entry(family: Family) -> list[str]:
     facts = [family.kind + _MERGES[family.merge]]
     facts += [f"by {', '.join(f'`{label}`' for label in family.labels)}"] if family.labels else []
-    return [f"**`{family.name}`** ({'; '.join(facts)})", f": {family.documentation}", ""]
+    return [f"**`{family.name}`** ({'; '.join(facts)})", f": {_MERGED.sub('', family.documentation)}", ""]
 
 
 def _rule(alert: Alert) -> list[str]:
