@@ -145,7 +145,7 @@ _HEAD = (
     "",
     "- *directly*: the upstream itself. What fails there is not the gateway's fault.",
     "- *native*: through the gateway, which races two upstreams that speak the client's API.",
-    "- *translated*: the upstreams speak another API (Anthropic's Messages for clients of chat, else chat completions).",
+    "- *translated*: the upstreams speak another API: Messages for clients of chat, chat completions for all others.",
     "- *translated twice*: clients of Responses race Messages, by way of chat; all others race Responses.",
     "",
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
@@ -158,8 +158,8 @@ _HEAD = (
 _HEAD_OF_APPENDIX = (
     "# Raw tables: clients",
     "",
-    "**Which cases has each client passed?** Those without marks everywhere; else there are four marks in brackets, which",
-    "[clients](../../docs/reference/clients.md) explains.",
+    "**Which cases has each client passed?** Those without marks everywhere. Others have four marks in brackets,",
+    "which [clients](../../docs/reference/clients.md) explains.",
 )
 
 

@@ -241,9 +241,9 @@ When something breaks, what does a client get, what do the tables say, and what 
 | at one provider, in the middle of a stream | gets a part, then an error, but with [takeover](../answers.md#takeover) |
 | at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
 
-Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code. Each line is what
-a whole gateway did between simulated clients and four providers, of which one attempt runs at a time (`mode: single`):
-in a race the others answer meanwhile.
+Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code. Each line is
+what a whole gateway did between simulated clients and four providers, of which one attempt runs at a time
+(`mode: single`): in a race the others answer meanwhile.
 
 - *The first* is the provider that is asked first; *another* is one of three more.
 - *The ledger*: the call's status and `error_kind`, then each attempt's `outcome` and, in brackets, its `error_kind`.

@@ -62,7 +62,9 @@ def page() -> str:
                 known.setdefault(before, []).append(code(name))
             else:
                 lines += _entry(schema, title, name, one, is_required=name in section.get("required", ()))
-        lines += [line for before, names in known.items() for line in (f"{', '.join(names)}: as in {code(before)}.", "")]
+        lines += [
+            line for before, names in known.items() for line in (f"{', '.join(names)}: as in {code(before)}.", "")
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -102,7 +104,11 @@ def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bo
 
 def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> list[str]:
     default = default_of(title, name, one, is_required=is_required)
-    return [f"**{code(name)}** ({'; '.join(filter(None, (_type(schema, one), default)))})", f": {REASONS[title][name]}", ""]
+    return [
+        f"**{code(name)}** ({'; '.join(filter(None, (_type(schema, one), default)))})",
+        f": {REASONS[title][name]}",
+        "",
+    ]
 
 
 def _about(path: str, section: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 
 
 def words(text: str) -> int:
-    """Return the number of words that a reader sees of a page: not the marks of tables and lists, nor links' targets."""
+    """Return the number of words that a reader sees of a page: no marks of tables and lists, no targets of links."""
     return len(_WORD.findall(_TARGET.sub("]", text)))
 
 

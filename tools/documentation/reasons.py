@@ -172,8 +172,7 @@ REASONS: Mapping[str, Reasons] = {
     "ConnectionSettings": {
         "max": "Most connections without an admitted request, for each worker; about 20 kB each.",
         "max_per_address": (
-            "Most such connections from one address (for IPv6: one /64), which clients behind one proxy or NAT"
-            " share."
+            "Most such connections from one address (for IPv6: one /64), which clients behind one proxy or NAT share."
         ),
         "headers_timeout_s": "How long TLS and the headers of a request may take together.",
     },
@@ -491,8 +490,7 @@ REASONS: Mapping[str, Reasons] = {
     },
     "TenantKeySettings": {
         "header": (
-            "Whether requests may bring keys of providers, in `x-holeshot-provider-keys`. Else such a request gets"
-            " 400."
+            "Whether requests may bring keys of providers, in `x-holeshot-provider-keys`. Else such a request gets 400."
         ),
         "mixed": (
             "Whether calls that bring keys may also use the model's other providers, with your keys, within your"

@@ -6,10 +6,9 @@ from tools.documentation.tables import code, table
 _HEAD = """# Vendors
 
 A provider with one of these names needs its key only; a `preset` with it starts another provider from its row
-([providers](../providers.md)). An empty cell is not known, or there is none. *Bills*: whether a whole answer is paid for
-although it was cut. Vendors without an address have one for each customer, which you set as `base_url`. What each accepts
-in a history is in [conversations](conversations.md#what-vendors-accept-in-a-history).
-
+([providers](../providers.md)). An empty cell is not known, or there is none. *Bills*: whether a whole answer is paid
+for although it was cut. Vendors without an address have one for each customer, which you set as `base_url`. What each
+accepts in a history is in [conversations](conversations.md#what-vendors-accept-in-a-history).
 """
 _BILLS = {None: "", True: "yes", False: "no"}
 

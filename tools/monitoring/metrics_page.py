@@ -49,7 +49,9 @@ For Prometheus, with their expressions in
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"
 # How a text says for people who read only it what the type says here.
-_MERGED = re.compile(r"[;.] (?:[Tt]he )?(?:longest|oldest|least|most) (?:of all workers|that a worker (?:knows of|sees))\b")
+_MERGED = re.compile(
+    r"[;.] (?:[Tt]he )?(?:longest|oldest|least|most) (?:of all workers|that a worker (?:knows of|sees))\b"
+)
 _MERGES = {"sum": "", "min": ", least", "max": ", most"}
 
 
