@@ -361,7 +361,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop  # noqa: PLC0415 - some systems have none
     except ImportError:
-        # Event gateway.no_uvloop: uvloop is not there, so a call costs more CPU.
+        # Event gateway.no_uvloop: There is no uvloop, so a call costs more CPU.
         # Do: `pip install uvloop`, where it exists.
         structlog.get_logger().warning("gateway.no_uvloop", effect="asyncio's own loop is used; a call costs more CPU")
         return asyncio.new_event_loop()
