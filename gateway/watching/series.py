@@ -238,10 +238,7 @@ CLIENT_CALLS = Family(
     ("client", "status"),
 )
 # What the dollars of metrics are: neither of the two bounds of the ledger.
-_ESTIMATE = (
-    "Of a loser the best estimate, cost_usd: its prompt and what of its answer was received, or an answer as long as "
-    "the winner's where the provider is known to bill whole ones."
-)
+_ESTIMATE = "Of a loser the best estimate, as cost_usd in SQL."
 CLIENT_TOKENS = Family(
     "holeshot_client_tokens_total",
     "Tokens of a client's calls, without losers: those that answered report, else estimates.",

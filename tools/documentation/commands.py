@@ -36,18 +36,22 @@ _SHARED = {
 
 def page() -> str:
     """Return the text of docs/reference/command-line.md."""
-    lines = [_HEAD]
+    lines, told = [_HEAD], dict[tuple[str, str], str]()  # the verb that has said what an option does
     for name, command in _commands("holeshot", typer.main.get_command(application())):
         lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
-        shared = []
+        shared, known = list[str](), dict[str, list[str]]()
         for each in command.params:
             if each.name == "help" or (each.param_type_name == "option" and each.hidden):
                 continue
             names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
-            if _is_shared(names[0], str(getattr(each, "help", None) or "")):
+            text = str(getattr(each, "help", None) or "")
+            if _is_shared(names[0], text):
                 shared.append(code(names[0]))
+            elif (before := told.setdefault((names[0], text), name)) != name:
+                known.setdefault(before, []).append(code(names[0]))
             else:
                 lines += _entry(names, each)
+        shared += [f"as of {code(before)} {', '.join(some)}" for before, some in known.items()]
         lines += [f"Also {', '.join(shared)}.", ""] if shared else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -81,13 +85,13 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return a help text as Markdown. Preformatted blocks (after a backspace character) and examples become code."""
+    """Return a help text as Markdown. Examples become code; what is preformatted is left out."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
         plain = " ".join(block.split())
         if block.lstrip().startswith("\b"):
-            lines += ["```", *block.replace("\b", "").strip("\n").splitlines(), "```", ""]
-        elif plain.startswith(_EXAMPLE):
+            continue  # a list for the terminal, which a page of its own has for readers
+        if plain.startswith(_EXAMPLE):
             lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
         else:
             lines += [marked(plain), ""]

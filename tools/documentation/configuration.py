@@ -14,9 +14,10 @@ _ENDLESS = 1e12
 ROOT = "Settings"  # the class of the first level, which has another title in the schema
 _HEAD = """# Configuration
 
-Every key of the configuration with its type, its default (if there is one), and what it is for. The file is
+Every key with its type (if it is no text), its default (if it has one), and what it is for. The file is
 `config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
 [gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
+
 
 - In headings `NAME` is a name that you choose, and `[]` each entry of a list. So `models.NAME.race`, key `mode`, is:
 
@@ -104,11 +105,9 @@ def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bo
 
 def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> list[str]:
     default = default_of(title, name, one, is_required=is_required)
-    return [
-        f"**{code(name)}** ({'; '.join(filter(None, (_type(schema, one), default)))})",
-        f": {REASONS[title][name]}",
-        "",
-    ]
+    kind = _type(schema, one)
+    facts = "; ".join(each for each in (kind, default) if each not in {"", "text", "`false`"})
+    return [f"**{code(name)}**{f' ({facts})' if facts else ''}", f": {REASONS[title][name]}", ""]
 
 
 def _about(path: str, section: Mapping[str, Any]) -> str:

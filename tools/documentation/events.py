@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
 # What to do that the page says once, for all events.
 NOTHING, REPORT = "Nothing.", "It is a bug: report it with the trace."
-UNLISTED = frozenset({"hint", "effect"})  # the page explains them once
+# Fields that the page explains once, or whose names say enough.
+UNLISTED = frozenset(
+    {"hint", "effect", "exception", "cause", "error", "problem", "deployment", "model", "provider", "client", "open"}
+)
 _CODE = re.compile(r"`(\w+)`")
 _REFUSED = ("count", "peer", "method", "endpoint", "client")
 _SLOWDOWN = ("model", "deployment", "metric")
@@ -114,8 +117,9 @@ terminal) a line is an object:
 
 - `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` needs
   `log_level: debug`.
-- An entry has the level, the meaning, what to do (if there is anything to do), and the fields that are not named yet.
-- `hint` and `effect`, which are not listed, are sentences for you. `exception` is the trace of a bug: please report it.
+- An entry has the level, the meaning, what to do (if there is anything to do), and more fields. Not listed are `hint`
+  and `effect`, sentences for you, `cause`, `error` and `problem`, and whose `model`, `deployment` or `client` it is.
+- An `exception` is the trace of a bug: please report it.
 - Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
   details.
 - A line whose `event` is a sentence comes from a library.

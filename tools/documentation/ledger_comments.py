@@ -1,7 +1,7 @@
 """SQL comments on the ledger's tables, views and columns, from docs/reference/ledger.md and migrations/SUMS.md.
 
-A section of these pages describes one or several tables or views. A column's comment is the definition (``: ``), the list
-item or the sentence that names it first.
+A section of these pages describes one or several tables or views. A column's comment is the definition (``: ``), the
+list item or the sentence that names it first.
 """
 
 import json

@@ -11,6 +11,7 @@ from tools.documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[2]
 STEERING = "gateway/steering/constants.py"
+BOUND = "bound"  # the origin of what only limits time, memory, work or harm
 # Of these files only the constants that shape a race: their other constants are not part of the policy.
 RACE = {
     "gateway/racing/hold.py": ("HOLD_MIN_S", "HOLD_MARGIN_S", "HOLD_MAX_S"),
@@ -26,10 +27,11 @@ from:
 
 - **tuned**: chosen by simulation over eight [worlds](../steering.md#in-simulation).
 - **world NAME**: introduced to mend a weakness that this world shows, not searched for over all worlds.
-- **bound**: a limit on time, memory, work or harm.
 - **vendors**: what vendors document.
 - **statistics**: a formula, or a usual level of confidence.
 - **judgement**: reasoned, not measured.
+
+*Bounds* limit time, memory, work or harm; `gateway/steering/constants.py` has the reason of each.
 """
 _ASSIGNED = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*) = (?P<value>[^#]+?)(?:  # (?P<why>.*))?$")
 _UNITS = {"S": "s", "TPS": "tok/s", "TOKENS": "tokens", "BYTES": "bytes", "EVENTS": "events", "SHARE": "share"}
@@ -49,11 +51,15 @@ def page() -> str:
     constants = list(read(STEERING))
     for section in dict.fromkeys(each.section for each in constants):
         lines += [f"## {section}", ""]
-        for each in constants:
+        bounds = []
+        for each in (each for each in constants if each.section == section):
             origin, _, why = each.why.partition(": ")
-            if each.section == section:
-                lines.append(f"- {code(each.name)} = {_value(STEERING, each.name)} ({origin}): {_why(why)}")
-        lines.append("")
+            stated = f"{code(each.name)} = {_value(STEERING, each.name)}"
+            if origin == BOUND:
+                bounds.append(stated)
+            else:
+                lines.append(f"- {stated} ({origin}): {_why(why)}")
+        lines += [f"- Bounds: {', '.join(bounds)}.", ""] if bounds else [""]
     race = [
         f"- {code(each.name)} = {_value(path, each.name)} ({code(path)}): {_why(each.why)}"
         for path, names in RACE.items()

@@ -13,7 +13,7 @@ _TIMEOUTS: Reasons = {
     "connect_timeout_s": "How long a connection to the provider may take: DNS, TCP and TLS.",
     "ttft_timeout_s": (
         "How long the first token may take, from the launch on. Long, for models that think first: the next"
-        " deployment is started much sooner. Thoughts and pieces of calls also end this wait."
+        " deployment is started much sooner."
     ),
     "stall_timeout_s": (
         "How long a stream may stand still; after text 60 s at most, or half of the setting if that is more."
@@ -44,10 +44,7 @@ _PRICE_CHANGE: Reasons = {
 
 REASONS: Mapping[str, Reasons] = {
     "Settings": {
-        "host": (
-            "The address to listen on. Any other than this machine's own, such as `0.0.0.0`, needs `clients`, as"
-            " whoever reaches the gateway spends your providers' keys."
-        ),
+        "host": "The address to listen on. Any other than this machine's own, such as `0.0.0.0`, needs `clients`.",
         "port": "The TCP port. 0 takes any free one, which the log names.",
         "workers": "Processes that share the port; each uses about one core. Several need Postgres and `redis_url`.",
         "replica": "The name of this gateway in the ledger.",
@@ -60,11 +57,8 @@ REASONS: Mapping[str, Reasons] = {
             " `replay`, `slowdowns`, `leaderboard --since`. While it is away these get 503."
         ),
         "redis_url": (
-            "Shares leaderboard and limits between workers and replicas ([what it"
-            " keeps](../guides/replicas.md#redis)). One Redis or Valkey (`redis://`, `rediss://` with TLS,"
-            " `unix://`), a Cluster (`redis+cluster://host1,host2`, or found by asking), or the master that Sentinels"
-            " name (`redis+sentinel://host1,host2,host3/service?sentinel_password=…`). With TLS: `rediss+cluster://`,"
-            " `rediss+sentinel://`."
+            "Shares leaderboard and limits between workers and replicas: one Redis or Valkey, a Cluster, or the"
+            " master that Sentinels name ([how to write it](../guides/replicas.md#redis))."
         ),
         "spool_dir": "The folder of rows that are not in the database yet: on a disk that survives a crash.",
         "max_body_mb": "The largest body of a request in MiB, unpacked.",
@@ -89,17 +83,17 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "response_ids_ttl_s": "How long the gateway remembers which provider has a stored response: 30 days.",
         "provider_state": (
-            "What clients may name that a provider stores under your key: files, conversations, prompts, containers,"
-            " items. `own`: what answers to the same client gave it; `any`: also what you or others have there;"
-            " `none`: nothing. Without clients, `own` checks responses only."
+            "What clients may name that a provider stores under your key"
+            " ([more](../security.md#what-lies-at-a-provider)). `own`: what answers to the same client gave it;"
+            " `any`: also what others have there; `none`: nothing."
         ),
         "mcp_hosts": (
             "MCP servers that a provider may call for clients, by host (`mcp.example.com`, `*.example.com`, `*`),"
             " and connectors, by id (`connector_gmail`). Without clients, all."
         ),
         "keys": (
-            "Where clients' keys are. `database`: also in the ledger's, where `holeshot keys` and `/admin/keys`"
-            " change them at run time. Every call needs a key then. On equal names the file wins."
+            "Where clients' keys are. `database`: also in the ledger's, where they can be changed at run time. Every"
+            " call needs a key then. On equal names the file wins."
         ),
         "cors": (
             "Origins of web pages that may call `/v1` from a browser, each with a key of its own. Whoever opens a"
@@ -126,8 +120,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "required": (
             "Whether a call is refused with 503 `ledger_unavailable` while neither the database nor the disk takes"
-            " its row. Else it is answered, and its row is lost if the process ends first. `ledger: required` means"
-            " the same."
+            " its row. `ledger: required` means the same."
         ),
         "keep_probes_days": "The same of `probes`.",
     },
@@ -164,9 +157,8 @@ REASONS: Mapping[str, Reasons] = {
     },
     "BodyLimits": {
         "max_values": (
-            "The most JSON values (objects, arrays, strings, numbers) of a request that must be built: translated to"
-            " another API, or read here. More get 400 `too_many_values`. The largest requests of agents (200 tools,"
-            " 1,000 messages) have 21,000 to 35,000; each takes up to 400 bytes and 20 µs."
+            "The most JSON values (objects, arrays, strings, numbers) of a request that must be translated, or read"
+            " here. More get 400 `too_many_values`. The largest requests of agents have 21,000 to 35,000."
         ),
     },
     "ConnectionSettings": {
@@ -222,9 +214,8 @@ REASONS: Mapping[str, Reasons] = {
         "headers": "Sent with every request, and kept secret.",
         "query": "Parameters of every URL, such as Azure's `api-version`. No place for secrets.",
         "omits_finish_reason": (
-            "Its streams of chat and completions end with `[DONE]` and no finish reason: they count as whole, and"
-            " get `stop` (`tool_calls` after a tool call), not as broken off. `holeshot check --live` sees which"
-            " servers need it."
+            "Its streams of chat and completions end with `[DONE]` and no finish reason, and count as whole all the"
+            " same. `holeshot check --live` sees which servers need it."
         ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is by prior knowledge.",
     },
@@ -246,15 +237,13 @@ REASONS: Mapping[str, Reasons] = {
     "ModelSettings": {
         "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
         "fallback_after": (
-            "When its fallbacks are asked beside it, if it has no first token; the first token of either wins."
+            "When its fallbacks are asked beside it, if it has no first token ([how](../policy.md#a-late-model))."
             " `auto`: after three times what nine of ten of its first tokens take, 10 s while fewer than ten are"
-            " known, twice as late for a fallback that costs over ten times as much. Or seconds, from 0.05."
-            " `failure`: only when all of its deployments have failed. Calls that change something at a provider have"
-            " no two models."
+            " known. Or seconds, from 0.05. `failure`: only when all of its deployments have failed."
         ),
         "keepalive_s": (
-            "Sends comments this often until the first token, for proxies that cut idle connections. The status is"
-            " then sent early, so errors come inside the stream."
+            "Sends comments this often until the first token, for proxies that cut idle connections. Errors then"
+            " come inside the stream."
         ),
         "defaults": "Parameters for requests that do not set them, such as `{temperature: 0.2}`.",
         "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",
@@ -287,10 +276,8 @@ REASONS: Mapping[str, Reasons] = {
             " `cost_low_usd` and `cost_high_usd` differ much."
         ),
         "continues": (
-            "How it is asked to finish an answer that another began ([takeover](../answers.md#takeover)): `prefix`"
-            " is a last message with `prefix: true`, `repeated_prefix` the same with an answer that repeats it,"
-            " `final_message` `continue_final_message`, `prefill` a last message of the assistant, `in_progress` a"
-            " last item with this status. Not set: as the catalog says, else not."
+            "How it is asked to finish an answer that another began ([each word](../answers.md#who-can-continue))."
+            " Not set: as the catalog says, else not."
         ),
         "max_in_flight": "Most requests to it at a time from this replica, of all models. For servers of your own.",
         "max_in_flight_fleet": (
@@ -319,9 +306,8 @@ REASONS: Mapping[str, Reasons] = {
     "RaceSettings": {
         "profile": "A preset for a kind of call; settings beside it win ([what each sets](../concepts.md#profile)).",
         "objective": (
-            "What to optimize: `first_token`, `reading` (nobody who reads along waits), `completion` (the whole"
-            " answer soonest), `cost` (the cheapest that is fast enough). `auto`: reading for streamed chat,"
-            " completion for whole answers, tools and JSON."
+            "[What to optimize](../concepts.md#objective): `first_token`, `reading`, `completion`, `cost`. `auto`:"
+            " reading for streamed chat, completion for whole answers, tools and JSON."
         ),
         "ttft_ms": "The deadline of the first token: who keeps it is asked first, and hedges start in time.",
         "reading_tok_s": "With objective reading: how fast answers are read; about 100 where they are spoken.",
@@ -331,29 +317,27 @@ REASONS: Mapping[str, Reasons] = {
         "hedge_delay_s": "With mode hedge: when the second attempt starts. Not set: when the first is late.",
         "budget": "Extra attempts per call, on average: 1.0 races the best two, 0.1 is economical, 0 has none.",
         "usd_per_day": (
-            "Limit for the cost of extra attempts in a UTC day at list price, of all replicas. Mode auto spends it"
-            " where it saves most ([how](../policy.md#what-a-second-is-worth))."
+            "Limit for the cost of extra attempts in a UTC day at list price, of all replicas ([how it is"
+            " spent](../policy.md#what-a-second-is-worth))."
         ),
         "extra_usd_per_call": "US dollars that each call saves up for extra attempts, at most those of 20 calls.",
         "value_usd_per_s": (
-            "What a second is worth, in US dollars. With mode auto an extra attempt is then planned only if the time"
-            " that it should save is worth more than it should cost ([how](../policy.md#what-a-second-is-worth)). Not"
-            " set: the budget decides, and with `usd_per_day` the value at which that lasts all day. 0: the budget"
-            " alone decides."
+            "What a second is worth, in US dollars: with mode auto an extra attempt is planned only where it should"
+            " save more than it costs ([how](../policy.md#what-a-second-is-worth)). Not set: the budget decides, and"
+            " with `usd_per_day` the value at which that lasts all day. 0: the budget alone."
         ),
         "worth_ms": (
             "With mode auto and no such value, a further attempt starts with its call only where it should save so"
-            " many milliseconds, and at least 1 % of the time to first token (a fifth of that for held answers); else"
-            " it is a hedge. 0: the budget alone decides. A request may set a higher one only."
+            " many milliseconds ([more](../policy.md#the-budget)); else it is a hedge. 0: the budget alone decides. A"
+            " request may set a higher one only."
         ),
         "win_on": (
-            "What wins: `any` first token, `answer` (thinking alone does not win), `sentence` (a clause that can be"
-            " spoken), `valid` (a tool call or JSON that is complete and fits its schema)."
+            "What wins: `any` first token, `answer` (thinking alone does not win),"
+            " [`sentence`](../answers.md#voice-the-first-sentence-wins) or [`valid`](../answers.md#first-valid-wins)."
         ),
         "hold": (
-            "Whether a first token may wait for an attempt that should give the answer sooner. Not set: of a stream"
-            " only if `objective: reading` or `completion` is written, here or in the request; of a whole answer"
-            " always."
+            "Whether a first token may wait for an attempt that should give the answer sooner. Not set: [as the"
+            " objective is written](../policy.md#a-hold)."
         ),
         "keep_rival": (
             "For whole answers: the second attempt runs on, and answers if the winner breaks. It costs two whole"
@@ -417,8 +401,7 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "unpriced": (
             "What happens if a limit in dollars applies and a deployment bills a unit whose price is not known."
-            " `refuse`: it gets none of its calls. `count_known`: what is known counts. Not set: speech is refused,"
-            " all else counts as far as it is known."
+            " `refuse`: it gets none of its calls. `count_known`: what is known counts. Not set: speech is refused."
         ),
     },
     "DataPolicy": {

@@ -23,8 +23,14 @@ _OWN = re.compile(r"\]\(#([\w-]+)\)")
 def _entries(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
     """Yield name, values and origin of each entry; several values are separated by semicolons, units follow."""
     for entry in _ENTRY.finditer(text):
-        values = tuple(float(Fraction(value.split()[0].replace(",", ""))) for value in entry["value"].split(";"))
-        yield entry["name"], values, entry["origin"]
+        yield entry["name"], _read(entry["value"]), entry["origin"]
+    for line in re.findall(r"^- Bounds: (.+)\.$", text, re.MULTILINE):
+        for name, value in re.findall(r"`(\w+)` = ([^`]+?)(?=, `|$)", line):
+            yield name, _read(value), "bound"
+
+
+def _read(value: str) -> tuple[float, ...]:
+    return tuple(float(Fraction(each.split()[0].replace(",", ""))) for each in value.split(";"))
 
 
 def _values(constant: object) -> tuple[float, ...]:
