@@ -202,7 +202,12 @@ def _ledger(evidence: Evidence) -> str:
         (each for each in evidence.store.attempts.values() if each.call_id == call.id), key=lambda each: each.number
     )
     ends = [
-        (_place(each.provider), f"{each.outcome}" + (f" (`{each.error_kind}`)" if each.error_kind else ""))
+        (
+            _place(each.provider),
+            f"`{each.error_kind}`"
+            if each.outcome == "failed"
+            else each.outcome + (f" (`{each.error_kind}`)" if each.error_kind else ""),
+        )
         for each in attempts
     ]
     told = []
@@ -246,7 +251,8 @@ what a whole gateway did between simulated clients and four providers, of which 
 (`mode: single`): in a race the others answer meanwhile.
 
 - *The first* is the provider that is asked first; *another* is one of three more.
-- *The ledger*: the call's status and `error_kind`, then each attempt's `outcome` and, in brackets, its `error_kind`.
+- *The ledger*: the call's status and `error_kind`, then each attempt's `outcome` and
+  `error_kind`; a kind alone: it failed.
 - *Also*: what the operator sees beside the call's line in the log and its rows. *State* is the first's on the
   leaderboard.
 

@@ -92,7 +92,8 @@ def _words(text: str) -> list[str]:
         if block.lstrip().startswith("\b"):
             continue  # a list for the terminal, which a page of its own has for readers
         if plain.startswith(_EXAMPLE):
-            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
+            example = [] if "```text" in lines else ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
+            lines += example  # the first: --help has all
         else:
             lines += [marked(plain), ""]
     return lines[:-1]

@@ -38,12 +38,11 @@ Every error of the gateway, and what to do about it.
 - **Read the message first.** It names the field, the limit or the deployment.
 - **Find it** by the status and the `code` in the body, which has the format of the API that was called; in OpenAI's
   it is `{"error": {"message", "type", "param", "code"}}`. Anthropic's has no code.
-- **Retry** says when the same request can succeed if it is sent again: `later` is after the time in the header
-  `retry-after`. Where it is missing, another try is in vain. OpenAI's and Anthropic's SDKs retry 408, 409, 429 and all
-  statuses from 500 by themselves, twice, and wait as `retry-after` says, for up to a minute.
-- A stream that has begun has the status 200. If it breaks, its last event is the error, and its usual end (`[DONE]`)
-  does not come.
-- SQL has the code as `calls.error_kind`, the log as `error_kind` of [`call.finished`](events.md).
+- **Retry** says when the same request can succeed if it is sent again: `later` is after the header `retry-after`.
+  Where it is missing, another try is in vain. SDKs retry 408, 409, 429 and all statuses from 500 twice by themselves.
+- A stream that has begun has the status 200. If it breaks, its last event is the error, and `[DONE]` does not come.
+- SQL and the log ([`call.finished`](events.md)) have the code as `error_kind`.
+
 """
 _REFUSALS = """## Words for refused requests
 

@@ -16,7 +16,11 @@ LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "crit
 NOTHING, REPORT = "Nothing.", "It is a bug: report it with the trace."
 # Fields that the page explains once, or whose names say enough.
 UNLISTED = frozenset(
-    {"hint", "effect", "exception", "cause", "error", "problem", "deployment", "model", "provider", "client", "open"}
+    {
+        *("hint", "effect", "exception", "cause", "error", "problem"),
+        *("deployment", "model", "provider", "client", "metric", "alert", "message", "webhook", "tries", "kind"),
+        *("open", "folder", "spool", "file", "node", "pid", "peer", "endpoint", "method", "began_at"),
+    }
 )
 _CODE = re.compile(r"`(\w+)`")
 _REFUSED = ("count", "peer", "method", "endpoint", "client")
@@ -118,7 +122,7 @@ terminal) a line is an object:
 - `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` needs
   `log_level: debug`.
 - An entry has the level, the meaning, what to do (if there is anything to do), and more fields. Not listed are `hint`
-  and `effect`, sentences for you, `cause`, `error` and `problem`, and whose `model`, `deployment` or `client` it is.
+  and `effect`, sentences for you, and names that say enough, such as `cause`, `model` and `file`.
 - An `exception` is the trace of a bug: please report it.
 - Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
   details.

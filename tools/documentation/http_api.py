@@ -1,5 +1,6 @@
 """Every route of the gateway, and how a program reads /api."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ errors, and as a page at `/docs`. [The read API](#the-read-api) has examples of 
   Without `clients:` in the configuration, programs on this machine need none. In brackets stands whose key a route
   needs: *any*, a *caller's* (not a viewer's), a *viewer's* (an operator's or an admin's, too), an *admin's*, or *none*;
   *or session*: the page's sign-in will do.
+- **`/api/keys`** is `/admin/keys` for the page's session.
 - **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
 - [Headers](headers.md) has those of requests and answers.
 """
@@ -51,15 +53,23 @@ def page() -> str:
         for method, operation in operations.items():
             tag = (operation.get("tags") or ["Others"])[0]
             by_tag.setdefault(tag, []).append((f"{method.upper()} {path}", operation))
-    lines = [_HEAD, _READ_API.read_text(encoding="utf-8")]
+    lines, told = [_HEAD, _READ_API.read_text(encoding="utf-8")], dict[str, str]()  # the tag that has a description
+    named = {name for routes in by_tag.values() for name, _ in routes}
     for tag, routes in by_tag.items():
         lines += [f"## {tag}", "", *([marked(about[tag]), ""] if about.get(tag) else [])]
+        found = [(name, operation, *_described(operation)) for name, operation in routes]
+        usual, times = Counter(access for _, _, access, _ in found).most_common(1)[0]
+        usual = usual if times > 1 else ""
+        lines += [f"Key: *{usual}*, where no other is named.", ""] if usual else []
         groups: dict[str, list[str]] = {}
-        for name, operation in routes:
-            access, about_it = _described(operation)
-            groups.setdefault(about_it, []).append(_route(name, access, operation))
+        for name, operation, access, about_it in found:
+            if name.replace(" /api/", " /admin/") in named - {name}:
+                continue  # the same for the page, as the head says
+            groups.setdefault(about_it, []).append(_route(name, "" if access == usual else f" ({access})", operation))
         for about_it, entries in groups.items():
-            lines += [*entries, "", *([marked(about_it), ""] if about_it else [])]
+            said = told.setdefault(about_it, tag)
+            lines += [*entries, ""]
+            lines += [marked(about_it) if said == tag else f"As *{said}* above.", ""] if about_it else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -73,4 +83,4 @@ def _described(operation: Mapping[str, Any]) -> tuple[str, str]:
 def _route(name: str, access: str, operation: Mapping[str, Any]) -> str:
     query = [each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"]
     asked = f" *Query:* {', '.join(map(code, query))}." if query else ""
-    return f"- **{code(name)}** ({access}): {operation.get('summary', '').rstrip('.')}.{asked}"
+    return f"- **{code(name)}**{access}: {operation.get('summary', '').rstrip('.')}.{asked}"

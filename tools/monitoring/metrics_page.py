@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.watching.series import Family
-from tools.documentation.tables import code, marked
+from tools.documentation.tables import marked
 from tools.monitoring.alert import Alert
 
 _HEAD = """# Metrics and alert rules
@@ -14,7 +14,7 @@ What each metric of `GET /metrics` counts, in Prometheus' text format, and [when
 
 - **Entries**: the type, the labels, and what it counts.
 - **Types**: a *counter* only grows, so look at its rate; a *gauge* is a value of now; a *histogram* counts by
-  [buckets](#buckets).
+  buckets, which `/metrics` names.
 - **Several workers**: any of them returns the sums of all. Gauges that are not sums say so: *least* or *most* of all
   workers.
 - **No series yet**: a counter or histogram begins with its first event. A gauge of something that is not configured is
@@ -62,14 +62,7 @@ def page(families: Iterable[Family], alerts: Iterable[Alert]) -> str:
     for family in listed:
         by_topic[topic_of(family.name)] += _entry(family)
     lines = [line for topic, entries in by_topic.items() for line in (f"## {topic}", "", *entries)]
-    alike: dict[str, list[str]] = {}
-    for family in listed:
-        if family.bounds:
-            alike.setdefault(_bounds(family.bounds), []).append(code(family.name))
-    buckets = [f"- {', '.join(names)}: {bounds}" for bounds, names in alike.items()]
-    return "\n".join(
-        [_HEAD, *lines, "## Buckets", "", "Upper bounds of histograms, inclusive:", "", *buckets, "", *rules(alerts)]
-    )
+    return "\n".join([_HEAD, *lines, *rules(alerts)])
 
 
 def rules(alerts: Iterable[Alert]) -> list[str]:
@@ -98,7 +91,3 @@ def _rule(alert: Alert) -> list[str]:
         f": {summary} *Do:* {marked(alert.description)}",
         "",
     ]
-
-
-def _bounds(bounds: Sequence[float]) -> str:
-    return ", ".join(f"{bound:.4g}" for bound in bounds)
