@@ -239,12 +239,8 @@ HEAD = """# Faults
 
 When something breaks, what does a client get, what do the tables say, and what does the operator see?
 
-| it breaks | the client |
-|---|---|
-| at one provider, before the first token | gets the whole answer of another provider |
-| at one provider, in an answer that is not streamed | the same |
-| at one provider, in the middle of a stream | gets a part, then an error, but with [takeover](../answers.md#takeover) |
-| at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
+What breaks at one provider before the first token, or in an answer that is not streamed, the client does not notice. A
+stream that breaks ends with an error, but with [takeover](../answers.md#takeover).
 
 Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code. Each line is
 what a whole gateway did between simulated clients and four providers, of which one attempt runs at a time
