@@ -5,7 +5,7 @@ from typing import Any
 from tools.documentation.document import openapi
 from tools.documentation.tables import code, table
 
-_HEAD = """# Headers
+_HEAD = """## Headers
 
 All are optional. An answer has only those that apply to it; those of a streamed answer are sent with its first token.
 `x-holeshot-narrowed` has one of [these reasons](../policy.md#fewer-attempts).
@@ -13,8 +13,8 @@ All are optional. An answer has only those that apply to it; those of a streamed
 """
 
 
-def page() -> str:
-    """Return the text of docs/reference/headers.md."""
+def section() -> str:
+    """Return the section of docs/reference/http-api.md about headers."""
     document = openapi()
     read: dict[str, Any] = {}
     for path in document["paths"].values():
@@ -27,13 +27,13 @@ def page() -> str:
     return "\n".join(
         [
             _HEAD,
-            "## Of requests",
+            "### Of requests",
             "",
             *table(
                 ("header", "what it says"), [(code(name), read[name].get("description", "")) for name in sorted(read)]
             ),
             "",
-            "## Of answers",
+            "### Of answers",
             "",
             *table(
                 ("header", "what it says"),

@@ -15,6 +15,7 @@ from gateway.admin.openapi.operation import (
     VIEWER,
     VISITOR,
 )
+from tools.documentation import headers
 from tools.documentation.document import openapi
 from tools.documentation.tables import code, marked
 
@@ -29,7 +30,7 @@ errors, and as a page at `/docs`. [The read API](#the-read-api) has examples of 
   *or session*: the page's sign-in will do.
 - **`/api/keys`** is `/admin/keys` for the page's session.
 - **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
-- [Headers](headers.md) has those of requests and answers.
+- [Headers](#headers) come last.
 """
 _READ_API = Path(__file__).with_suffix(".md")  # written by hand
 _NEEDS: Mapping[str, str] = {
@@ -70,7 +71,7 @@ def page() -> str:
             said = told.setdefault(about_it, tag)
             lines += [*entries, ""]
             lines += [marked(about_it) if said == tag else f"As *{said}* above.", ""] if about_it else []
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, headers.section()]).rstrip() + "\n"
 
 
 def _described(operation: Mapping[str, Any]) -> tuple[str, str]:

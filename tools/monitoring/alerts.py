@@ -149,8 +149,8 @@ ALERTS: tuple[Alert, ...] = (
         lasting="5m",
         severity="ticket",
         summary="A round of {{ $labels.instance }} with Redis takes more than 50 ms.",
-        description="If Redis' core is full (redis-cli info cpu), a Redis Cluster has several. Else it is the network, or "
-        "the gateway's own core.",
+        description="If Redis' core is full (redis-cli info cpu), a Redis Cluster has several. Else it is the network, "
+        "or the gateway's own core.",
         labels={**_JOB, "instance": "a"},
         fires=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.08+0x60"}),
         quiet=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.004+0x60"}),
