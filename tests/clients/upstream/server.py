@@ -89,7 +89,6 @@ THINGS = {
     "/v1/rerank": things.rerank,
     "/v2/rerank": things.rerank,
     "/v1/decisions": things.decisions,
-    "/v1beta/decisions": things.googles_decisions,
     "/v1/images/generations": things.images,
 }
 
@@ -123,6 +122,7 @@ class Upstream:
                 web.route("*", "/v1/conversations/{id}", self._conversation),
                 web.route("*", "/v1/conversations/{id}/items", self._conversation_items),
                 web.route("*", "/v1/conversations/{id}/items/{item}", self._conversation_item),
+                web.post("/v1beta/decisions", self._decide_googles),
                 web.post("/v1/audio/speech", self._speak),
                 web.post("/v1/audio/transcriptions", self._listen),
                 web.post("/v1/audio/translations", self._listen),
@@ -227,8 +227,13 @@ class Upstream:
                 return
         raise Refused(int(status), f"failed with {status}, as asked for")
 
+    async def _decide_googles(self, request: web.Request) -> web.Response:
+        return web.json_response(things.googles_decisions(await _body(request)))
+
     async def _do(self, request: web.Request) -> web.Response:
         body = await _body(request)
+        if request.path == "/v1/decisions" and "x-goog-api-key" in request.headers:  # its SDK begins it with v1, too
+            return await self._decide_googles(request)
         if body.get("model") == "missing-model":
             raise Refused(404, "The model `missing-model` does not exist")
         return _answered(THINGS[request.path](body))
