@@ -24,7 +24,7 @@ from gateway.cli.race_view import JsonView, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
 from gateway.settings import load
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, serving
 
 RIGHT_KEY = "hs-the-right-key-of-a-client"
@@ -279,7 +279,7 @@ async def test_a_database_out_of_reach_costs_no_answer(raced: RacedProviders) ->
 
 
 async def test_a_running_gateway_races_with_its_url(raced: RacedProviders, tmp_path: Path) -> None:
-    never = [RoleOnly(), Hang()]
+    never: list[Step] = [RoleOnly(), Hang()]
     async with serving(tmp_path / "gateway", {"fast": answer("Hel", "lo", "!"), "slow": never}) as running:
         running["fast"].script = [Gate(running["slow"].requested), *running["fast"].script]
         code, out, err = await raced.race("Why?", "--url", running.url, "--width", "2", "--json")
