@@ -324,6 +324,7 @@ REASONS: Mapping[str, Reasons] = {
             "Zero data retention: whether it stores no prompts and answers. Clients may require it. Not set: unknown."
         ),
         "region": "Where it runs. Clients may require a region. Not set: unknown.",
+        "hardware": "What it runs on, such as `8 x H100`: a text of your own, which reports of `holeshot bench` have.",
         "same_as": "The model that it is, where its own name does not tell: embeddings are made by one model only, as "
         "vectors of several cannot be compared. Write the name that another deployment of the model has.",
         "quantization": "How its weights are stored, such as `fp8`. Clients may require one. Not set: unknown.",
