@@ -280,9 +280,6 @@ class Sum(msgspec.Struct, frozen=True):
     high_usd: float | None
 
 
-_NO_COSTS = Sum(0.0, 0.0, 0.0)
-
-
 class Bill(msgspec.Struct, frozen=True):
     """The attempts with their costs, and the sums of those that the operator pays for."""
 
@@ -587,7 +584,7 @@ def _is_fully_reported(record: AttemptRecord) -> bool:
 def _sum(records: Sequence[AttemptRecord]) -> Sum:
     """Return the cost of all ``records`` together; 0 for none."""
     if not records:
-        return _NO_COSTS
+        return Sum(0.0, 0.0, 0.0)
     usd = low_usd = high_usd = None
     is_bounded = True
     for one in records:
