@@ -42,7 +42,7 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile)
+	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile $(ROOMS))
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py
@@ -86,8 +86,8 @@ endef
 BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
-# beside LiteLLM, Portkey and TensorZero, which are installed under var/
-bench_peers = $(BIN)/python -m benchmarks.peers
+# beside other gateways, installed under var/; writes the table in the documentation (half an hour; QUICK=1: ten minutes)
+bench_peers = $(BIN)/python -m benchmarks.peers --write $(if $(QUICK),--quick)
 # count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each
