@@ -398,4 +398,4 @@ def _recorded() -> bool:
 
 
 CONTEXT = web.AppKey("holeshot", Context)
-BEGUN: web.RequestKey[Begun] = web.RequestKey("holeshot.begun", Begun)  # of a client with limits
+BEGUN: web.RequestKey[Begun | None] = web.RequestKey("holeshot.begun")  # of a client with limits; else None

@@ -107,7 +107,7 @@ def sql(
       answer_quality, client_usage, tag_values, cache_value, waste
     The same of the last hour, day or month: add _1h, _24h or _30d.
       Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
-      refusals_1h, refusals_24h, refusals_30d,
+      refusals_1h, refusals_24h, refusals_30d, regions_1h, regions_24h,
       wrong_keys_1h, wrong_keys_24h, wrong_keys_30d
 
     Example: holeshot sql "select * from race_value_24h"

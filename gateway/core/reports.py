@@ -230,6 +230,9 @@ class Reports(Protocol):
     async def refusals(self, window: Window) -> tuple[Table, Table]:
         """Return refused requests by client and reason, and addresses that sent unknown keys."""
 
+    async def regions(self, window: Window) -> Table:
+        """Return the columns of the view ``regions_1h`` or ``regions_24h``: an hour or a day."""
+
     async def usage(self, window: Window) -> Table:
         """Return the usage of clients."""
 

@@ -179,8 +179,8 @@ def _revisions() -> list[str]:
     return [path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py")]
 
 
-async def check_schema(engine: AsyncEngine) -> None:
-    """Check that the database has the tables this version needs.
+async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
+    """Check that the database has the tables this version needs: those of the revision ``needed``, else the newest.
 
     Raises:
         SchemaOutdatedError: they are missing or old.
@@ -188,7 +188,7 @@ async def check_schema(engine: AsyncEngine) -> None:
         DatabaseUnreachableError: the database cannot be asked.
 
     """
-    found, needed = await current_revision(engine), head_revision()
+    found, needed = await current_revision(engine), needed or head_revision()
     if found is None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
     _check_can_be_updated(found)

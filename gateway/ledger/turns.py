@@ -98,7 +98,7 @@ def written(connection: AsyncConnection, instant: datetime) -> datetime | str:
 
 
 def read_instant(value: datetime | str | None) -> datetime:
-    """Return an instant as the database gave it."""
+    """Return an instant as the database gave it: SQLite has no time zones, and gives text to statements as text."""
     instant = datetime.fromisoformat(value) if isinstance(value, str) else value
     assert instant is not None
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant

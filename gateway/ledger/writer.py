@@ -251,6 +251,7 @@ class Ledger:
         *,
         replica: str = "",
         retention: Retention = KEEP_ALL,
+        prune_after_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
         store: Store | None = None,
@@ -258,8 +259,8 @@ class Ledger:
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Does not connect yet.
 
-        ``replica``: its name in the rows. ``store`` replaces the database. ``clickhouse`` also gets calls and attempts,
-        independently.
+        ``replica``: its name in the rows. ``prune_after_s``: from the start to the first pruning. ``store`` replaces
+        the database. ``clickhouse`` also gets calls and attempts, independently.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -278,6 +279,7 @@ class Ledger:
         self._backlog = Backlog(self._spool, self._shipper, clock)
         self._keeper = Keeper(self._spool, clock, utc_now, self._backlog.taken)
         self._folding = Folding(self._store, self._shipper, clock)
+        self._prune_after_s = prune_after_s
         self._pruner = Pruning(self._store, retention, self._shipper, self.clock)
         self._closing = asyncio.Event()
         self._adopted = asyncio.Event()  # the spools of dead workers are in SQL
@@ -386,7 +388,8 @@ class Ledger:
             asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
         ]
         self._adding_up = asyncio.create_task(self._repeat(self._folding.fold, FOLD_INTERVAL_S), name="ledger.fold")
-        self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
+        pruning = self._repeat(self.prune, PRUNE_INTERVAL_S, after_s=self._prune_after_s)
+        self._pruning = asyncio.create_task(pruning, name="ledger.prune")
         self._measuring = asyncio.create_task(self._repeat(self.measure_clock, MEASURE_INTERVAL_S), name="ledger.clock")
         if self.clickhouse is not None:
             self.clickhouse.start()
@@ -525,9 +528,11 @@ class Ledger:
         except TimeoutError as error:
             raise DatabaseUnreachableError(f"the database did not tell its time within {PING_TIMEOUT_S:g} s") from error
 
-    async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
-        """Run ``action`` every ``interval_s`` until closing; after failures wait longer each time."""
+    async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float, *, after_s: float = 0.0) -> None:
+        """Run ``action`` every ``interval_s``, first in ``after_s``, until closing; after failures wait longer."""
         failures, fault = 0, StandingFault(self.clock.clock)
+        if after_s > 0.0:
+            await self._pause(after_s)
         while not self._closing.is_set():
             try:
                 await action()
@@ -541,7 +546,10 @@ class Ledger:
                     # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
-            pause_s = backoff_s(failures) if failures else interval_s
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._closing.wait()
+            await self._pause(backoff_s(failures) if failures else interval_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until closing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()

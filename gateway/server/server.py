@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 import structlog
 
+from gateway import NEWEST, PYTHONS
 from gateway.api.context import Phase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
@@ -333,6 +334,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
     _check_no_proxy()
+    _check_python(sys.version_info[:2])
     _check_prices(datetime.now(UTC).date())
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
@@ -471,6 +473,17 @@ def _check_no_proxy() -> None:
         # Do: Write a name, `.domain`, `*.domain`, an address or a network such as 10.0.0.0/8; `:port` may follow all
         # but a network. Restart.
         structlog.get_logger().warning("configuration.no_proxy_not_understood", entries=entries, effect=effect)
+
+
+def _check_python(version: tuple[int, int]) -> None:
+    """Log if nobody has run the tests on a Python as new as ``version``."""
+    if version > NEWEST:
+        # Event gateway.untested_python: The tests were not run on a `python` as new as this one, only on those that are
+        # `tested`. It may work.
+        # Do: Install Holeshot with one of these, for example `pipx install --python python3.13 holeshot`, or upgrade.
+        structlog.get_logger().warning(
+            "gateway.untested_python", python=f"{version[0]}.{version[1]}", tested=PYTHONS.removeprefix("Python ")
+        )
 
 
 def _freeze_garbage() -> None:

@@ -267,6 +267,7 @@ REASONS: Mapping[str, Reasons] = {
             "The model that it is, by the name that another deployment has, where its own name does not tell:"
             " embeddings are made by one model only."
         ),
+        "hardware": "What it runs on, such as `8 x H100`: a text of your own, which reports of `holeshot bench` have.",
         "quantization": "How its weights are stored, such as `fp8`. Clients may require one.",
         "extra_body": "Fields added to each request to it. They win over the client's.",
         "extra_headers": "Headers added to each request to it.",

@@ -26,6 +26,7 @@ from gateway.ledger.connections import (
 )
 from gateway.ledger.database import DATABASE_ERRORS, check_file, interrupt_sqlite, unreachable
 from gateway.ledger.errors import is_sqlite, parse_url
+from gateway.ledger.turns import read_instant
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.
@@ -381,12 +382,6 @@ def of_record(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: _field(name, getattr(record, name, None)) for name in names}
 
 
-def instant(written: str) -> datetime:
-    """Parse an instant as SQLite stores it: UTC, without a time zone."""
-    at = datetime.fromisoformat(written)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 def _value(name: str, value: Any, booleans: Collection[str]) -> Any:
     match value:
         case Decimal():  # Postgres' sum of integers
@@ -394,7 +389,7 @@ def _value(name: str, value: Any, booleans: Collection[str]) -> Any:
         case str() if name in _JSONS:
             return msgspec.Raw(value.encode())
         case str() if name.endswith("_at"):
-            return instant(value)
+            return read_instant(value)
         case int() if name in booleans:
             return bool(value)
         case _:
