@@ -6,7 +6,6 @@ Peers are installed from their registries, pinned, into folders of their own. --
 docs/performance.md. What a peer lacks or answers wrongly is an empty cell.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,8 +13,9 @@ from itertools import chain
 from statistics import median
 
 from benchmarks.harness import machine, report
+from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.machine import metered
-from benchmarks.harness.report import quantile
+from benchmarks.harness.report import Grid, quantile
 from benchmarks.peers.peers import PEERS, Asked, Peer, plain
 from benchmarks.speed.crowd import STREAM_S
 from tests.support.measured import load
@@ -23,11 +23,10 @@ from tests.support.measured.answers import MESSAGES
 from tests.support.measured.gateways import MeasuredServers, measured_servers
 from tests.support.measured.load import NOT_IN_TIME, LoadError, Order
 from tests.support.measured.nginx import Missing
-from tests.support.measured.servers import ROOT, prepare
+from tests.support.measured.servers import ROOT
 from tools.installing import UnavailableError
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- made by: make bench WHAT=peers -->", "<!-- end of what the benchmark made -->"
 CALLS, CONCURRENCY = 1000, 16
 PACED_CALLS, PACED_CONCURRENCY, TOKENS = 200, 50, 100
 STREAMS, CALM_STREAMS = 1000, 50
@@ -44,7 +43,7 @@ def cpu(
 ) -> Course:
     """Return a course: the CPU that a call takes, in units of ``unit_us``, of ``calls`` by ``among`` connections."""
 
-    def course(asked: Asked, _: Asked, times: int) -> list[float]:
+    def course(asked: Asked, __: Asked, times: int) -> list[float]:
         question = asked.question(behaviour, streamed=streamed)
         load.run(Order(question=question, calls=among, concurrency=among))
         rehearsal = load.run(Order(question=question, calls=4 * among, concurrency=among))
@@ -114,7 +113,8 @@ upstream's first token after 300 ms. {interpreter}, for what is written in Pytho
 
 def measure(peer: Peer, servers: MeasuredServers, times: int) -> list[str]:
     """Return a peer's row; its note says why it could not be measured."""
-    cells, notes = [], []
+    cells: list[str] = []
+    notes: list[str] = []
     try:
         with plain("upstream").start(servers, servers.folder) as upstream, peer.start(servers, servers.folder) as asked:
             for columns, course in COURSES.items():
@@ -136,39 +136,33 @@ def _cell(value: float | str) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def with_table(page: str, rows: Sequence[Sequence[str]], caption: str) -> str:
-    """Return the page with this table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    assert mark, f"the page has no {END}"
-    return "\n".join([before + BEGIN, "", *report.markdown(COLUMNS, rows), "", caption, "", END]) + after
-
-
-def main() -> None:
-    """Run from the command line."""
-    titles = [peer.title for peer in PEERS]
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer turns")
-    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=f"any of: {', '.join(titles)}")
-    options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs all peers")
-    prepare(parser)
+def measured(run: Run) -> Told:
+    """Measure the peers that are asked for."""
+    only, times = run.options.only, QUICK_TIMES if run.options.quick else TIMES
     rows = []
     with measured_servers() as servers:
         for peer in PEERS:
-            if not options.only or any(map(peer.title.startswith, options.only)):
-                print(f"measuring {peer.title}", file=sys.stderr, flush=True)
-                rows.append(measure(peer, servers, QUICK_TIMES if options.quick else TIMES))
+            if not only or any(map(peer.title.startswith, only)):
+                run.say(f"measuring {peer.title}")
+                rows.append(measure(peer, servers, times))
     caption = " ".join(_CAPTION.splitlines()).format(
         date=datetime.now(UTC).date(), ours="Holeshot", interpreter=report.described()
     )
-    report.console().print(report.grid("Beside its peers", COLUMNS, rows, caption=caption))
-    if options.write:
-        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), rows, caption), encoding="utf-8")
+    grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=caption)
+    if run.options.write and not only:
+        page = report.with_lines(PAGE.read_text(encoding="utf-8"), "peers", [*grid.markdown(), "", caption])
+        PAGE.write_text(page, encoding="utf-8")
+    return Told(facts=rows, grids=[grid])
+
+
+def main() -> None:
+    parser = command("peers", __doc__, quick="fewer turns")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into the documentation, if it has all peers"
+    )
+    titles = ", ".join(peer.title for peer in PEERS)
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=f"any of: {titles}")
+    carry_out(parser, measured)
 
 
 if __name__ == "__main__":
