@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gateway.api import headers
 from gateway.api.auth import JSON
@@ -56,7 +57,6 @@ def client_context_of(
     )
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
 ClientHandler = Callable[[web.Request, Client, ReceivedBody, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]

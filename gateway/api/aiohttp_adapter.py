@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.hdrs import EXPECT, METH_POST
 from aiohttp.http_parser import RawRequestMessage
+from aiohttp.typedefs import Handler
 from multidict import istr
 
 from gateway.api import headers
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 else:
     _Response = object
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _DATE, _LENGTH, _ENCODING = istr("date"), istr("content-length"), istr("transfer-encoding")
 
 

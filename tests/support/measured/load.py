@@ -21,6 +21,7 @@ import uvloop
 from tests.support.measured.answers import TOKEN_MARK, is_whole_json, is_whole_stream
 
 LIMIT_S = 300.0
+NOT_IN_TIME = "not done in time"
 PATH = "/v1/chat/completions"
 _ACCEPTING_S = (
     1.0  # until a server has taken a crowd's connections out of its backlog; some take one a turn of their loop
@@ -42,7 +43,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     prompt_bytes: int = len(_PROMPT)
     headers: Mapping[str, str] = {}
     launched: int | None = None
-    more: Mapping[str, str] = {}
+    more: Mapping[str, Any] = {}
 
     def rendered(self) -> bytes:
         """Return it as HTTP/1.1 writes it."""
@@ -82,6 +83,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     together: bool = False
     rate_per_s: float | None = None
+    limit_s: float = LIMIT_S
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -375,7 +377,7 @@ async def carry_out(order: Order) -> Outcome:
     else:
         work = Together(*given) if order.together else Run(*given)
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(order.limit_s):
             await work.start()
             await work.over
         return Outcome(work.latencies_ms, perf_counter() - work.began, process_time())
@@ -388,7 +390,7 @@ def obey(order: type[_T], carry_out: Callable[[_T], Coroutine[Any, Any, object]]
     try:
         outcome = uvloop.run(carry_out(msgspec.json.decode(sys.argv[1], type=order)))
     except TimeoutError:
-        sys.exit(f"load: not done within {LIMIT_S:g} s")
+        sys.exit(f"load: {NOT_IN_TIME}")
     except (LoadError, OSError) as error:
         sys.exit(f"load: {error}")
     with open(sys.stdout.fileno(), "wb", closefd=False) as out:  # with PYTHONUNBUFFERED, its ``write`` may write a part
