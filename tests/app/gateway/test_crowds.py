@@ -11,7 +11,7 @@ from gateway.connections.connection import GROUP
 from gateway.overload.intake import PERIOD_S
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
-CROWD = 200
+CROWD = 300
 REQUEST_BODY = msgspec.json.encode(chat_body())
 REQUEST = (
     "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -79,9 +79,14 @@ async def test_the_calls_of_a_crowd_begin_in_groups_and_each_is_answered(serve: 
                 begun.append(server.requests_count - before)
                 before = server.requests_count
 
-        counting = asyncio.create_task(count())
+        async def begun_when_the_first_is_sent() -> int:
+            await running["alpha"].requested.wait()
+            return server.requests_count
+
+        counting, sent = asyncio.create_task(count()), asyncio.create_task(begun_when_the_first_is_sent())
         assert await call_together(made) == [200] * CROWD
         await counting
+        assert await sent < CROWD
         assert max(begun) <= 2 * GROUP  # a group, and those that are read in the same turn
         assert running.gateway.context.intake.in_flight == 0
         await close(made)
