@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from gateway.connections.connection import GROUP
-from gateway.overload.intake import PERIOD_S
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 CROWD = 300
@@ -41,7 +40,7 @@ async def lines(running: RunningGateway, number: int) -> Sequence[Line]:
     host, _, port = running.url.removeprefix("http://").partition(":")
     made = [Line(*await asyncio.open_connection(host, int(port))) for _ in range(number)]
     while len(running.connections) < number:  # noqa: ASYNC110 - nobody else is told
-        await asyncio.sleep(PERIOD_S)
+        await asyncio.sleep(0)
     return made
 
 
@@ -102,7 +101,7 @@ async def test_a_client_that_leaves_while_its_call_waits_to_begin_holds_up_nobod
             each.writer.transport.abort()
         assert await asyncio.gather(*(each.status() for each in staying)) == [200] * len(staying)
         while len(running.connections) > len(staying):  # noqa: ASYNC110 - nobody else is told
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(0)
         assert not running.connections.arrivals.waiting
         assert await call_together(staying) == [200] * len(staying)
         await close(staying)
