@@ -158,20 +158,8 @@ class LoopDelay:
     """
 
     __slots__ = (
-        "_clock",
-        "_is_busy",
-        "_loop",
-        "_on_tick",
-        "_on_turns",
-        "_peak_before_s",
-        "_peak_now_s",
-        "_timer",
-        "_turns",
-        "_turns_from_s",
-        "_window_ends_s",
-        "due_s",
-        "smoothed_s",
-        "total_s",
+        *("_clock", "_is_busy", "_loop", "_on_tick", "_on_turns", "_peak_before_s", "_peak_now_s"),
+        *("_timer", "_turns", "_turns_from_s", "_window_ends_s", "due_s", "smoothed_s", "total_s"),
     )
 
     def __init__(
@@ -294,16 +282,8 @@ class Limit:
     """
 
     __slots__ = (
-        "_left_s",
-        "_longest_s",
-        "_observed",
-        "_shortest_s",
-        "_value",
-        "_was_reached",
-        "most",
-        "now",
-        "open",
-        "target_s",
+        *("_left_s", "_longest_s", "_observed", "_shortest_s", "_value"),
+        *("_was_reached", "most", "now", "open", "target_s"),
     )
 
     def __init__(self, most: int, target_s: float) -> None:
@@ -408,18 +388,8 @@ class Intake:
     """
 
     __slots__ = (
-        "_clock",
-        "_default_most",
-        "_found_no_room",
-        "_on_shed",
-        "_patience",
-        "_queue",
-        "_retry_after_s",
-        "_seats",
-        "_settings",
-        "delay",
-        "in_flight",
-        "limit",
+        *("_clock", "_default_most", "_found_no_room", "_on_shed", "_patience", "_queue"),
+        *("_retry_after_s", "_seats", "_settings", "delay", "in_flight", "limit"),
     )
 
     def __init__(
