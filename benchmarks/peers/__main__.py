@@ -1,12 +1,9 @@
 """Measures the gateway and its peers, one after the other, on the same mock upstream and the same machine.
 
-    python -m benchmarks.peers [--quick] [--only NAME] [--write]
-
 Peers are installed from their registries, pinned, into folders of their own. --write puts the table into
 docs/performance.md. What a peer lacks or answers wrongly is an empty cell.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -14,8 +11,9 @@ from itertools import chain
 from statistics import median
 
 from benchmarks.harness import machine, report
+from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.machine import metered
-from benchmarks.harness.report import quantile
+from benchmarks.harness.report import Grid, quantile
 from benchmarks.peers.peers import PEERS, Asked, Peer, plain
 from benchmarks.speed.crowd import STREAM_S
 from tests.support.measured import load
@@ -23,11 +21,10 @@ from tests.support.measured.answers import MESSAGES
 from tests.support.measured.gateways import MeasuredServers, measured_servers
 from tests.support.measured.load import NOT_IN_TIME, LoadError, Order
 from tests.support.measured.nginx import Missing
-from tests.support.measured.servers import ROOT, prepare
+from tests.support.measured.servers import ROOT
 from tools.installing import UnavailableError
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- made by: make bench WHAT=peers -->", "<!-- end of what the benchmark made -->"
 CALLS, CONCURRENCY = 1000, 16
 PACED_CALLS, PACED_CONCURRENCY, TOKENS = 200, 50, 100
 STREAMS, CALM_STREAMS = 1000, 50
@@ -103,9 +100,9 @@ COURSES: dict[tuple[str, ...], Course] = {
     ("cores", "MB", "TTFT p99 ms"): crowd,
 }
 COLUMNS = ("", *chain.from_iterable(COURSES), "note")
-_CAPTION = """\
+CAPTION = """\
 Versions of {date}. *Hang*: seconds to the first token where the first provider never answers and a second one is
-configured, with the limit for the first that the peer's settings allow (2 s; {ours} at its defaults).
+configured, with the limit for the first that the peer's settings allow (2 s; Holeshot at its defaults).
 *Non-streaming*, *burst*, *Messages*: CPU of the whole process tree per call of 100 tokens, as JSON, as a stream in one
 burst, and as such a stream of Anthropic's Messages. *Token*: CPU per token when one comes every 5 ms. *Added*: to the
 first token of a call alone. *Cores*, *MB* and *TTFT p99*: 1,000 streams that begin at once, 20 tok/s each, the
@@ -136,39 +133,26 @@ def _cell(value: float | str) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def with_table(page: str, rows: Sequence[Sequence[str]], caption: str) -> str:
-    """Return the page with this table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    assert mark, f"the page has no {END}"
-    return "\n".join([before + BEGIN, "", *report.markdown(COLUMNS, rows), "", caption, "", END]) + after
-
-
 def main() -> None:
-    """Run from the command line."""
-    titles = [peer.title for peer in PEERS]
-    parser = argparse.ArgumentParser(
-        prog="benchmarks.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer turns")
-    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=f"any of: {', '.join(titles)}")
-    options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs all peers")
-    prepare(parser)
+    parser = command("peers", __doc__, quick="fewer turns")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="only those with one of these words")
+    parser.add_argument("--write", action="store_true", help="put the table into the documentation, if it is whole")
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    chosen = [peer for peer in PEERS if any(word in peer.title for word in run.options.only)]
     rows = []
     with measured_servers() as servers:
-        for peer in PEERS:
-            if not options.only or any(map(peer.title.startswith, options.only)):
-                print(f"measuring {peer.title}", file=sys.stderr, flush=True)
-                rows.append(measure(peer, servers, QUICK_TIMES if options.quick else TIMES))
-    caption = " ".join(_CAPTION.splitlines()).format(
-        date=datetime.now(UTC).date(), ours="Holeshot", interpreter=report.described()
-    )
-    report.console().print(report.grid("Beside its peers", COLUMNS, rows, caption=caption))
-    if options.write:
-        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), rows, caption), encoding="utf-8")
+        for peer in chosen:
+            run.say(f"measuring {peer.title}")
+            rows.append(measure(peer, servers, QUICK_TIMES if run.options.quick else TIMES))
+    caption = CAPTION.format(date=datetime.now(UTC).date(), interpreter=report.described())
+    grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=" ".join(caption.splitlines()))
+    if run.options.write and len(chosen) == len(PEERS):
+        made = report.with_lines(PAGE.read_text(encoding="utf-8"), "peers", [*grid.markdown(), "", grid.caption])
+        PAGE.write_text(made, encoding="utf-8")
+    return Told(facts=[dict(zip(COLUMNS, row, strict=True)) for row in rows], grids=[grid])
 
 
 if __name__ == "__main__":

@@ -148,6 +148,12 @@ def routes(headers: Mapping[str, str], *others: str, path: str = gateways.PATH, 
 
 # LiteLLM: since 1.110 its router is Rust; LITELLM_RUST has it take what else of it is.
 
+# Its extra "proxy" wants litellm-proxy, which the index does not have: so what else is in that extra, by name.
+_LITELLM_NEEDS = """
+uvicorn gunicorn granian uvloop fastapi<1 starlette<2 backoff pyyaml rq orjson hiredis apscheduler fastapi-sso<1
+pyjwt<3 python-multipart cryptography<51 pynacl websockets<16 boto3 azure-identity azure-storage-blob mcp>=2.3,<3
+httpx2<3 restrictedpython rich<14 inquirerpy tomlkit polars soundfile<1 expression<6 backports-zstd<2 semver<4
+"""
 _MASTER_KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"
 
 
@@ -176,7 +182,7 @@ def litellm(version: str, rust: str) -> Peer:
     return served(
         f"LiteLLM {version}{', LITELLM_RUST' if rust == 'true' else ''}",
         Served(
-            install=lambda: installing.python_tool("litellm", f"litellm[proxy]=={version}"),
+            install=lambda: installing.python_tool("litellm", f"litellm=={version}", *_LITELLM_NEEDS.split()),
             command=lambda binaries, config, port, _: [
                 str(binaries / "litellm"),
                 "--config",
