@@ -6,7 +6,7 @@ from statistics import fmean, median
 from benchmarks.harness.report import quantile
 from benchmarks.truth.columns import losers
 from benchmarks.truth.course import PATIENCE_S
-from benchmarks.truth.facts import OK, Called, Facts, Ledger, Row, bill, kind, left
+from benchmarks.truth.facts import OK, Attempt, Called, Facts, Ledger, Row, bill, kind, left
 from benchmarks.truth.modes import modes
 from benchmarks.truth.rules import NEAR_MS, Figure, between, equal, within
 from benchmarks.truth.units import units
@@ -18,7 +18,6 @@ MANY = 5_000  # races
 
 
 def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
-    """Compare the views."""
     yield equal("rows that belong to nothing, and calls and requests without one", 0, facts.strays)
     yield from _savings(ledger, facts)
     yield from _curves(ledger, facts)
@@ -295,11 +294,17 @@ def _limits(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     yield equal("limits, calls that still run", 0, counted["max_parallel"])
     for name, some in (("usd_per_day", own), ("usd_per_month", own), ("model", _of_race(calls))):
         tried = [one for call in some for one in call.attempts]
-        yield equal(f"limits, {name}, as rows have it", sum(one.row["cost_usd"] or 0.0 for one in tried), counted[name])
+        yield equal(f"limits, {name}, as rows have it", sum(map(_counted_usd, tried)), counted[name])
         honest = [one for one in tried if one.persona.overstates == 1]
         lied = sum(one.row["cost_usd"] or 0.0 for one in tried) - sum(one.row["cost_usd"] or 0.0 for one in honest)
         low, high = (sum(one.row[f"cost_{side}_usd"] or 0.0 for one in honest) for side in ("low", "high"))
         yield within(f"limits, {name}, as billed", bill(honest), counted[name] - lied, (high - low) / bill(honest))
+
+
+def _counted_usd(one: Attempt) -> float:
+    """Return what limits count for an attempt: the most that it may have cost if its client has left."""
+    usd = one.row["cost_usd"] or 0.0
+    return max(usd, one.row["cost_high_usd"] or 0.0) if one.row["outcome"] == "client_gone" else usd
 
 
 def _of_race(calls: Sequence[Called]) -> list[Called]:

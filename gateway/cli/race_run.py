@@ -4,6 +4,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -40,6 +41,16 @@ class Question(msgspec.Struct, frozen=True):
     mode: Mode | None = None
     width: int | None = None
 
+    def body(self) -> dict[str, Any]:
+        """Return the JSON of a streamed chat completion."""
+        messages = [{"role": "user", "content": self.prompt}]
+        if self.system is not None:
+            messages.insert(0, {"role": "system", "content": self.system})
+        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width implies a race
+        race = {name: value for name, value in (("mode", mode), ("width", self.width)) if value is not None}
+        body: dict[str, Any] = {"model": self.model, "messages": messages, "stream": True, "race": race}
+        return body if self.max_tokens is None else body | {"max_tokens": self.max_tokens}
+
     def request(self) -> ParsedRequest:
         """Return the request for a streamed chat completion.
 
@@ -47,15 +58,7 @@ class Question(msgspec.Struct, frozen=True):
             InvalidRequest: a value is invalid.
 
         """
-        messages = [{"role": "user", "content": self.prompt}]
-        if self.system is not None:
-            messages.insert(0, {"role": "system", "content": self.system})
-        mode = self.mode or (Mode.RACE if self.width is not None else None)  # a width implies a race
-        race = {name: value for name, value in (("mode", mode), ("width", self.width)) if value is not None}
-        body = {"model": self.model, "messages": messages, "stream": True, "race": race}
-        if self.max_tokens is not None:
-            body["max_tokens"] = self.max_tokens
-        return read_chat(Contents.of(msgspec.json.encode(body)), None)
+        return read_chat(Contents.of(msgspec.json.encode(self.body())), None)
 
 
 @asynccontextmanager

@@ -340,10 +340,12 @@ class Draft:
         """Add two rescues for a primary that hangs; return the start of the first, in seconds.
 
         A call in such trouble needs another attempt anyway, so rescues are not extra; if no other is left, the
-        ``reserve`` is better than waiting.
+        ``reserve`` is better than waiting, and so is the best of those that are broken: it may have recovered.
         """
         rescue_s = self._rescue_s()
         spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
+        if not spares and len(self.launches) == 1:
+            spares = self._lineup.tripped[:1]
         for number, spare in enumerate(spares[:2], start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
@@ -351,7 +353,10 @@ class Draft:
     def add_rescues_of_one(self) -> None:
         """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
         rescue_s = self._rescue_s()
-        for number, spare in enumerate([each for each in self._spare[:2] if each.tier < Tier.FULL], start=1):
+        spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
+        if not self._others and len(self.launches) == 1:
+            spares = self._lineup.tripped[:1]
+        for number, spare in enumerate(spares, start=1):
             self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _rescue_s(self) -> float:

@@ -133,7 +133,8 @@ def test_when_all_others_are_broken_a_canary_is_better_than_nothing() -> None:
         break_down(replica, name)
     plan = replica.plan(canaries={"canary": 0.001})
     assert primary(plan) == "canary"
-    assert set(plan.rest) == {"a", "b"}
+    assert {*plan.rest, plan.launches[1].deployment} == {"a", "b"}  # one is asked if it hangs
+    assert plan.launches[1].delay_s > 0
 
 
 def test_the_broken_come_after_a_canary_and_broken_canaries_last() -> None:

@@ -201,6 +201,16 @@ def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
     assert made.rest == ("b", "c", "x")
 
 
+@pytest.mark.parametrize(("mode", "role"), [(Mode.AUTO, Role.FAILOVER), (Mode.SINGLE, Role.HEDGE)])
+def test_a_call_that_hangs_and_has_nobody_else_asks_the_best_broken_one(mode: Mode, role: Role) -> None:
+    worse, best = (candidate(name, time_s, state=HealthState.OPEN) for name, time_s in (("x", 0.3), ("y", 0.2)))
+    made = planned(worse, best, A, mode=mode)
+    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("y", 2 * A.estimate.q95_s, role)]
+    assert made.rest == ("x",)
+    probed = candidate("y", 0.2, state=HealthState.HALF_OPEN, probe_due=True)
+    assert launched(planned(worse, probed, A, mode=mode)) == [("a", 0.0, Role.PRIMARY), ("y", 0.0, Role.PROBE)]
+
+
 def test_with_every_breaker_open_somebody_is_asked_all_the_same() -> None:
     made = planned(
         candidate("a", 0.3, state=HealthState.OPEN),
