@@ -42,7 +42,7 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile)
+	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile $(ROOMS))
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py
@@ -52,7 +52,9 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := real monitoring servers clients oidc stores fuzz clickhouse hostile
+TESTS := wall real monitoring servers clients oidc stores fuzz clickhouse hostile
+# tests that wait for time to pass, as nothing tells when it has (half a minute)
+test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
 test_real = $(BIN)/python tests/real/run.py
 # run every query of the dashboards, and the alert rules, in a real Prometheus (one minute)
@@ -84,8 +86,8 @@ endef
 BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
-# beside LiteLLM, Portkey and TensorZero, which are installed under var/
-bench_peers = $(BIN)/python -m benchmarks.peers
+# beside other gateways, installed under var/; writes the table in the documentation (half an hour; QUICK=1: ten minutes)
+bench_peers = $(BIN)/python -m benchmarks.peers --write $(if $(QUICK),--quick)
 # count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each
@@ -107,7 +109,7 @@ bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--writ
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
-bench_steering = $(BIN)/python -m benchmarks.steering --json var/steering.json
+bench_steering = $(BIN)/python -m benchmarks.steering
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)
 bench_soak = $(BIN)/python -m benchmarks.soak $(if $(COUNT),--calls $(COUNT)) $(if $(JSON),--json)
 

@@ -12,7 +12,7 @@ from holeshot import NOT_ON_WINDOWS
 
 
 def main() -> None:
-    """Run the command line. On Windows, exit with a message before a module is imported that Windows lacks."""
+    """Run the command line. Exit with a message before a module is imported that Windows or an older Python lacks."""
     if sys.platform == "win32":
         sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
     if sys.argv[1:2] == ["serve"]:
@@ -22,7 +22,14 @@ def main() -> None:
     package = Path(__file__).resolve().parent
     inside = package / "_lib"
     sys.path.insert(0, str(inside if inside.is_dir() else package.parent))
-    from gateway.cli.main import main as run  # noqa: PLC0415 - sys.path is set only now
+    from gateway import OLDEST, PYTHONS  # noqa: PLC0415 - sys.path is set only now
+
+    if sys.version_info < OLDEST:
+        sys.exit(
+            f"holeshot: this is Python {sys.version_info[0]}.{sys.version_info[1]}, and Holeshot runs on {PYTHONS}:"
+            " install it with one of these, for example `pipx install --python python3.13 holeshot`"
+        )
+    from gateway.cli.main import main as run  # noqa: PLC0415 - likewise
 
     run()
 

@@ -4,8 +4,10 @@ import asyncio
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tables are as wide as they are
+# Ledgers, spools and servers of tests live in memory where there is much of it: nothing of them outlives a test, and
+# each write to a disk waits for everybody's.
+MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 4 * 2**30
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
 gc.disable()
 

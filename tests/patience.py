@@ -1,6 +1,41 @@
-"""How long tests wait for what must come: in one place, as every room of the tests waits for something.
+"""How long tests wait for what must come, and how: in one place, as every room of the tests waits for something.
 
-It only ends a test that would hang, and is no measure: the machine may be slow, and busy with other things.
+The limit only ends a test that would hang, and is no measure: the machine may be slow, and busy with other things.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 PATIENCE_S = 120.0
+_LOOK_S = 0.005  # between two looks
+_ROUND_S = 0.05  # likewise, where others have to say something in between
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Return once it holds: for what tells nobody, as another process, a server, or a clock that is not ours."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - as said
+            await asyncio.sleep(_LOOK_S)
+
+
+async def eventually(look: Callable[[], Awaitable[T]]) -> T:
+    """Look until there is something, and return it: likewise."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (seen := await look()):  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(_LOOK_S)
+    return seen
+
+
+async def until_for_good(holds: Callable[[], Awaitable[bool]], looks: int) -> None:
+    """Return once it has held at so many looks in a row: nothing tells that something will never come again."""
+    held = 0
+    async with asyncio.timeout(PATIENCE_S):
+        while held < looks:
+            if await holds():
+                held += 1
+                await asyncio.sleep(_ROUND_S)
+            else:
+                held = 0

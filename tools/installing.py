@@ -23,11 +23,11 @@ def python_tool(name: str, *requirements: str) -> Path:
         UnavailableError: they cannot be installed.
 
     """
-    folder = HOME / name
-    if not (folder / "installed").exists():
+    folder, wanted = HOME.resolve() / name, "\n".join(requirements)
+    if not _has(folder, wanted):
         _run(sys.executable, "-m", "venv", "--clear", str(folder))
         _run(str(folder / "bin" / "pip"), "install", "--quiet", *requirements)
-        (folder / "installed").write_text("\n".join(requirements))
+        (folder / "installed").write_text(wanted)
     return folder / "bin"
 
 
@@ -43,14 +43,20 @@ def node_tool(name: str, requirements: Mapping[str, str], overrides: Mapping[str
     npm = shutil.which("npm")
     if npm is None:
         raise UnavailableError("needs npm")
-    folder = HOME / name
-    if not (folder / "installed").exists():
+    folder = HOME.resolve() / name
+    wanted = msgspec.json.encode({"dependencies": requirements, "overrides": overrides}).decode()
+    if not _has(folder, wanted):
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = {"dependencies": requirements, "overrides": overrides}
-        (folder / "package.json").write_bytes(msgspec.json.encode(wanted))
+        (folder / "package.json").write_text(wanted)
         _run(npm, "install", "--silent", "--ignore-scripts", "--prefix", str(folder))
-        (folder / "installed").touch()
+        (folder / "installed").write_text(wanted)
     return folder / "node_modules"
+
+
+def _has(folder: Path, wanted: str) -> bool:
+    """Tell whether exactly ``wanted`` was installed into it, not another version."""
+    done = folder / "installed"
+    return done.exists() and done.read_text() == wanted
 
 
 def _run(*command: str) -> None:

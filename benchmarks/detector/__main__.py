@@ -1,20 +1,17 @@
-"""How often the detector is wrong, and how soon it is right: ``python -m benchmarks.detector --help``."""
+"""How often the detector is wrong, and how soon it is right."""
 
-import argparse
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from math import ceil
-from pathlib import Path
+from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.detector.worlds import Noise, Trial, World
-from benchmarks.harness.report import grid, known_quantile
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, bad, known_quantile
 from gateway.detecting.slowdowns import DAY_S, Metric
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
@@ -55,27 +52,19 @@ class Outcome(msgspec.Struct, frozen=True):
     delays: dict[float, list[float]]
 
 
-def main() -> None:
-    """Run what is asked for, print the tables, write JSON."""
-    options = _options()
-    console = Console(width=None if Console().is_terminal else 140)
+def measured(asked: Run) -> Told:
+    """Watch all models."""
+    options = asked.options
     jobs = list(_jobs(options))
-    began_s = time.monotonic()
     outcomes: list[Outcome] = []
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with (
-        Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress,
-        ProcessPoolExecutor(options.jobs) as pool,
-    ):
-        task = progress.add_task("", total=len(jobs))
+    with asked.counting(len(jobs), "models") as tick, ProcessPoolExecutor(options.jobs) as pool:
         for outcome in pool.map(run, jobs):
             outcomes.append(outcome)
-            progress.update(task, advance=1, description=str(outcome.name))
+            tick()
     figures = summed(outcomes)
-    _show(console, figures)
-    console.print(f"seed {options.seed}, {DAYS:g} days each, {time.monotonic() - began_s:.0f} s")
-    if options.json is not None:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
+    heads = ("world", "provider-months", "false alarms", "a month", *(f"{factor:g} x" for factor in FACTORS))
+    title = "False alarms, and the delay of first tokens that take longer (minutes, p50 / p90)"
+    return Told(facts=figures, grids=[Grid(title, heads, list(map(_cells, figures)))])
 
 
 def run(job: Job) -> Outcome:
@@ -100,9 +89,9 @@ def run(job: Job) -> Outcome:
     return Outcome(job.name, job.world.deployments, alarms, delays)
 
 
-def summed(outcomes: list[Outcome]) -> list[dict[str, object]]:
+def summed(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Return the figures of each kind of world."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for name in dict.fromkeys(outcome.name for outcome in outcomes):
         some = [outcome for outcome in outcomes if outcome.name == name]
         months = sum(outcome.months for outcome in some)
@@ -129,56 +118,40 @@ def summed(outcomes: list[Outcome]) -> list[dict[str, object]]:
     return found
 
 
-def _show(console: Console, figures: list[dict[str, object]]) -> None:
-    heads = ("world", "provider-months", "false alarms", "a month", *(f"{factor:g} x" for factor in FACTORS))
-    table = grid("False alarms, and the delay of first tokens that take longer (minutes, p50 / p90)", heads, ())
-    for row in figures:
-        world, delays, alarms = row["world"], row["delays"], row["false_alarms"]
-        assert isinstance(delays, dict)
-        assert isinstance(alarms, dict)
-        key = (world["rate"], world["residual_sd"]) if isinstance(world, dict) else None
-        cells = []
-        for factor in FACTORS:
-            one = delays.get(f"{factor:g}")
-            text = "" if one is None else f"{one['p50_min']:.0f} / {one['p90_min']:.0f}"
-            goal = None if key is None else GOALS_MIN.get((*key, factor))
-            if one is not None and goal is not None:
-                text += f" ({'goal' if one['p90_min'] <= goal else 'MISSED'} {goal})"
-            cells.append(text)
-        named = world if key is None else f"{key[0]}, residual sd {key[1]:g}"
-        kinds = ", ".join(f"{name} {n}" for name, n in alarms.items() if n)
-        table.add_row(
-            str(named),
-            str(row["provider_months"]),
-            f"{sum(alarms.values())} {kinds}",
-            f"{row['per_month']:.3f}",
-            *cells,
-        )
-    console.print(table)
+def _cells(row: dict[str, Any]) -> list[str]:
+    world, delays, alarms = row["world"], row["delays"], row["false_alarms"]
+    key = (world["rate"], world["residual_sd"]) if isinstance(world, dict) else None
+    cells = []
+    for factor in FACTORS:
+        one, goal = delays.get(f"{factor:g}"), None if key is None else GOALS_MIN.get((*key, factor))
+        text = "" if one is None else f"{one['p50_min']:.0f} / {one['p90_min']:.0f}"
+        if one is not None and goal is not None:
+            text = bad(f"{text} (goal {goal})", one["p90_min"] > goal)
+        cells.append(text)
+    kinds = ", ".join(f"{name} {n}" for name, n in alarms.items() if n)
+    named = str(world) if key is None else f"{key[0]}, residual sd {key[1]:g}"
+    told = (str(row["provider_months"]), f"{sum(alarms.values())} {kinds}", f"{row['per_month']:.3f}")
+    return [named, *told, *cells]
 
 
-def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+def _jobs(options: Any) -> Iterator[Job]:
+    months = options.months or (QUICK_MONTHS if options.quick else MONTHS)
     for (rate, calls_s), noise in product(RATES.items(), NOISES):
         world = World(calls_s, Noise(noise), nights=1.0)
-        for number in range(ceil(options.months / world.deployments)):
+        for number in range(ceil(months / world.deployments)):
             yield Job((rate, noise), world, options.seed + number, delays=True)
-    if options.strange:
-        for name, world in STRANGE.items():
-            for number in range(ceil(options.months / world.deployments)):
-                yield Job(name, world, options.seed + 10_000 + number, delays=False)
+    for name, world in STRANGE.items() if options.strange else ():
+        for number in range(ceil(months / world.deployments)):
+            yield Job(name, world, options.seed + 10_000 + number, delays=False)
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.detector", description=__doc__)
-    parser.add_argument("--months", type=int, help=f"provider-months of each kind; default {MONTHS}")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_MONTHS} of each")
+def main() -> None:
+    parser = command("detector", __doc__, quick=f"{QUICK_MONTHS} of each")
+    parser.add_argument("--months", type=int, help=f"provider-months of each kind (default: {MONTHS})")
     parser.add_argument("--strange", action="store_true", help="also worlds of other kinds, for false alarms")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, help="processes; default 1")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    options = parser.parse_args()
-    options.months = options.months or (QUICK_MONTHS if options.quick else MONTHS)
-    return options
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    carry_out(parser, measured)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """``python -m benchmarks.edge [NAMES…] [--against DIR]``: the edge's measures, here and on another checkout."""
 
-import argparse
 import asyncio
 import importlib
 import pkgutil
-import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -14,14 +11,13 @@ import msgspec
 from rich.markup import escape
 
 from benchmarks.edge import measures
-from benchmarks.edge.edge import Edge, Figure, edge
-from benchmarks.harness import report
-from benchmarks.harness.report import console, grid, print_json
+from benchmarks.edge.edge import Edge, Figure
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid
 from tests.support.measured import servers
-from tests.support.measured.servers import prepare
+from tests.support.measured.servers import ROOT, Server
 
 LIMIT_S = 300.0  # for one measure
-HERE = Path(__file__).parents[2]
 
 Measure = Callable[[Edge], Awaitable[Sequence[Figure]]]
 
@@ -36,14 +32,6 @@ class Row(msgspec.Struct):
     now: float | None = None
 
 
-class Environment(msgspec.Struct, frozen=True):
-    """What all measures share. ``bytecode`` is a folder for compiled modules."""
-
-    checkouts: dict[str, Path]
-    upstream: servers.Server
-    bytecode: Path
-
-
 class Broken(msgspec.Struct):
     """A measure that did not end as it should."""
 
@@ -53,50 +41,45 @@ class Broken(msgspec.Struct):
 
 
 def main() -> None:
-    """Run it as the arguments say."""
     names = sorted(each.name for each in pkgutil.iter_modules(measures.__path__))
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.edge", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"measures to run (default: all): {', '.join(names)}")
+    parser = command("edge", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=names, help=f"measures: {', '.join(names)}")
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
-    parser.add_argument("--rounds", type=int, default=1, help="turns of each; medians are told (default 1)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    unknown = set(options.names) - set(names)
-    if unknown:
-        parser.error(f"there is no measure {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    prepare(parser)
-    checkouts = {"now": HERE} if options.against is None else {"against": options.against.resolve(), "now": HERE}
+    parser.add_argument("--rounds", type=int, default=1, help="turns of each; medians are told")
+    parser.set_defaults(every=names)
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    options = run.options
+    checkouts = {"now": ROOT} if options.against is None else {"against": options.against.resolve(), "now": ROOT}
     rows: list[Row] = []
     broken: list[Broken] = []
-    with servers.upstream() as upstream, tempfile.TemporaryDirectory(prefix="holeshot-bytecode-") as bytecode:
-        for name in options.names or names:
-            more_rows, more_broken = asyncio.run(
-                _measured(name, Environment(checkouts, upstream, Path(bytecode)), options.rounds)
-            )
+    with servers.upstream() as upstream:
+        for name in options.names or options.every:
+            more_rows, more_broken = asyncio.run(_measured(name, checkouts, upstream, run))
             rows += more_rows
             broken += more_broken
-    if options.json:
-        print_json({"interpreter": report.described(), "rows": rows, "broken": broken})
-    else:
-        _show(rows, broken)
-    sys.exit(1 if any(each.checkout == "now" for each in broken) else 0)
+    grid = Grid("The edge, measured", ("measure", "against", "now", "ratio"), list(map(_cells, rows)))
+    told = [f"{each.measure}, {each.checkout}: {escape(each.reason)}" for each in broken]
+    missed = [line for line, each in zip(told, broken, strict=True) if each.checkout == "now"]
+    return Told(facts={"rows": rows, "broken": broken}, grids=[grid], lines=told, missed=missed)
 
 
-async def _measured(name: str, environment: Environment, rounds: int) -> tuple[list[Row], list[Broken]]:
+async def _measured(
+    name: str, checkouts: dict[str, Path], upstream: Server, run: Run
+) -> tuple[list[Row], list[Broken]]:
     """Measure on each checkout in turn, so that a machine that grows slower grows slower for both."""
     measure: Measure = importlib.import_module(f"{measures.__name__}.{name}").measure
     broken: list[Broken] = []
     rows: dict[str, Row] = {}
     found: dict[tuple[str, str], list[float]] = {}
-    for number in range(rounds):
-        for where, checkout in environment.checkouts.items():
-            print(f"{name}: {where}, round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    for number in range(run.options.rounds):
+        for where, checkout in checkouts.items():
+            run.say(f"{name}: {where}, round {number + 1} of {run.options.rounds}")
             try:
-                async with (
-                    asyncio.timeout(LIMIT_S),
-                    edge(checkout, environment.upstream, environment.bytecode) as given,
-                ):
-                    figures = await measure(given)
+                async with asyncio.timeout(LIMIT_S):
+                    figures = await measure(Edge(checkout, upstream, run.folder))
             except Exception as error:  # noqa: BLE001 - a gateway that breaks under a measure is a finding
                 broken.append(Broken(name, where, f"{type(error).__name__}: {error}"))
                 continue
@@ -111,20 +94,9 @@ async def _measured(name: str, environment: Environment, rounds: int) -> tuple[l
     return list(rows.values()), broken
 
 
-def _show(rows: Sequence[Row], broken: Sequence[Broken]) -> None:
-    cells = (
-        (
-            f"{row.measure}: {row.name}",
-            _told(row.against, row.unit),
-            _told(row.now, row.unit),
-            f"{row.now / row.against:.2f}" if row.now is not None and row.against else "",
-        )
-        for row in rows
-    )
-    table = grid("The edge, measured", ("measure", "against", "now", "ratio"), cells, caption=report.described())
-    console().print(table)
-    for each in broken:
-        console().print(f"[red]broken: {each.measure}, {each.checkout}[/]: {escape(each.reason)}")
+def _cells(row: Row) -> Sequence[str]:
+    ratio = f"{row.now / row.against:.2f}" if row.now is not None and row.against else ""
+    return (f"{row.measure}: {row.name}", _told(row.against, row.unit), _told(row.now, row.unit), ratio)
 
 
 def _told(value: float | None, unit: str) -> str:

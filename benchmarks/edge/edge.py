@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -10,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import yaml
@@ -45,9 +44,8 @@ class Running:
 
     @property
     def log(self) -> str:
-        """What it has written to stderr so far; empty when a measure took its stderr."""
-        path = self.folder / "stderr"
-        return path.read_text(errors="replace") if path.exists() else ""
+        """What it has written to stderr so far."""
+        return (self.folder / "stderr").read_text(errors="replace")
 
     def cpu_s(self) -> float:
         """Return the CPU seconds it has used, all its processes together."""
@@ -61,11 +59,11 @@ class Running:
 class Edge:
     """The gateway of one checkout. ``upstream`` is the benchmarks' mock; ``answers.py`` says how it can answer."""
 
-    def __init__(self, checkout: Path, upstream: Server, folder: Path, bytecode: Path) -> None:
+    def __init__(self, checkout: Path, upstream: Server, folder: Path) -> None:
         self.checkout = checkout
         self.upstream = upstream
-        self.folder = folder  # for whatever a measure writes
-        self._bytecode = bytecode
+        self.folder = Path(tempfile.mkdtemp(dir=folder))  # for whatever a measure writes
+        self._bytecode = folder / "bytecode"  # of all measures
         self._started = 0
 
     @asynccontextmanager
@@ -73,7 +71,6 @@ class Edge:
         self,
         settings: Mapping[str, Any] | None = None,
         *,
-        stderr: int | BinaryIO | None = None,
         descriptors: int = FILES,
         at_most: bool = False,
         environ: Mapping[str, str] | None = None,
@@ -82,12 +79,7 @@ class Edge:
 
         It has a provider for each behaviour of the mock, a model for each of ``gateways.RACES``, and one client, whose
         key is in ``Running.headers``. ``settings`` are laid over that, sections merged; None takes a key away.
-        ``stderr`` as subprocess takes it; by default a file. ``descriptors`` is the soft limit it starts with; 1024 is
-        what most shells give. ``at_most``: it cannot raise it.
-
-        Raises:
-            RuntimeError: it did not start; with the end of its log.
-
+        ``descriptors`` is the soft limit it starts with; ``at_most``: it cannot raise it.
         """
         self._started += 1
         folder = self.folder / f"gateway-{self._started}"
@@ -95,32 +87,23 @@ class Edge:
         path = gateways.write_config(folder, self.upstream.port, port, gateways.sqlite(folder))
         config = _laid_over(yaml.safe_load(path.read_text()), settings or {})
         path.write_text(yaml.safe_dump(config, sort_keys=False))
+        command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
         told = {**self.environment(), **(environ or {})}
         await self._migrate(config["database_url"], told)
         began = time.monotonic()
         with (folder / "stderr").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(
-                    "sh",
-                    "-c",
-                    f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"',
-                    "sh",
-                    *self.command(path),
-                ),
+                *("sh", "-c", f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"', "sh", *command),
                 cwd=folder,
                 env=told,
                 stdout=subprocess.DEVNULL,
-                stderr=log if stderr is None else stderr,
+                stderr=log,
             )
         try:
             await _answers(process, port, folder)
             yield Running(process, port, folder, time.monotonic() - began)
         finally:
             await _stopped(process)
-
-    def command(self, config: Path) -> Sequence[str]:
-        """Return the command that serves ``config``."""
-        return (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(config))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of its processes: they import from the checkout, what is compiled once."""
@@ -133,13 +116,6 @@ class Edge:
         process = await asyncio.create_subprocess_exec(*command, env=told, stdout=subprocess.DEVNULL)
         if await process.wait():
             raise RuntimeError(f"cannot migrate {database_url}")
-
-
-@asynccontextmanager
-async def edge(checkout: Path, upstream: Server, bytecode: Path) -> AsyncIterator[Edge]:
-    """Give a measure its edge, and a folder that goes with it; modules are compiled into ``bytecode``."""
-    with tempfile.TemporaryDirectory(prefix="holeshot-edge-") as folder:
-        yield Edge(checkout, upstream, Path(folder), bytecode)
 
 
 def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,13 +134,7 @@ async def _answers(process: asyncio.subprocess.Process, port: int, folder: Path)
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline and process.returncode is None:
         with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
-                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-            finally:
-                writer.close()
-            if head.startswith(b"HTTP/1.1 200 ") and json.loads(body):
+            if (await ask(port, get("/health/live"))).status == 200:
                 return
         await asyncio.sleep(_LOOK_S)
     end = (folder / "stderr").read_text(errors="replace")[-2000:]
@@ -201,13 +171,7 @@ def get(path: str, headers: Mapping[str, str] | None = None) -> bytes:
 
 
 async def ask(port: int, request: bytes, *, source: str | None = None, patience_s: float = PATIENCE_S) -> Answer:
-    """Send ``request`` on a connection of its own, from the address ``source``; return when the first byte is there.
-
-    Raises:
-        TimeoutError: it did not come.
-        OSError: the connection was refused or reset.
-
-    """
+    """Send ``request`` on a connection of its own, from the address ``source``; return when the first byte is there."""
     began = time.perf_counter()
     async with asyncio.timeout(patience_s):
         reader, writer = await asyncio.open_connection(HOST, port, local_addr=(source, 0) if source else None)

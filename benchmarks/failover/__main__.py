@@ -16,47 +16,44 @@ It takes two minutes.
 It exits with 1 when a cell fails. --write puts the table into benchmarks/failover/RESULTS.md.
 """
 
-import argparse
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import structlog
 
 from benchmarks.failover.cells import Row, all_rows
-from benchmarks.harness.report import console, grid, markdown, print_json
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, with_lines
 from tests.support.faults import FAULTS, SETUPS
-from tests.support.measured.servers import ROOT, prepare
+from tests.support.measured.servers import ROOT
 
 PAGE = ROOT / "benchmarks" / "failover" / "RESULTS.md"
-BEGIN, END = "<!-- made by: make bench WHAT=failover -->", "<!-- end of what the benchmark made -->"
 WORDS = ("pass", "partial", "safe", "fail")
 
 
+CAPTION = "Verdict: seconds to the first token, to the end (the longest of several calls), requests to providers."
+
+
 def main() -> None:
-    """Run as the arguments say."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command("failover", __doc__)
     parser.add_argument("--faults", nargs="+", default=[""], metavar="WORD", help="only those with one of these words")
     parser.add_argument("--setups", nargs="+", default=[""], metavar="WORD", help="likewise")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="put the table into the documentation")
-    options = parser.parse_args()
-    prepare(parser)
+    parser.add_argument("--write", action="store_true", help="put the table into the documentation, if it is whole")
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    faults, setups = _named(FAULTS, options.faults), _named(SETUPS, options.setups)
-    if options.write and len(faults) * len(setups) < len(FAULTS) * len(SETUPS):
-        parser.error("--write needs all faults and setups")
-    rows = asyncio.run(all_rows(faults, setups))
-    if options.json:
-        print_json(rows)
-    else:
-        _show(rows, faults, setups)
-    if options.write:
-        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), rows, faults, setups), encoding="utf-8")
-    sys.exit(any(row.verdict.word == "fail" for row in rows))
+    faults, setups = _named(FAULTS, run.options.faults), _named(SETUPS, run.options.setups)
+    rows = asyncio.run(all_rows(faults, setups, run.folder))
+    grid = table(rows, faults, setups)
+    if run.options.write and len(rows) == len(FAULTS) * len(SETUPS):
+        page = with_lines(PAGE.read_text(encoding="utf-8"), "failover", grid.markdown())
+        PAGE.write_text(page, encoding="utf-8")
+    why = [f"{row.verdict.word:8}{row.fault}; {row.setup}: {row.verdict.why}" for row in rows if row.verdict.why]
+    missed = [f"{row.fault}; {row.setup}" for row in rows if row.verdict.word == "fail"]
+    return Told(facts=rows, grids=[grid], lines=why, missed=missed)
 
 
 def _named(names: Iterable[str], words: Sequence[str]) -> list[str]:
@@ -79,29 +76,12 @@ def total(rows: Iterable[Row]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
 
 
-def lines_of(rows: Sequence[Row], faults: Sequence[str], setups: Sequence[str]) -> list[list[str]]:
-    """Return the cells of a table, the totals last."""
+def table(rows: Sequence[Row], faults: Sequence[str], setups: Sequence[str]) -> Grid:
+    """Return a row for each fault and a column for each setup, the totals last."""
     found = {(row.fault, row.setup): cell(row) for row in rows}
     totals = [total(row for row in rows if row.setup == setup) for setup in setups]
-    return [*([fault, *(found[fault, setup] for setup in setups)] for fault in faults), ["all", *totals]]
-
-
-def with_table(page: str, rows: Sequence[Row], faults: Sequence[str], setups: Sequence[str]) -> str:
-    """Return the page with this table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    assert mark, f"the page has no {END}"
-    table = markdown(("the provider", *setups), lines_of(rows, faults, setups), words=1 + len(setups))
-    return "\n".join([before + BEGIN, "", *table, "", END]) + after
-
-
-def _show(rows: Sequence[Row], faults: Sequence[str], setups: Sequence[str]) -> None:
-    caption = "verdict: seconds to the first token, to the end (the longest of several calls), requests to providers"
-    out = console(220)
-    out.print(grid("A provider fails", ("", *setups), lines_of(rows, faults, setups), caption=caption, words=9))
-    for row in rows:
-        if row.verdict.why:
-            out.print(f"{row.verdict.word:8}{row.fault}; {row.setup}: {row.verdict.why}", highlight=False)
+    cells = [*([fault, *(found[fault, setup] for setup in setups)] for fault in faults), ["all", *totals]]
+    return Grid("A provider fails", ("the provider", *setups), cells, words=1 + len(setups), caption=CAPTION)
 
 
 if __name__ == "__main__":

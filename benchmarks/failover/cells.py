@@ -1,18 +1,17 @@
 """Every fault in every setup, at once: one gateway as its users run it, two providers a cell, over real sockets."""
 
 import asyncio
-import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
-import yaml
 
+from benchmarks.harness.replicas import alone
 from benchmarks.harness.report import quantile
 from providers.simulator.script import (
     Delta,
@@ -44,15 +43,11 @@ from tests.support.faults import (
     Verdict,
     judged_in_turn,
 )
-from tests.support.measured.gateways import environment, gateway_command
-from tests.support.measured.servers import fetch, running, wait_until_listening
-from tests.support.servers import free_port
 
 TEXT = " ".join(f"word{number}" for number in range(1, WORDS + 1))
 APART_S = 0.3  # between the beginnings of two cells, so that they do not wait for the processor
 WARMING = 4  # calls at a time
 MACHINE_S = 0.5  # that it may be late, as it runs ninety providers and their clients
-START_S = 180.0  # with as many models, on a busy machine
 
 
 def script(behaviour: Behaviour, begun: str) -> list[Step]:
@@ -207,7 +202,7 @@ async def called(http: aiohttp.ClientSession, url: str, model: str) -> Outcome:
 
 
 @asynccontextmanager
-async def serving(cells: Sequence[Cell]) -> AsyncIterator[str]:
+async def serving(cells: Sequence[Cell], folder: Path) -> AsyncIterator[str]:
     """Run the providers of all cells and a gateway before them; yield its address."""
     async with AsyncExitStack() as stack:
         providers: dict[str, Any] = {}
@@ -218,29 +213,17 @@ async def serving(cells: Sequence[Cell]) -> AsyncIterator[str]:
                 await stack.enter_async_context(provider)
                 providers[name] = {"base_url": provider.base_url, "api_key": f"key-of-{name}"}
             models |= cell.setup.models(cell.name, *names)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holeshot-failover-")))
-        port = free_port()
         settings: Mapping[str, Any] = {
-            "port": port,
-            "database_url": f"sqlite:///{folder / 'ledger.db'}",
-            "spool_dir": str(folder / "spool"),
-            "log_format": "json",
             "connections": {"max_per_address": 4096},
             "overload": {"loop_delay_ms": 0},  # the machine may be busy with other things
             "providers": providers,
             "models": models,
         }
-        config = folder / "gateway.yaml"
-        config.write_text(yaml.safe_dump(settings, sort_keys=False))
-        processes = stack.enter_context(ExitStack())
-        told = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
-        process = processes.enter_context(running(gateway_command(config), told))
-        await asyncio.to_thread(wait_until_listening, process, port)
-        await asyncio.to_thread(fetch, port, "/health/ready", limit_s=START_S)  # it answers once it has started
-        yield f"http://127.0.0.1:{port}"
+        gateway = await stack.enter_async_context(alone(folder, settings))
+        yield f"http://127.0.0.1:{gateway.port}"
 
 
-async def all_rows(faults: Sequence[str], setups: Sequence[str]) -> list[Row]:
+async def all_rows(faults: Sequence[str], setups: Sequence[str], folder: Path) -> list[Row]:
     """Run every fault in every setup, those that take longest first."""
     pairs = [(fault, setup) for fault in faults for setup in setups]
     cells = [Cell(number, *pair) for number, pair in enumerate(pairs)]
@@ -251,7 +234,7 @@ async def all_rows(faults: Sequence[str], setups: Sequence[str]) -> list[Row]:
             return await cell.run(http, url)
 
     longest_first = sorted(cells, key=lambda cell: (-cell.fault.calls, -cell.fault.known))
-    async with serving(cells) as url:
+    async with serving(cells, folder) as url:
         runs = [run(cell, APART_S * number, url) for number, cell in enumerate(longest_first)]
         rows = await asyncio.gather(*runs)
     found = {(row.fault, row.setup): row for row in rows}

@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.provider import TOKENS
 from benchmarks.fleet.world import FLEET, World
-from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Refused
+from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import cpu_s
 from tests.support.measured.gateways import PATH
 from tests.support.measured.load import rendered
@@ -23,9 +23,9 @@ TRIES = 2  # as the SDKs do: once more, when nothing was received
 
 _HEADER = re.compile(rb"^x-holeshot-([a-z-]+): *([^\r]+)\r$", re.IGNORECASE | re.MULTILINE)
 _ATTEMPTS = """
-SELECT calls.model, attempts.provider, calls.prompt_class, attempts.outcome, attempts.audited, count(*) AS attempts
+SELECT calls.model, attempts.provider, calls.prompt_class, count(*) AS attempts
 FROM attempts JOIN calls ON calls.id = attempts.call_id
-GROUP BY 1, 2, 3, 4, 5
+GROUP BY 1, 2, 3
 """
 _CALLS = "SELECT count(*), count(*) FILTER (WHERE error_kind = 'interrupted') FROM calls"
 SINGLE, ROUND_ROBIN = "single", "round-robin"  # without a gateway: always the first provider; each in turn
@@ -64,37 +64,22 @@ class Clients:
         for each in range(TRIES):
             answer.tries = each + 1
             try:
-                async with asyncio.timeout(CALL_LIMIT_S):
-                    await self._try(chosen[each % len(chosen)], request, answer, due_at)
-            except (NothingReceived, TimeoutError) as failure:
+                received = await self._connections.ask(chosen[each % len(chosen)], request, CALL_LIMIT_S)
+            except NothingReceived as failure:
                 answer.refused += isinstance(failure, Refused)
                 continue
+            _read(received, answer, due_at)
             break
         return answer
 
     def close(self) -> None:
-        """Close every connection."""
         self._connections.close()
 
-    async def _try(self, port: int, request: bytes, answer: Answer, due_at: float) -> None:
-        connection = await self._connections.take(port)
-        try:
-            received = await connection.exchange(request)
-        except asyncio.CancelledError:
-            connection.abort()
-            raise
-        _read(received, answer)
-        answer.total_s = time.perf_counter() - due_at
-        if connection.first_token_at is not None:
-            answer.ttft_s = connection.first_token_at - due_at
-        if answer.whole:
-            self._connections.keep(port, connection)
-        else:
-            connection.abort()
 
-
-def _read(received: bytes, answer: Answer) -> None:
-    head, _, body = received.partition(b"\r\n\r\n")
+def _read(received: Received, answer: Answer, due_at: float) -> None:
+    answer.total_s = time.perf_counter() - due_at
+    answer.ttft_s = None if received.first_token_at is None else received.first_token_at - due_at
+    head, _, body = received.data.partition(b"\r\n\r\n")
     answer.status = int(head[9:12])
     answer.whole = answer.status == 200 and body.count(TOKEN_MARK) == TOKENS and b"data: [DONE]" in body
     fields = {name.lower(): value.decode() for name, value in _HEADER.findall(head + b"\r\n")}
@@ -109,15 +94,22 @@ def _request(model: str, number: int, prompt: str) -> bytes:
     return rendered(PATH, {"model": model, "user": f"fleet-{number}", "stream": True, "messages": messages})
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault to come: what begins and what ends it, each a matter of milliseconds, at a share of the faulty load."""
+class Planned(msgspec.Struct, frozen=True):
+    """A fault to come, from one share of the faulty load to another: of the replicas, or of a provider."""
 
     name: str
     begin: float
-    begins: Callable[[Installation], None]
     end: float
-    ends: Callable[[Installation], None] | None = None
+    fault: str
     silences: str | None = None  # the provider that answers nobody meanwhile
+
+
+PLAN = (  # with time to recover between them
+    Planned("replica killed", 0.08, 0.20, "kill"),
+    Planned("Redis flushed", 0.28, 0.28, "flush"),
+    Planned("alpha hangs", 0.46, 0.62, "hang", "alpha"),
+    Planned("charlie rate-limits", 0.74, 0.90, "limit", "charlie"),
+)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -127,36 +119,6 @@ class Fault(msgspec.Struct, frozen=True):
     begin_s: float
     end_s: float
     silences: str | None
-
-
-def plan() -> tuple[Planned, ...]:
-    """Return the faults, in order, with time to recover between them."""
-    return (
-        Planned(
-            name="replica killed",
-            begin=0.08,
-            begins=lambda installation: installation.gateways[0].kill(),
-            end=0.20,
-            ends=lambda installation: installation.gateways[0].start(),
-        ),
-        Planned(name="Redis flushed", begin=0.28, begins=Installation.flush_redis, end=0.28),
-        Planned(
-            name="alpha hangs",
-            begin=0.46,
-            begins=lambda installation: installation.fault("alpha", "hang"),
-            end=0.62,
-            ends=lambda installation: installation.fault("alpha", "none"),
-            silences="alpha",
-        ),
-        Planned(
-            name="charlie rate-limits",
-            begin=0.74,
-            begins=lambda installation: installation.fault("charlie", "limit"),
-            end=0.90,
-            ends=lambda installation: installation.fault("charlie", "none"),
-            silences="charlie",
-        ),
-    )
 
 
 def silent(faults: tuple[Fault, ...], age_s: float) -> frozenset[str]:
@@ -170,8 +132,6 @@ class Entry(msgspec.Struct, frozen=True):
     model: str
     provider: str
     prompt_class: int
-    outcome: str
-    audited: bool
     attempts: int
 
 
@@ -196,7 +156,6 @@ class Look(msgspec.Struct, frozen=True):
     at_s: float  # age of the world
     leaderboards: Mapping[str, list[dict[str, Any]]]  # rows by model
     replicas_agree: bool  # on the rows of the policies
-    provider_counts: Mapping[str, Mapping[str, int]]
     entries: list[Entry]
     cpu_share: Mapping[str, float]  # of one core while the load was steady, by kind of process
 
@@ -229,7 +188,6 @@ class Course:
         self._every_port = [process.port for process in installation.replicas]
 
     async def run(self) -> None:
-        """Run both loads."""
         try:
             before = self._cpu_s()
             began_s = self._age_s()
@@ -281,13 +239,18 @@ class Course:
         """Begin and end each fault at its time."""
         began_s = self._age_s()
         duration_s = (self._calls - self._steady_calls) / self._rate_per_s
-        for fault in plan():
+        for fault in PLAN:
             await asyncio.sleep(began_s + fault.begin * duration_s - self._age_s())
             begin_s = self._age_s()
-            fault.begins(self._installation)
+            if fault.silences is None:
+                self._installation.begin(fault.fault)
+            else:
+                self._installation.fault(fault.silences, fault.fault)
             await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
-            if fault.ends is not None:
-                fault.ends(self._installation)
+            if fault.silences is None:
+                self._installation.end(fault.fault)
+            else:
+                self._installation.fault(fault.silences, "none")
             self.faults += (Fault(fault.name, begin_s, self._age_s(), fault.silences),)
 
     def _look(self, cpu_share: Mapping[str, float], entries: list[Entry]) -> Look:
@@ -300,7 +263,6 @@ class Course:
                 for gateway in self._installation.replicas[1:]
                 for model, rows in boards.items()
             ),
-            provider_counts=self._installation.counts(),
             entries=entries,
             cpu_share=cpu_share,
         )

@@ -1,17 +1,15 @@
-"""What the run says: against the oracle, who knows every draw; the leaderboard; losers; faults; lateness; the logs."""
+"""What the run says: against the oracle, who knows every draw; the leaderboard; faults; lateness."""
 
-import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks.fleet.course import LETTERS_PER_TOKEN, Entry, Fault, Look, Observation, direct_provider, silent
-from benchmarks.fleet.installation import AUDITED, POLICIES, draws_file
+from benchmarks.fleet.installation import AUDITED, POLICIES
 from benchmarks.fleet.world import PERSONAS, World, delivers
 from benchmarks.harness.report import known_quantile, milliseconds, weighted_quantile
 from gateway.api.json_body import size_class
@@ -22,7 +20,6 @@ _HOPELESS_S = 30.0  # what a call without an answer counts when the best are cho
 WINDOW_S = 5
 BAD_FACTOR = 1.5  # times the steady p95: the window is not as it should be
 _ENVELOPE_BYTES = 110  # of a body, beside its prompt
-_TOLERANCE_MS = 1e-6
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -169,7 +166,6 @@ class Published(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> float | None:
-        """The relative error."""
         if self.published_ms is None or self.true_ms is None:
             return None
         return self.published_ms / self.true_ms - 1
@@ -235,43 +231,6 @@ def _class_weights(
     return {each: asked[each] / made[each] for each in made}
 
 
-class Losers(msgspec.Struct, frozen=True):
-    """The attempts that lost at one provider: as it saw them, and as the ledger has them."""
-
-    provider: str
-    requests: int  # that reached it
-    attempts: int  # rows, and the calls made without a gateway
-    cut_before_first_token: int
-    lost: int  # rows, audited ones included
-    cut_later: int
-    superseded: int  # rows, without the audited ones, which are watched on purpose
-
-
-def losers(look: Look, observations: Iterable[Observation]) -> list[Losers]:
-    """Compare what the providers counted with the ledger's rows, before the faults."""
-    direct = Counter(direct_provider(each.arm, each.number) for each in observations)
-    found = []
-    for provider, counts in look.provider_counts.items():
-        rows = Counter[str]()
-        for entry in look.entries:
-            if entry.provider == provider:
-                rows["attempts"] += entry.attempts
-                if entry.outcome == "lost" or not entry.audited:
-                    rows[entry.outcome] += entry.attempts
-        found.append(
-            Losers(
-                provider=provider,
-                requests=counts.get("requests", 0),
-                attempts=rows["attempts"] + direct[provider],
-                cut_before_first_token=counts.get("cut_before_first_token", 0),
-                lost=rows["lost"],
-                cut_later=counts.get("cut_after_first_token", 0),
-                superseded=rows["superseded"],
-            )
-        )
-    return found
-
-
 class Lateness(msgspec.Struct, frozen=True):
     """The lateness of the calls that went one way."""
 
@@ -296,27 +255,3 @@ def lateness(observations: Sequence[Observation], world: World) -> list[Lateness
 
 def _of(way: str, late_s: Sequence[float]) -> Lateness:
     return Lateness(way, len(late_s), tuple(milliseconds(known_quantile(late_s, q)) for q in QUANTILES))
-
-
-class Draw(msgspec.Struct, frozen=True):
-    """One request as its provider logged it."""
-
-    provider: str
-    number: int
-    age_s: float
-    ttft_ms: float
-    late_ms: float  # how much later than drawn the first token left; 0 when none did
-
-    def differs(self, world: World) -> bool:
-        """Tell whether the benchmark computes another draw."""
-        return abs(world.draw(self.provider, self.number, self.age_s).ttft_s * 1000 - self.ttft_ms) > _TOLERANCE_MS
-
-
-def read_draws(folder: Path) -> Iterator[Draw]:
-    """Yield every logged draw."""
-    for provider in PERSONAS:
-        with draws_file(folder, provider).open(newline="") as lines:
-            for row in csv.DictReader(lines):
-                yield Draw(
-                    provider, int(row["number"]), float(row["age_s"]), float(row["ttft_ms"]), float(row["late_ms"])
-                )

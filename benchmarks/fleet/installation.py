@@ -12,13 +12,9 @@ from benchmarks.harness import replicas
 from benchmarks.harness.replicas import Replicas
 from tests.support.measured.gateways import Stores, production, provider
 from tests.support.measured.servers import Child
-from tests.support.servers import free_port
 
 REPLICAS = 4
-POLICIES: Mapping[str, Mapping[str, object]] = {
-    "budget-1.0": {"budget": 1.0},
-    "budget-0.1": {"budget": 0.1},
-}
+POLICIES: Mapping[str, Mapping[str, object]] = {"budget-1.0": {"budget": 1.0}, "budget-0.1": {"budget": 0.1}}
 AUDITED = "audited"  # raced by all six, and every attempt watched to its first token
 
 
@@ -34,10 +30,6 @@ class Installation(Replicas):
         """Have a provider misbehave: ``hang``, ``limit`` or, again, ``none``."""
         self.providers[provider].ask(f"/_fault/{fault}", "POST")
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Return what each provider saw."""
-        return {name: process.ask("/_counts") for name, process in self.providers.items()}
-
 
 @contextmanager
 def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Installation]:
@@ -45,30 +37,16 @@ def installation(world: World, epoch_s: float, folder: Path) -> Iterator[Install
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         stores = production(stack)
-        providers = [_provider(persona.name, free_port(), world, epoch_s, folder) for persona in FLEET]
-        races = {**POLICIES, AUDITED: {"mode": "race", "width": len(providers), "budget": len(providers)}}
-        deployments = [f"{each.name}/fleet-model" for each in providers]
+        names = [persona.name for persona in FLEET]
+        asked = [str(epoch_s), world.climate, str(world.seed)]
+        providers = [replicas.child(name, folder, "benchmarks.fleet.provider", name, *asked) for name in names]
+        audited = {"mode": "race", "width": len(providers), "budget": len(providers), "audit_share": 1.0}
+        races = {**POLICIES, AUDITED: audited}
+        deployments = [f"{name}/fleet-model" for name in names]
         settings = {
             "providers": {each.name: provider(f"http://127.0.0.1:{each.port}/v1", "sk-fleet") for each in providers},
             "models": {model: {"deployments": deployments, "race": dict(race)} for model, race in races.items()},
         }
-        modules = {f"replica-{number}": "gateway.cli" for number in range(1, REPLICAS + 1)}
-        modules["auditor"] = "benchmarks.fleet.auditor"
-        gateways = [
-            replicas.replica(name, free_port(), folder, settings, stores, module=module)
-            for name, module in modules.items()
-        ]
+        gateways = [replicas.replica(f"replica-{number}", folder, settings, stores) for number in range(REPLICAS + 1)]
         replicas.start(stack, (*providers, *gateways))
         yield Installation(providers, gateways, stores)
-
-
-def draws_file(folder: Path, provider: str) -> Path:
-    """Return where a provider logs its draws."""
-    return folder / f"draws-{provider}.csv"
-
-
-def _provider(name: str, port: int, world: World, epoch_s: float, folder: Path) -> Child:
-    arguments = [name, "--log", str(draws_file(folder, name))]
-    for option, value in {"port": port, "climate": world.climate, "seed": world.seed, "epoch": epoch_s}.items():
-        arguments += [f"--{option}", str(value)]
-    return replicas.child(name, port, folder, "benchmarks.fleet.provider", *arguments)

@@ -1,7 +1,7 @@
-"""The fleet benchmark's arithmetic: quantiles, standings, the published against the true, losers, recovery."""
+"""The fleet benchmark's arithmetic: quantiles, standings, the published against the true, recovery."""
 
-from benchmarks.fleet.course import ROUND_ROBIN, SINGLE, Answer, Entry, Fault, Look, Observation
-from benchmarks.fleet.findings import Losers, lateness, losers, published, recoveries, standings
+from benchmarks.fleet.course import SINGLE, Answer, Entry, Fault, Look, Observation
+from benchmarks.fleet.findings import lateness, published, recoveries, standings
 from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.world import World
 from benchmarks.harness.report import known_quantile, weighted_quantile
@@ -49,10 +49,8 @@ def test_a_published_quantile_is_compared_with_the_draws_of_every_call_of_its_mo
         "ttft_p50_high_ms": max(true_ms),
         "ttft_p95_ms": None,
     }
-    entries = [Entry(ARM, "alpha", prompt_class, "won", audited=False, attempts=100) for prompt_class in (0, 1)]
-    look = Look(
-        at_s=10.0, leaderboards={ARM: [row]}, replicas_agree=True, provider_counts={}, entries=entries, cpu_share={}
-    )
+    entries = [Entry(ARM, "alpha", prompt_class, attempts=100) for prompt_class in (0, 1)]
+    look = Look(at_s=10.0, leaderboards={ARM: [row]}, replicas_agree=True, entries=entries, cpu_share={})
 
     half, tail = published(seen, look, WORLD)
 
@@ -60,21 +58,6 @@ def test_a_published_quantile_is_compared_with_the_draws_of_every_call_of_its_mo
     assert half.error == 300.0 / half.true_ms - 1
     assert half.inside is True
     assert (tail.error, tail.inside) == (None, None)
-
-
-def test_losers_are_counted_at_the_provider_and_in_the_ledger() -> None:
-    direct = [observed(0, 1.0, 0.5, SINGLE), observed(1, 1.0, 0.5, ROUND_ROBIN), observed(2, 1.0, 0.5)]
-    entries = [
-        Entry(ARM, "alpha", 0, "won", audited=False, attempts=5),
-        Entry(ARM, "alpha", 0, "lost", audited=False, attempts=3),
-        Entry(ARM, "alpha", 0, "superseded", audited=True, attempts=2),
-    ]
-    counts = {"alpha": {"requests": 12, "cut_before_first_token": 3}}
-    look = Look(at_s=10.0, leaderboards={}, replicas_agree=True, provider_counts=counts, entries=entries, cpu_share={})
-
-    assert losers(look, direct) == [
-        Losers("alpha", requests=12, attempts=12, cut_before_first_token=3, lost=3, cut_later=0, superseded=0)
-    ]
 
 
 def test_all_is_well_again_after_the_last_slow_window_of_a_fault() -> None:

@@ -19,61 +19,24 @@ _DRIFT_STEPS = 1800  # half an hour: no run is longer
 _PROMPT_SIGMA = 0.5
 
 # Medians, spreads, tails, prefill, decode and errors as in the worlds the policy's constants were tuned on.
-FLEET = (
+FLEET = tuple(
     Persona(
-        name="alpha",
-        ttft_median_s=0.25,
-        ttft_sigma=0.35,
-        tail_share=0.02,
-        prefill_s_per_1k_tokens=0.030,
-        decode_tps=90,
-        error_share=0.003,
-    ),
-    Persona(
-        name="bravo",
-        ttft_median_s=0.33,
-        ttft_sigma=0.18,
-        tail_share=0.004,
-        prefill_s_per_1k_tokens=0.045,
-        decode_tps=70,
-        error_share=0.001,
-    ),
-    Persona(
-        name="charlie",
-        ttft_median_s=0.28,
-        ttft_sigma=0.40,
-        tail_share=0.03,
-        prefill_s_per_1k_tokens=0.012,
-        decode_tps=500,
-        error_share=0.006,
-    ),
-    Persona(
-        name="delta",
-        ttft_median_s=0.36,
-        ttft_sigma=0.30,
-        tail_share=0.01,
-        prefill_s_per_1k_tokens=0.020,
-        decode_tps=1500,
-        error_share=0.004,
-    ),
-    Persona(
-        name="echo",
-        ttft_median_s=0.60,
-        ttft_sigma=0.60,
-        tail_share=0.06,
-        prefill_s_per_1k_tokens=0.100,
-        decode_tps=40,
-        error_share=0.010,
-    ),
-    Persona(
-        name="foxtrot",
-        ttft_median_s=0.45,
-        ttft_sigma=0.40,
-        tail_share=0.03,
-        prefill_s_per_1k_tokens=0.060,
-        decode_tps=60,
-        error_share=0.003,
-    ),
+        name=name,
+        ttft_median_s=median_s,
+        ttft_sigma=sigma,
+        tail_share=tail_share,
+        prefill_s_per_1k_tokens=prefill_s,
+        decode_tps=tps,
+        error_share=error_share,
+    )
+    for name, median_s, sigma, tail_share, prefill_s, tps, error_share in (
+        ("alpha", 0.25, 0.35, 0.02, 0.030, 90, 0.003),
+        ("bravo", 0.33, 0.18, 0.004, 0.045, 70, 0.001),
+        ("charlie", 0.28, 0.40, 0.03, 0.012, 500, 0.006),
+        ("delta", 0.36, 0.30, 0.01, 0.020, 1500, 0.004),
+        ("echo", 0.60, 0.60, 0.06, 0.100, 40, 0.010),
+        ("foxtrot", 0.45, 0.40, 0.03, 0.060, 60, 0.003),
+    )
 )
 PERSONAS: Mapping[str, Persona] = MappingProxyType({persona.name: persona for persona in FLEET})
 

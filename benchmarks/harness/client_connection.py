@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
+
 TOKEN_MARK = b'"delta":{"content":'  # once per token; the role-only chunk has other fields before it
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
@@ -75,7 +77,6 @@ class Connection(asyncio.Protocol):
         return bytes(self._received)
 
     def abort(self) -> None:
-        """Hang up."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -84,19 +85,12 @@ class Connection(asyncio.Protocol):
             self._ended.set_result(None)
 
 
-async def connected(port: int, dropped: Callable[[Connection], None]) -> Connection:
-    """Return a new connection; ``dropped`` is called when it is lost.
+class Received(msgspec.Struct, frozen=True):
+    """An answer, perhaps a part of one; instants are of ``time.perf_counter``."""
 
-    Raises:
-        Refused: nobody listens.
-
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        _, connection = await loop.create_connection(lambda: Connection(dropped), "127.0.0.1", port)
-    except OSError as error:
-        raise Refused from error
-    return connection
+    data: bytes
+    sent_at: float
+    first_token_at: float | None
 
 
 class Connections:
@@ -105,24 +99,41 @@ class Connections:
     def __init__(self) -> None:
         self._idle: dict[int, list[Connection]] = {}
 
-    async def take(self, port: int) -> Connection:
-        """Return one that is free, or a new one.
+    async def ask(self, port: int, request: bytes, limit_s: float) -> Received:
+        """Send a request over a free connection, or a new one, which is kept if the answer is whole.
 
         Raises:
             Refused: nobody listens.
+            NothingReceived: there was no answer within ``limit_s``.
 
         """
         idle = self._idle.setdefault(port, [])
+        connection = idle.pop() if idle else await self._connected(port, idle)
+        sent_at = time.perf_counter()
+        is_kept = False
+        try:
+            async with asyncio.timeout(limit_s):
+                data = await connection.exchange(request)
+            is_kept = is_whole(data)
+            return Received(data, sent_at, connection.first_token_at)
+        except TimeoutError as error:
+            raise NothingReceived from error
+        finally:
+            if is_kept:
+                idle.append(connection)
+            else:
+                connection.abort()
 
+    async def _connected(self, port: int, idle: list[Connection]) -> Connection:
         def dropped(connection: Connection) -> None:
             if connection in idle:
                 idle.remove(connection)
 
-        return idle.pop() if idle else await connected(port, dropped)
-
-    def keep(self, port: int, connection: Connection) -> None:
-        """Have it back, free."""
-        self._idle[port].append(connection)
+        try:
+            loop = asyncio.get_running_loop()
+            return (await loop.create_connection(lambda: Connection(dropped), "127.0.0.1", port))[1]
+        except OSError as error:
+            raise Refused from error
 
     def close(self) -> None:
         """Close every one that is free."""

@@ -1,7 +1,7 @@
 """A figure as a row, quantiles, and the report: a table for a terminal, Markdown to be pasted, or JSON."""
 
 import platform
-import sys
+import re
 import sysconfig
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -11,7 +11,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-PIPED_WIDTH = 160  # columns, where no terminal says
+BEGIN, END = "<!-- made by: make bench WHAT={} -->", "<!-- end of what the benchmark made -->"
+PIPED_WIDTH = 240  # columns, where no terminal says
+_MARKED = re.compile(r"\[red\](.*?)\[/\]")
 _PGO, _LTO = "--enable-optimizations", "--with-lto"
 
 
@@ -60,71 +62,67 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[round((len(ordered) - 1) * share)]
 
 
-def table(rows: Sequence[Row], conditions: str) -> Table:
-    """Return the rows as a table for a terminal."""
-    columns = ("", "median", "min to max", "at most", "made of")
-    made = grid("Holeshot, measured", columns, (), caption=conditions)
-    made.columns[-1].justify = "left"
-    made.columns[-1].overflow = "fold"
-    for column in made.columns[1:-1]:
-        column.no_wrap = True
-    for row in rows:
-        colour = "red" if row.broken else {None: "default", True: "green", False: "red"}[row.reached]
-        value, spread, promised = _cells(row)
-        made.add_row(row.title, f"[{colour}]{value}[/]", spread, promised, row.detail)
-    return made
+class Grid(msgspec.Struct, frozen=True):
+    """A table. The first ``words`` columns and the last ``notes`` have words, the others figures; see ``bad``."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    notes: int = 0
+    caption: str = ""
+
+    def table(self) -> Table:
+        made = Table(title=self.title, title_justify="left", caption=self.caption or None, caption_justify="left")
+        for number, name in enumerate(self.columns):
+            is_note = number >= len(self.columns) - self.notes
+            is_text = is_note or number < self.words
+            made.add_column(name, justify="left" if is_text else "right", no_wrap=not is_note, overflow="fold")
+        for row in self.rows:
+            made.add_row(*row)
+        return made
+
+    def markdown(self) -> list[str]:
+        """Return the lines of it for a document; what is bad is bold."""
+        sides = ["---"] * self.words + ["--:"] * (len(self.columns) - self.words - self.notes) + ["---"] * self.notes
+        rows = (_MARKED.sub(r"**\1**", " | ".join(row)) for row in self.rows)
+        return [f"| {' | '.join(self.columns)} |", f"|{'|'.join(sides)}|", *(f"| {row} |" for row in rows)]
 
 
-def grid(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None, words: int = 1
-) -> Table:
-    """Return a table for a terminal; the first ``words`` columns have words, the others figures."""
-    made = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    for number, name in enumerate(columns):
-        made.add_column(name, justify="left" if number < words else "right")
-    for row in rows:
-        made.add_row(*row)
-    return made
+def bad(cell: str, is_bad: bool = True) -> str:
+    """Return a cell, marked where it is not as promised."""
+    return f"[red]{cell}[/]" if is_bad else cell
 
 
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> list[str]:
-    """Return the lines of a table for a document, likewise."""
-    sides = "|---" * words + "|--:" * (len(columns) - words) + "|"
-    return [f"| {' | '.join(columns)} |", sides, *(f"| {' | '.join(row)} |" for row in rows)]
+def with_lines(page: str, what: str, lines: Sequence[str]) -> str:
+    """Return a page with these lines where ``make bench WHAT=…`` writes them, between two marks."""
+    before, begin, rest = page.partition(BEGIN.format(what))
+    _, end, after = rest.partition(END)
+    assert end, f"the page has no {BEGIN.format(what)} … {END}"
+    return "\n".join([before + begin, "", *lines, "", end]) + after
 
 
-def print_json(value: object) -> None:
-    """Print a value, indented."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+def figures(title: str, rows: Sequence[Row], conditions: str) -> Grid:
+    """Return the rows as a table."""
+    cells = [[row.title, *_cells(row), row.detail] for row in rows]
+    return Grid(title, ("", "median", "min to max", "at most", "made of"), cells, notes=1, caption=conditions)
 
 
-def console(width: int = PIPED_WIDTH) -> Console:
-    """Return the console to print to; ``width`` columns wide when it is a file or a pipe."""
+def console() -> Console:
+    """Return the console to print to."""
     made = Console()
-    return made if made.is_terminal else Console(width=width)
-
-
-def as_markdown(rows: Sequence[Row], conditions: str) -> str:
-    """Return the rows as a table for a document; what was promised and not reached is bold."""
-    lines = ["| | median | min to max | at most | made of |", "|---|--:|--:|--:|---|"]
-    for row in rows:
-        value, spread, promised = _cells(row)
-        value = f"**{value}**" if row.reached is False else value
-        lines.append(f"| {row.title} | {value} | {spread} | {promised} | {row.detail} |")
-    return "\n".join([*lines, "", conditions])
-
-
-def as_json(rows: Sequence[Row], conditions: str) -> str:
-    """Return the rows as JSON."""
-    facts = [{**msgspec.to_builtins(row), "reached": row.reached} for row in rows]
-    return msgspec.json.format(msgspec.json.encode({"conditions": conditions, "rows": facts})).decode()
+    return made if made.is_terminal else Console(width=PIPED_WIDTH)
 
 
 def _cells(row: Row) -> tuple[str, str, str]:
     value = "-" if row.value is None else f"{_number(row.value)} {row.unit}".rstrip()
     one = row.low is None or row.high is None or row.low == row.high
     spread = "" if one else f"{_number(row.low or 0.0)} to {_number(row.high or 0.0)}"
-    return value, spread, "" if row.at_most is None else f"{row.at_most:g} {row.unit}".rstrip()
+    return (
+        bad(value, row.broken or row.reached is False),
+        spread,
+        "" if row.at_most is None else f"{row.at_most:g} {row.unit}".rstrip(),
+    )
 
 
 def _number(value: float) -> str:

@@ -10,47 +10,28 @@ class Drawing:
     """Shapes in the order in which they are drawn; x to the right, y down, in pixels."""
 
     def __init__(self, width: float, height: float) -> None:
-        self._width = width
-        self._height = height
-        self._shapes: list[str] = []
+        box = f"width='{width:.0f}' height='{height:.0f}' viewBox='0 0 {width:.0f} {height:.0f}'"
+        head = f"<svg xmlns='http://www.w3.org/2000/svg' {box}>"
+        self._shapes = [head, "<rect width='100%' height='100%' fill='white'/>"]
 
-    def line(self, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.0) -> None:
-        """Draw a straight line."""
-        self.path([start, end], colour, width)
-
-    def path(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5) -> None:
+    def path(self, points: Sequence[tuple[float, float]], colour: str, width: float) -> None:
         """Draw a line through points."""
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         stroke = f"stroke='{colour}' stroke-width='{width}' stroke-linejoin='round'"
         self._shapes.append(f"<polyline points='{joined}' fill='none' {stroke}/>")
 
     def dot(self, x: float, y: float, colour: str) -> None:
-        """Draw a dot."""
         stroke = f"fill='{colour}' stroke='{colour}' stroke-width='1.5'"
         self._shapes.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' {stroke}/>")
 
     def text(
-        self,
-        x: float,
-        y: float,
-        words: str,
-        *,
-        size: float = 11,
-        anchor: str = "start",
-        colour: str = "#444",
+        self, x: float, y: float, words: str, *, size: float = 11, anchor: str = "start", colour: str = "#444",
         bold: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write; ``anchor`` is start, middle or end."""
         weight = " font-weight='600'" if bold else ""
-        self._shapes.append(
-            f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' text-anchor='{anchor}' fill='{colour}'{weight}>"
-            f"{escape(words)}</text>"
-        )
+        look = f"{FONT} font-size='{size}' text-anchor='{anchor}' fill='{colour}'{weight}"
+        self._shapes.append(f"<text x='{x:.1f}' y='{y:.1f}' {look}>{escape(words)}</text>")
 
     def render(self) -> str:
-        """Return the file's text."""
-        box = (
-            f"width='{self._width:.0f}' height='{self._height:.0f}' viewBox='0 0 {self._width:.0f} {self._height:.0f}'"
-        )
-        head = f"<svg xmlns='http://www.w3.org/2000/svg' {box}>"
-        return "\n".join([head, "<rect width='100%' height='100%' fill='white'/>", *self._shapes, "</svg>\n"])
+        return "\n".join([*self._shapes, "</svg>\n"])

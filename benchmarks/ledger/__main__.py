@@ -5,12 +5,11 @@ three times after a first one; the median is shown. Meanwhile 1,000 calls and th
 (on SQLite 100), and are added up. All rows that were made before are in the sums, or the run fails.
 """
 
-import argparse
 import asyncio
 import re
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -18,16 +17,16 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
-from rich.console import Console
-from rich.progress import Progress
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from benchmarks.harness.report import grid, print_json
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, is_sqlite, migrate, queries
 from gateway.ledger.folding import fold_all
+from tests.support.measured.servers import ROOT
 from tests.support.servers import postgres
 
 CALLS = {"postgres": 2_000_000, "sqlite": 200_000}
@@ -38,7 +37,7 @@ GOALS_MS = {
     "sqlite": {"_1h": 300.0, "_24h": 1000.0, "_30d": 1000.0, "": 1000.0},
 }
 Ask = Callable[[], Awaitable[object]]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+PAGE = ROOT / "docs" / "sql.md"
 _QUESTION = re.compile(r"^\*\*([^\n]+?)\*\*[^\n]*\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TABLES = ("calls", "attempts", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls", "rollup_tags")
@@ -60,7 +59,6 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether it was quick enough."""
         return self.ms <= self.goal_ms
 
 
@@ -75,57 +73,48 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Make the rows, ask, and show."""
-    parser = argparse.ArgumentParser(prog="make bench WHAT=ledger", description=__doc__.partition("\n")[0])
+    parser = command("ledger", __doc__, quick=f"{QUICK['postgres']:,} and {QUICK['sqlite']:,} calls")
     parser.add_argument("--calls", type=int, help="rows of calls; twice as many attempts")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK['postgres']:,} and {QUICK['sqlite']:,} calls")
     parser.add_argument("--database", choices=list(CALLS), help="only this one")
-    parser.add_argument("--json", action="store_true", help="the timings as JSON")
-    options = parser.parse_args()
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    options = run.options
     names = [options.database] if options.database else list(CALLS)
     numbers = {name: options.calls or (QUICK if options.quick else CALLS)[name] for name in names}
-    found = [asyncio.run(_measure(name, number)) for name, number in numbers.items()]
-    if options.json:
-        print_json(found)
-        return
-    for each in found:
-        _show(each)
+    found = [asyncio.run(_measure(name, number, run)) for name, number in numbers.items()]
+    return Told(facts=found, grids=list(map(_grid, found)), lines=[line for each in found for line in _lines(each)])
 
 
-async def _measure(name: str, number: int) -> Measured:
+async def _measure(name: str, number: int, run: Run) -> Measured:
     async with database(name) as url, AsyncExitStack() as last_first:
         await migrate(url)
         engine, shipping = create_engine(url), create_engine(url)
         last_first.push_async_callback(engine.dispose)
         last_first.push_async_callback(shipping.dispose)
-        progress = last_first.enter_context(Progress(console=Console(stderr=True)))
-        making = progress.add_task(f"{name}: making rows", total=number)
-
-        def made(more: int) -> None:
-            progress.advance(making, more)
-
-        if name == "postgres":
-            await fill_postgres(url, engine, number, made)
-        else:
-            await fill_by_shipping(engine, number, made)
+        with run.counting(number, f"{name}: making rows") as made:
+            if name == "postgres":
+                await fill_postgres(url, engine, number, made)
+            else:
+                await fill_by_shipping(engine, number, made)
         await _check_sums(engine, number)
         sizes = await _sizes(engine, url)
         questions = await _questions(name, url)
         reports = open_reports(url)
         last_first.push_async_callback(reports.aclose)
-        pages = await asked(reports)
-        asking = progress.add_task(f"{name}: asking", total=len(questions) + len(pages))
+        asks: dict[str, tuple[Ask, float]] = {
+            title: (partial(queries.run, url, sql), _goal(name, title)) for title, sql in questions.items()
+        }
+        asks |= {f"GET /api/{address}": (ask, GOAL_MS) for address, ask in (await asked(reports)).items()}
+        asking = last_first.enter_context(run.counting(len(asks), f"{name}: asking"))
         taken_s: list[float] = []
         timings = []
         arriving = asyncio.gather(ship(shipping, ARRIVING[name], taken_s), _fold(shipping))
         try:
-            for title, sql in questions.items():
-                taken_ms = await _time(partial(queries.run, url, sql))
-                timings.append(Timing(name, title, taken_ms, _goal(name, title)))
-                progress.advance(asking)
-            for address, ask in pages.items():
-                timings.append(Timing(name, f"GET /api/{address}", await _time(ask), GOAL_MS))
-                progress.advance(asking)
+            for title, (ask, goal_ms) in asks.items():
+                timings.append(Timing(name, title, await _time(ask), goal_ms))
+                asking()
             if arriving.done():
                 await arriving
         finally:
@@ -160,12 +149,7 @@ async def _questions(name: str, url: str) -> dict[str, str]:
 
 
 async def _check_sums(engine: AsyncEngine, number: int) -> None:
-    """Check that all calls are in the sums: views of nothing would answer at once.
-
-    Raises:
-        RuntimeError: some are not.
-
-    """
+    """Check that all calls are in the sums: views of nothing would answer at once."""
     async with engine.connect() as connection:
         summed = await connection.scalar(text("select sum(n) from rollup_calls where minutes = 1440"))
     if summed != number:
@@ -200,24 +184,26 @@ def _goal(name: str, title: str) -> float:
     return next(goal for suffix, goal in GOALS_MS[name].items() if title.endswith(suffix))
 
 
-def _show(found: Measured) -> None:
-    console = Console(width=110)
-    rows = (
-        (each.name, f"{each.ms:,.0f}", f"{each.goal_ms:.0f}", "ok" if each.holds else "[red]missed[/red]")
+def _grid(found: Measured) -> Grid:
+    rows = [
+        [each.name, f"{each.ms:,.0f}", f"{each.goal_ms:.0f}", bad("ok" if each.holds else "missed", not each.holds)]
         for each in found.timings
-    )
+    ]
     title = f"{found.database}: a ledger of {found.calls:,} calls"
-    console.print(grid(title, ("question", "ms", "goal", ""), rows))
-    ordered = sorted(found.ship_ms)
-    if ordered:
-        behind = sum(each > 1000 for each in ordered)
-        console.print(
-            f"meanwhile {ARRIVING[found.database] * 3:,} rows a second arrived, for {len(ordered)} s: stored in "
-            f"{median(ordered):,.0f} ms (median; the slowest in {ordered[-1]:,.0f}), {behind} took longer than a second"
+    return Grid(title, ("question", "ms", "goal", ""), rows)
+
+
+def _lines(found: Measured) -> Iterator[str]:
+    if found.ship_ms:
+        behind = sum(each > 1000 for each in found.ship_ms)
+        yield (
+            f"{found.database}: meanwhile {ARRIVING[found.database] * 3:,} rows a second arrived, for "
+            f"{len(found.ship_ms)} s: stored in {median(found.ship_ms):,.0f} ms (median; the slowest in "
+            f"{max(found.ship_ms):,.0f}), {behind} took longer than a second"
         )
-    total = sum(found.bytes_per_call.values())
     parts = ", ".join(f"{name} {size:,.0f}" for name, size in found.bytes_per_call.items())
-    console.print(f"{total:,.0f} bytes a call with its two attempts, all indexes and sums included ({parts})")
+    total = sum(found.bytes_per_call.values())
+    yield f"{total:,.0f} bytes a call with its two attempts, all indexes and sums included ({parts})"
 
 
 def open_reports(url: str) -> LedgerReports:

@@ -20,77 +20,44 @@ Examples:
   python -m benchmarks.limits --json | jq .missed
 """
 
-import argparse
 import asyncio
 import os
-import sys
-import tempfile
 from collections.abc import Collection
-from pathlib import Path
 
-import msgspec
 import uvloop
-from rich.console import Console
 
-from benchmarks.harness.report import console, known_quantile
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import known_quantile
 from benchmarks.limits import course
 from benchmarks.limits.course import Phase
 from benchmarks.limits.findings import Booked, booked_by_client, found, missed
 from benchmarks.limits.installation import WEIGHTS, Installation, installation
-from benchmarks.limits.report import Report, added, markdown, parallel, table
+from benchmarks.limits.report import parallel, table
 from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
-from tests.support.measured.servers import prepare
 
 PERIOD_S, QUICK_PERIOD_S = 30.0, 20.0
-PIPED_WIDTH = 190  # columns, where no terminal says
 
 
 def main() -> None:
-    """Run as the arguments say, and exit with 1 when a goal is missed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.limits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command("limits", __doc__, quick="four situations, each of 17 s instead of 27 s")
     names = [situation.name for situation in SITUATIONS]
-    parser.add_argument("--quick", action="store_true", help="four situations, each of 17 s instead of 27 s")
     parser.add_argument("--only", nargs="+", choices=names, metavar="SITUATION", help=f"of: {', '.join(names)}")
-    parser.add_argument("--seed", type=int, default=1, help="of the calls and their answers [default: 1]")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--markdown", action="store_true", help="print the table for a document")
-    options = parser.parse_args()
-    prepare(parser)
-    chosen = [
-        each
-        for each in SITUATIONS
-        if (each.name in options.only if options.only else each.is_brief or not options.quick)
-    ]
-    with tempfile.TemporaryDirectory(prefix="holeshot-limits-") as folder:
-        try:
-            report = measured(chosen, QUICK_PERIOD_S if options.quick else PERIOD_S, options.seed, Path(folder))
-        except KeyboardInterrupt:
-            sys.exit("interrupted; everything is stopped")
-    if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    elif options.markdown:
-        print(markdown(report))
-    else:
-        console(PIPED_WIDTH).print(table(report))
-    if not options.json:
-        print("\n".join([*parallel(report.findings), *added(report.findings)]))
-        print("\n".join(f"Missed: {each}." for each in report.missed) or "Every goal is reached.")
-    sys.exit(bool(report.missed))
+    parser.add_argument("--seed", type=int, default=1, help="of the calls and their answers")
+    carry_out(parser, measured)
 
 
-def measured(situations: list[Situation], period_s: float, seed: int, folder: Path) -> Report:
-    """Measure all ``situations``; logs and spools go to ``folder``."""
+def measured(run: Run) -> Told:
+    only, quick, seed = run.options.only, run.options.quick, run.options.seed
+    situations = [each for each in SITUATIONS if (each.name in only if only else each.is_brief or not quick)]
+    period_s = QUICK_PERIOD_S if quick else PERIOD_S
     length_s = period_s - course.PAUSE_S
     jobs: dict[Situation, list[Job]] = {}
     for each in situations:
         jobs[each] = drawn(each, sum(map(len, jobs.values())), length_s, seed)
     tried = {each: trials(each, jobs[each], length_s) for each in situations}
-    said = Console(stderr=True)
-    said.print("Starting Postgres, Redis, a provider and four gateways ...")
-    with installation([trial for some in tried.values() for trial in some], folder) as installed:
-        phases = uvloop.run(_run(installed, tried, jobs, period_s, said))
+    run.say("Starting Postgres, Redis, a provider and four gateways")
+    with installation([trial for some in tried.values() for trial in some], run.folder) as installed:
+        phases = uvloop.run(_phases(installed, tried, jobs, period_s, run))
         installed.settle()
         booked = asyncio.run(booked_by_client(installed))
     findings = [
@@ -98,21 +65,22 @@ def measured(situations: list[Situation], period_s: float, seed: int, folder: Pa
         for situation, some in tried.items()
         for trial in some
     ]
-    return Report(_conditions(phases.values(), seed), findings, list(missed(findings)))
+    grid = table(findings, _conditions(phases.values(), seed))
+    return Told(facts=findings, grids=[grid], lines=list(parallel(findings)), missed=list(missed(findings)))
 
 
-async def _run(
+async def _phases(
     installed: Installation,
     tried: dict[Situation, list[Trial]],
     jobs: dict[Situation, list[Job]],
     period_s: float,
-    said: Console,
+    run: Run,
 ) -> dict[Situation, Phase]:
     phases: dict[Situation, Phase] = {}
     await course.warm_up(installed, next(iter(jobs.values())))
     await asyncio.to_thread(installed.seen)  # nothing of that counts
     for situation, some in tried.items():
-        said.print(f"{situation.name}: from the next beginning of {period_s:g} s of the clock ...")
+        run.say(f"{situation.name}: from the next beginning of {period_s:g} s of the clock")
         phases[situation] = await course.run(installed, situation, some, jobs[situation], period_s)
     return phases
 

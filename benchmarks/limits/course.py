@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import msgspec
 
-from benchmarks.harness.client_connection import Connections, NothingReceived, Refused
+from benchmarks.harness.client_connection import Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import Company
 from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
 from benchmarks.limits.provider import Seen
@@ -39,7 +39,6 @@ class Made(msgspec.Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether a limit refused it."""
         return self.status == 429
 
 
@@ -80,31 +79,20 @@ class Clients:
         return list(await asyncio.gather(*tasks))
 
     def close(self) -> None:
-        """Close every connection."""
         self._connections.close()
 
     async def _call(self, job: Job) -> Made:
         model, key = self._access[job.limit]
         while True:
-            replica = self._chosen(job.draw)
+            replica, began_s = self._chosen(job.draw), time.monotonic()
             try:
-                connection = await self._connections.take(self._ports[replica])
+                received = await self._connections.ask(self._ports[replica], _request(job, model, key), CALL_LIMIT_S)
             except Refused:
                 self._away.add(replica)
-                continue
-            sent_s = time.monotonic()
-            try:
-                async with asyncio.timeout(CALL_LIMIT_S):
-                    received = await connection.exchange(_request(job, model, key))
-            except (NothingReceived, TimeoutError):
-                connection.abort()
-                return Made(job, replica, sent_s, time.monotonic())
-            made = _read(received, job, replica, sent_s, connection.first_token_at)
-            if made.status == 200 and made.use is None:
-                connection.abort()
+            except NothingReceived:
+                return Made(job, replica, began_s, time.monotonic())
             else:
-                self._connections.keep(self._ports[replica], connection)
-            return made
+                return _read(received, job, replica)
 
     def _chosen(self, draw: float) -> int:
         """Return a replica that is there, by weight."""
@@ -115,12 +103,11 @@ class Clients:
         return here[bisect(sums, draw * sums[-1])]
 
 
-def _read(received: bytes, job: Job, replica: int, sent_s: float, first_s: float | None) -> Made:
-    ended_s = time.monotonic()
-    usage = _USAGE.search(received)
-    is_whole = usage is not None and _END in received
-    use = Use(int(usage[1]), int(usage[2])) if usage is not None and is_whole else None
-    return Made(job, replica, sent_s, ended_s, int(received[9:12]), first_s, use)
+def _read(received: Received, job: Job, replica: int) -> Made:
+    ended_s, data = time.monotonic(), received.data
+    usage = _USAGE.search(data)
+    use = Use(int(usage[1]), int(usage[2])) if usage is not None and _END in data else None
+    return Made(job, replica, received.sent_at, ended_s, int(data[9:12]), received.first_token_at, use)
 
 
 def _request(job: Job, model: str, key: str) -> bytes:
@@ -153,24 +140,19 @@ async def run(
     now_s = time.time()
     began_s = time.monotonic() + (-now_s) % period_s + LATER_S
     access = {limit: (trial.model, trial.key) for limit, trial in by_limit(tried).items()}
-    company: Company | None = None
-    others_cores: float | None = None
-
-    def begin() -> None:
-        nonlocal company
-        company = Company()
+    company, others_cores = Company(), 0.0
 
     def fail() -> None:
         nonlocal others_cores
-        others_cores = None if company is None else company.cores()
+        others_cores = company.cores()
         installation.begin(situation.fault)
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(_at(began_s, begin))
         calls = group.create_task(_calls(installation, access, jobs, began_s))
         group.create_task(_at(began_s + situation.begin * length_s, fail))
         group.create_task(_at(began_s + situation.end * length_s, lambda: installation.end(situation.fault)))
-    await installation.restore(situation.fault)
+    for gateway in installation.gateways:  # the killed one has been started again
+        await asyncio.to_thread(gateway.ready)
     seen = await asyncio.to_thread(installation.seen)
     return Phase(
         began_s=began_s,

@@ -44,7 +44,6 @@ class Booked(msgspec.Struct, frozen=True):
 
 
 async def booked_by_client(installed: Replicas) -> dict[str, Booked]:
-    """Return the sums by client."""
     return {client: Booked(*sums) for client, *sums in await installed.fetched(_QUERY)}
 
 

@@ -34,7 +34,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 SITUATIONS = (
     Situation(name="calm"),
-    Situation(name="killed", fault="kill"),
+    Situation(name="killed", fault="kill", end=1.0),
     Situation(name="hung", fault="hang", end=0.78),
     Situation(name="flushed", fault="flush"),
     Situation(name="hung before", fault="hang", begin=0.35, end=0.55, is_brief=False),
@@ -68,7 +68,6 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def use(self) -> Use:
-        """What it will use."""
         return Use(PROMPT_TOKENS, self.answer_tokens)
 
 
@@ -81,12 +80,10 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def client(self) -> str:
-        """The name of its client."""
         return f"{self.situation.name}, {self.limit}"
 
     @property
     def key(self) -> str:
-        """The key of its client."""
         return f"hs-{self.client}".replace(", ", "-").replace(" ", "-").replace("'", "")
 
     @property

@@ -7,7 +7,6 @@ is taken off. The same is counted of another commit, in the same run: of the one
 since the last commit, of that. There is no file of known figures that could be written again to let a call cost more.
 """
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -19,13 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from rich.table import Table
-
-from benchmarks.harness.report import console, described, grid
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, bad
 from tests.support.measured.gateways import WAYS
 from tests.support.measured.servers import ROOT
 
 AT_MOST = 1.005  # of the commit before; two runs of the same code agree within 0.1 %
+TITLE = "Instructions per call"
 _LAUNCH = "from benchmarks.micro import ticking; ticking.install(); from benchmarks.micro.counted import main; main()"
 
 
@@ -38,12 +37,7 @@ class Callgrind:
         self._dumps = 0
 
     def obey(self, line: str) -> None:
-        """Have it carry out ``line``.
-
-        Raises:
-            RuntimeError: it ended.
-
-        """
+        """Have it carry out ``line``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -96,10 +90,6 @@ def counted(*arguments: str, root: Path = ROOT) -> dict[str, int]:
     """Count instructions of a call of each way, in a process of the checkout at ``root`` with ``arguments``.
 
     A way that an older checkout does not know is left out.
-
-    Raises:
-        RuntimeError: a call went wrong.
-
     """
     instructions = {}
     left, way = list(WAYS), ""
@@ -123,78 +113,46 @@ def _of_way(process: Callgrind, way: str) -> int:
     return round((totals["gateway"] - totals["direct"]) / calls)
 
 
-def watched() -> Table:
-    """Count with and without somebody who looks at the calls live; return a table.
-
-    Raises:
-        RuntimeError: a call went wrong.
-
-    """
-    made = grid("Instructions per call", ("", "nobody looks", "one viewer", "added"), (), caption=described())
+def watched() -> Grid:
+    """Count with and without somebody who looks at the calls live."""
     with running() as process:
         counts: dict[str, list[float]] = {}
-        for subject in ("direct", "gateway", "gateway"):
-            if "race" in counts and len(counts["race"]) == len(("direct", "gateway")):
+        for looks, subject in enumerate(("direct", "gateway", "gateway")):
+            if looks > 1:
                 process.obey("watch - 0")
             for way, each in WAYS.items():
                 process.obey(f"{subject} {way} {each.calls // 3}")
                 counts.setdefault(way, []).append(process.count(f"{subject} {way} {each.calls}") / each.calls)
-    for way, (direct, alone, looking) in counts.items():
-        added = (looking - alone) / (alone - direct)
-        made.add_row(way, f"{alone - direct:,.0f}", f"{looking - direct:,.0f}", f"{added:+.2%}")
-    return made
+    rows = [
+        [way, f"{alone - direct:,.0f}", f"{looking - direct:,.0f}", f"{(looking - alone) / (alone - direct):+.2%}"]
+        for way, (direct, alone, looking) in counts.items()
+    ]
+    return Grid(TITLE, ("", "nobody looks", "one viewer", "added"), rows)
 
 
-def traced() -> Table:
-    """Count with traces off and on; return a table.
-
-    Raises:
-        RuntimeError: a call went wrong.
-
-    """
-    made = grid("Instructions per call", ("", "traces off", "traces on", "added"), (), caption=described())
-    off, on = counted(), counted("traced")
-    for way, instructions in off.items():
-        made.add_row(way, f"{instructions:,}", f"{on[way]:,}", f"{on[way] / instructions - 1:+.2%}")
-    return made
+def with_more(*more: str) -> Grid:
+    """Count without and with what the gateway does besides, one after the other; see ``counted.MORE``."""
+    counts = [counted(), *map(counted, more)]
+    rows = [
+        [way, f"{instructions:,}", *(f"{now[way] / before[way] - 1:+.2%}" for before, now in pairwise(counts))]
+        for way, instructions in counts[0].items()
+    ]
+    return Grid(TITLE, ("", "without", *more), rows)
 
 
-def leveled() -> Table:
-    """Count with no limits, and with five on the client's key, its team and its end user, one after the other.
-
-    Raises:
-        RuntimeError: a call went wrong.
-
-    """
-    levels = ("client", "team", "end user")
-    made = grid("Instructions per call", ("", "no limits", *levels), (), caption=described())
-    counts = [counted(), *map(counted, levels)]
-    for way, instructions in counts[0].items():
-        added = [f"{now[way] / before[way] - 1:+.2%}" for before, now in pairwise(counts)]
-        made.add_row(way, f"{instructions:,}", *added)
-    return made
-
-
-def compared(now: Mapping[str, int], before: Mapping[str, int], commit: str) -> tuple[Table, bool]:
-    """Return a table of both, and whether nothing grew by more than it may."""
-    made = grid("Instructions per call", ("", "now", commit, "ratio"), (), caption=described())
-    good = True
-    for way, instructions in now.items():
-        ratio = instructions / before[way] if way in before else 1.0
-        good &= ratio <= AT_MOST
-        colour = "red" if ratio > AT_MOST else "default"
-        made.add_row(way, f"{instructions:,}", f"{before[way]:,}" if way in before else "", f"[{colour}]{ratio:.4f}[/]")
-    return made, good
+def compared(now: Mapping[str, int], before: Mapping[str, int], commit: str) -> tuple[Grid, list[str]]:
+    """Return a table of both, and what grew by more than it may."""
+    ratios = {way: instructions / before[way] if way in before else 1.0 for way, instructions in now.items()}
+    rows = [
+        [way, f"{now[way]:,}", f"{before[way]:,}" if way in before else "", bad(f"{ratio:.4f}", ratio > AT_MOST)]
+        for way, ratio in ratios.items()
+    ]
+    grown = [f"{way}: more than {AT_MOST - 1:.1%} more than at {commit}" for way in ratios if ratios[way] > AT_MOST]
+    return Grid(TITLE, ("", "now", commit, "ratio"), rows), grown
 
 
 def of_commit(commit: str) -> dict[str, int]:
-    """Count the same of another commit.
-
-    Raises:
-        RuntimeError: a call went wrong.
-        CalledProcessError: there is no such commit.
-
-    """
+    """Count the same of another commit."""
     with tempfile.TemporaryDirectory(prefix="holeshot-before-") as folder:
         files = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=files, check=True)
@@ -208,35 +166,32 @@ def _before() -> str:
     return "HEAD" if changed else "HEAD^"
 
 
+def measured(run: Run) -> Told:
+    """Count what is asked for."""
+    if shutil.which("valgrind") is None:
+        raise RuntimeError("it needs valgrind; on Debian: apt-get install valgrind")
+    options = run.options
+    grown: list[str] = []
+    try:
+        if options.viewer:
+            grid = watched()
+        elif options.tracing or options.levels:
+            grid = with_more("traced") if options.tracing else with_more("client", "team", "end user")
+        else:
+            commit = options.against or _before()
+            grid, grown = compared(counted(), of_commit(commit), commit)
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(f"git: {(error.stderr or b'').decode().strip() or error}") from error
+    return Told(facts=grid, grids=[grid], missed=grown)
+
+
 def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.micro.instructions", description=__doc__)
+    parser = command("micro.instructions", __doc__)
     parser.add_argument("--against", metavar="COMMIT", help="compare with this commit")
     parser.add_argument("--viewer", action="store_true", help="count what one viewer of live races adds instead")
     parser.add_argument("--tracing", action="store_true", help="count what traces add on the way of a call instead")
     parser.add_argument("--levels", action="store_true", help="count what each level of limits adds instead")
-    arguments = parser.parse_args()
-    if shutil.which("valgrind") is None:
-        parser.exit(2, "it needs valgrind; on Debian: apt-get install valgrind\n")
-    try:
-        if arguments.viewer:
-            console().print(watched())
-            return
-        if arguments.tracing:
-            console().print(traced())
-            return
-        if arguments.levels:
-            console().print(leveled())
-            return
-        commit = arguments.against or _before()
-        table, good = compared(counted(), of_commit(commit), commit)
-    except RuntimeError as error:
-        sys.exit(f"broken: {error}")
-    except subprocess.CalledProcessError as error:
-        sys.exit(f"git: {(error.stderr or b'').decode().strip() or error}")
-    console().print(table)
-    if not good:
-        sys.exit(f"a call takes more than {AT_MOST - 1:.1%} more instructions than at {commit}")
+    carry_out(parser, measured)
 
 
 if __name__ == "__main__":

@@ -19,23 +19,16 @@ Examples:
   python -m benchmarks.overload --only steady --json
 """
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 from msgspec import structs
 
-from benchmarks.harness.report import console
+from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.overload import report, sweep
 from benchmarks.overload.report import Swept, svg
-from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Step, Workload, gateway, keep_a_core_free
+from benchmarks.overload.sweep import STEPS, UNLIMITED, Quiet, Workload, gateway, keep_a_core_free
 from tests.support.measured import servers
-from tests.support.measured.load import LoadError
-from tests.support.measured.servers import ROOT, Server, prepare
+from tests.support.measured.servers import Server
 
 WORKLOADS = {
     "steady": Workload("100 tokens at 100 tok/s", "steady-single", "steady"),
@@ -43,88 +36,51 @@ WORKLOADS = {
 }
 WINDOW_S, QUICK_WINDOW_S, CAPACITY_WINDOW_S = 10.0, 5.0, 4.0
 QUICK_STEPS = (0.5, 1.0, 1.5, 2.0, 2.5)
-OUT = ROOT / "var" / "overload"
 
 
-def say(what: str) -> None:
-    """Tell what is being done."""
-    sys.stderr.write(f"{what}\n")
-
-
-def swept(workload: Workload, upstream: Server, core: int, folder: Path, *, quick: bool, tries: int) -> Swept:
+def swept(workload: Workload, upstream: Server, core: int, folder: Path, run: Run) -> Swept:
     """Measure one workload."""
-    window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if quick else (WINDOW_S, STEPS)
+    say, quiet = run.say, Quiet(run.options.tries, run.say)
+    window_s, steps = (QUICK_WINDOW_S, QUICK_STEPS) if run.options.quick else (WINDOW_S, STEPS)
     with gateway(folder / "without", upstream.port, core, UNLIMITED) as server:
-        quiet = Quiet(tries, say)
         say(f"{workload.name}: without load")
         calm, _ = quiet.measured(lambda: sweep.unloaded(workload, server))
         say(f"{workload.name}: looking for the capacity")
         capacity = sweep.capacity_per_s(workload, server, calm, CAPACITY_WINDOW_S, quiet)
         say(f"{workload.name}: {capacity:.0f}/s; without overload control")
         load = sweep.Load(workload, capacity, calm, window_s, may_be_cut=True)
-        uncontrolled = list(taken(load, server, steps, quiet))
+        uncontrolled = [sweep.step(load, server, times, quiet) for times in steps]
     with gateway(folder / "with", upstream.port, core, {}) as server:
         say(f"{workload.name}: with overload control")
         load = structs.replace(load, may_be_cut=False)
-        controlled = list(taken(load, server, steps, Quiet(tries, say)))
+        controlled = [sweep.step(load, server, times, quiet) for times in steps]
     return Swept(workload, calm, capacity, controlled, uncontrolled)
 
 
-def taken(load: sweep.Load, server: Server, steps: Sequence[float], quiet: Quiet) -> Iterator[Step]:
-    """Take every step, the smallest load first."""
-    for times in steps:
-        say(f"{times:g} x capacity")
-        yield sweep.step(load, server, times, quiet)
-
-
 def main() -> None:
-    """Run as the arguments say, and exit with 1 when the goal is missed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.overload", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Run as the arguments say."""
+    parser = command("overload", __doc__, quick="shorter windows, fewer steps")
     parser.add_argument("--only", choices=sorted(WORKLOADS), help="one of the workloads")
-    parser.add_argument("--quick", action="store_true", help="shorter windows, fewer steps")
-    parser.add_argument(
-        "--tries", type=int, default=3, help="of a step, while other programs use the machine [default: 3]"
+    parser.add_argument("--tries", type=int, default=3, help="of a step, while other programs use the machine")
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    """Measure the workloads; the picture is beside the figures."""
+    core = keep_a_core_free()
+    with servers.upstream() as upstream:
+        runs = [
+            swept(workload, upstream, core, run.folder / name, run)
+            for name, workload in WORKLOADS.items()
+            if run.options.only in {None, name}
+        ]
+    return Told(
+        facts=runs,
+        grids=[grid for each in runs for grid in report.tables(each)],
+        lines=[f"Something else was at work: {doubt}." for each in runs for doubt in report.doubts(each)],
+        missed=[missed for each in runs for missed in report.missed(each)],
+        pictures={"overload.svg": svg(runs)},
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    parser.add_argument("--markdown", action="store_true", help="print tables for a document")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="for overload.svg [default: var/overload]")
-    options = parser.parse_args()
-    prepare(parser)
-    try:
-        core = keep_a_core_free()
-        with tempfile.TemporaryDirectory(prefix="holeshot-overload-") as folder, ExitStack() as stack:
-            upstream = stack.enter_context(servers.upstream())
-            runs = [
-                swept(workload, upstream, core, Path(folder) / name, quick=options.quick, tries=options.tries)
-                for name, workload in WORKLOADS.items()
-                if options.only in {None, name}
-            ]
-    except (LoadError, RuntimeError) as error:
-        sys.exit(f"broken: {error}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "overload.svg").write_text(svg(runs), encoding="utf-8")
-    missed = [each for run in runs for each in report.missed(run)]
-    _show(runs, missed, as_json=options.json, as_markdown=options.markdown)
-    say(f"Plot: {options.out / 'overload.svg'}")
-    sys.exit(bool(missed))
-
-
-def _show(runs: Sequence[Swept], missed: Sequence[str], *, as_json: bool, as_markdown: bool) -> None:
-    if as_json:
-        told = msgspec.json.encode({"missed": missed, "runs": runs})
-        print(msgspec.json.format(told).decode())
-        return
-    for run in runs:
-        if as_markdown:
-            print(report.as_markdown(run), end="\n\n")
-        else:
-            for table in report.tables(run):
-                console().print(table)
-    for doubt in (each for run in runs for each in report.doubts(run)):
-        print(f"Something else was at work: {doubt}.")
-    print("\n".join(f"Missed: {each}." for each in missed) or "The goal is reached.")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""A run as a table, as Markdown, beside its goal, and as a picture."""
+"""A run as a table, beside its goal, and as a picture."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import log10
+from typing import NamedTuple
 
 import msgspec
-from rich.table import Table
 
-from benchmarks.harness.report import grid, markdown
+from benchmarks.harness.report import Grid
 from benchmarks.harness.svg import Drawing
 from benchmarks.overload.sweep import CALM, LATE, Step, Unloaded, Workload
 
@@ -74,18 +74,10 @@ def heading(swept: Swept) -> str:
     )
 
 
-def tables(swept: Swept) -> Iterator[Table]:
+def tables(swept: Swept) -> Iterator[Grid]:
     """Yield a table for each sweep."""
     for name, steps in (("with overload control", swept.controlled), ("without", swept.uncontrolled)):
-        yield grid(f"{heading(swept)}: {name}", _COLUMNS, map(_cells, steps), words=0)
-
-
-def as_markdown(swept: Swept) -> str:
-    """Return both sweeps for a document."""
-    rows: list[list[str]] = []
-    for name, steps in (("with", swept.controlled), ("without", swept.uncontrolled)):
-        rows += [[name, *_cells(step)] for step in steps]
-    return "\n".join([f"**{heading(swept)}**", "", *markdown(("", *_COLUMNS), rows)])
+        yield Grid(f"{heading(swept)}: {name}", _COLUMNS, list(map(_cells, steps)), words=0)
 
 
 def _cells(step: Step) -> list[str]:
@@ -106,64 +98,63 @@ def svg(runs: Sequence[Swept]) -> str:
     """Return the picture: a row for each workload, good answers to the left, TTFT (p99, logarithmic) to the right."""
     drawing = Drawing(2 * (LEFT + WIDTH) + GAP, HEAD + len(runs) * (PANEL + 2 * GAP))
     drawing.text(LEFT, 22, "A gateway that is offered more calls than it can serve", size=15, colour=INK, bold=True)
-    for number, (words, colour) in enumerate(
-        (("with overload control", WITH), ("without", WITHOUT), ("the goal, at twice the capacity", GOAL))
-    ):
+    legend = (("with overload control", WITH), ("without", WITHOUT), ("the goal, at twice the capacity", GOAL))
+    for number, (words, colour) in enumerate(legend):
         at = LEFT + 190 * number
-        drawing.line((at, 38), (at + 22, 38), colour, 2.5)
+        drawing.path([(at, 38), (at + 22, 38)], colour, 2.5)
         drawing.text(at + 28, 42, words)
     for number, swept in enumerate(runs):
         top = HEAD + number * (PANEL + 2 * GAP) + GAP
-        _good(drawing, swept, LEFT, top)
-        _ttft(drawing, swept, LEFT + WIDTH + GAP + LEFT / 2, top)
+        drawing.text(LEFT, top - 22, heading(swept), size=12, colour=INK, bold=True)
+        _good(drawing, swept, (LEFT, top))
+        _ttft(drawing, swept, (LEFT + WIDTH + GAP + LEFT / 2, top))
     return drawing.render()
 
 
-def _good(drawing: Drawing, swept: Swept, left: float, top: float) -> None:
-    drawing.text(left, top - 22, heading(swept), size=12, colour=INK, bold=True)
-    drawing.text(left, top - 7, f"answers per second with a TTFT of at most {LATE:g} x that without load")
-    highest = 1.1 * swept.peak_per_s
-
-    def y(value: float) -> float:
-        return top + PANEL * (1 - value / highest)
-
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        drawing.line((left, y(share * swept.peak_per_s)), (left + WIDTH, y(share * swept.peak_per_s)), GRID)
-        drawing.text(
-            left - 6, y(share * swept.peak_per_s) + 4, f"{share * swept.peak_per_s:.0f}", size=10, anchor="end"
-        )
-    _curves(drawing, swept, left, top, lambda step: y(step.good_per_s))
-    _goal(drawing, swept, left, y(OF_PEAK * swept.peak_per_s))
+def _good(drawing: Drawing, swept: Swept, corner: tuple[float, float]) -> None:
+    peak = swept.peak_per_s
+    ticks = {share * peak: f"{share * peak:.0f}" for share in (0.0, 0.25, 0.5, 0.75, 1.0)}
+    words = f"answers per second with a TTFT of at most {LATE:g} x that without load"
+    curve = Curve(words, lambda step: step.good_per_s, lambda per_s: per_s / (1.1 * peak), ticks, OF_PEAK * peak)
+    _panel(drawing, swept, corner, curve)
 
 
-def _ttft(drawing: Drawing, swept: Swept, left: float, top: float) -> None:
-    drawing.text(left, top - 7, "TTFT of answered calls, 99 % quantile")
+def _ttft(drawing: Drawing, swept: Swept, corner: tuple[float, float]) -> None:
+    def height(ms: float) -> float:
+        return log10(min(MOST_TTFT_MS, max(LEAST_TTFT_MS, ms)) / LEAST_TTFT_MS) / log10(MOST_TTFT_MS / LEAST_TTFT_MS)
 
-    def y(ms: float) -> float:
-        share = log10(min(MOST_TTFT_MS, max(LEAST_TTFT_MS, ms)) / LEAST_TTFT_MS) / log10(MOST_TTFT_MS / LEAST_TTFT_MS)
-        return top + PANEL * (1 - share)
-
-    for ms in (100, 300, 1000, 3000, 10_000, 30_000):
-        drawing.line((left, y(ms)), (left + WIDTH, y(ms)), GRID)
-        drawing.text(left - 6, y(ms) + 4, f"{ms / 1000:g} s", size=10, anchor="end")
-    _curves(drawing, swept, left, top, lambda step: y(step.ttft_p99_ms or MOST_TTFT_MS))
-    _goal(drawing, swept, left, y(LATE * swept.unloaded.ttft_p50_ms))
+    ticks = {float(ms): f"{ms / 1000:g} s" for ms in (100, 300, 1000, 3000, 10_000, 30_000)}
+    words, goal = "TTFT of answered calls, 99 % quantile", LATE * swept.unloaded.ttft_p50_ms
+    _panel(drawing, swept, corner, Curve(words, lambda step: step.ttft_p99_ms or MOST_TTFT_MS, height, ticks, goal))
 
 
-def _curves(drawing: Drawing, swept: Swept, left: float, top: float, y: Callable[[Step], float]) -> None:
-    for times in sorted({each.times for each in (*swept.controlled, *swept.uncontrolled)}):
-        drawing.text(_x(swept, left, times), top + PANEL + 14, f"{times:g} x", size=10, anchor="middle")
+class Curve(NamedTuple):
+    """What is drawn of a step, how high that is (0 to 1), at which values there are lines, and the goal."""
+
+    words: str
+    value: Callable[[Step], float]
+    height: Callable[[float], float]
+    ticks: Mapping[float, str]
+    goal: float
+
+
+def _panel(drawing: Drawing, swept: Swept, corner: tuple[float, float], curve: Curve) -> None:
+    left, top = corner
+    every = sorted({each.times for each in (*swept.controlled, *swept.uncontrolled)})
+
+    def at(times: float, value: float) -> tuple[float, float]:
+        return left + WIDTH * times / every[-1], top + PANEL * (1 - curve.height(value))
+
+    drawing.text(left, top - 7, curve.words)
+    for value, label in curve.ticks.items():
+        drawing.path([at(0.0, value), at(every[-1], value)], GRID, 1)
+        drawing.text(left - 6, at(0.0, value)[1] + 4, label, size=10, anchor="end")
+    for times in every:
+        drawing.text(at(times, 0.0)[0], top + PANEL + 14, f"{times:g} x", size=10, anchor="middle")
     for steps, colour in ((swept.uncontrolled, WITHOUT), (swept.controlled, WITH)):
-        points = [(_x(swept, left, each.times), y(each)) for each in steps]
+        points = [at(each.times, curve.value(each)) for each in steps]
         drawing.path(points, colour, 2)
         for point in points:
             drawing.dot(*point, colour)
-
-
-def _goal(drawing: Drawing, swept: Swept, left: float, y: float) -> None:
-    x = _x(swept, left, AT_TIMES)
-    drawing.line((x - 22, y), (x + 22, y), GOAL, 2.5)
-
-
-def _x(swept: Swept, left: float, times: float) -> float:
-    return left + WIDTH * times / max(each.times for each in (*swept.controlled, *swept.uncontrolled))
+    x, y = at(AT_TIMES, curve.goal)
+    drawing.path([(x - 22, y), (x + 22, y)], GOAL, 2.5)

@@ -121,7 +121,7 @@ class Quiet:
 
     def __init__(self, tries: int, say: Callable[[str], None]) -> None:
         self._tries = tries
-        self._say = say
+        self.say = say
 
     def measured(self, measure: Callable[[], _T]) -> tuple[_T, float]:
         """Return what the calmest try measured, and how many cores others used then."""
@@ -132,7 +132,7 @@ class Quiet:
             found.append((company.cores(), result))
             if found[-1][0] <= CALM:
                 break
-            self._say(f"others used {found[-1][0]:.2f} cores")
+            self.say(f"others used {found[-1][0]:.2f} cores")
         others, result = min(found, key=lambda each: each[0])
         return result, others
 
@@ -244,6 +244,7 @@ def _closed_loop(workload: Workload, server: Server, connections: int, calm: Unl
 
 def step(given: Load, server: Server, times: float, quiet: Quiet) -> Step:
     """Offer ``times`` the capacity for the window, after the time that it takes to fill up."""
+    quiet.say(f"{times:g} x capacity")
     taken, others = quiet.measured(lambda: _step(given, server, times))
     return msgspec.structs.replace(taken, others=others)
 

@@ -1,166 +1,160 @@
 """Measures the gateway and its peers, one after the other, on the same mock upstream and the same machine.
 
-python -m benchmarks.peers [--quick] [--only NAME] [--markdown]
+Peers are installed from their registries, pinned, into folders of their own. --write puts the table into
+docs/performance.md. What a peer lacks or answers wrongly is an empty cell.
 """
 
-import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import chain
 from statistics import median
 
-import msgspec
-from rich.table import Table
-
 from benchmarks.harness import machine, report
+from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.machine import metered
-from benchmarks.harness.report import quantile
-from benchmarks.peers.peers import LITELLM, PORTKEY, TENSORZERO, Asked, Peer, holeshot, plain
+from benchmarks.harness.report import Grid, quantile
+from benchmarks.peers.peers import PEERS, Asked, Peer, plain
 from benchmarks.speed.crowd import STREAM_S
 from tests.support.measured import load
+from tests.support.measured.answers import MESSAGES
 from tests.support.measured.gateways import MeasuredServers, measured_servers
-from tests.support.measured.load import LoadError, Order
+from tests.support.measured.load import NOT_IN_TIME, LoadError, Order
 from tests.support.measured.nginx import Missing
-from tests.support.measured.servers import prepare
+from tests.support.measured.servers import ROOT
 from tools.installing import UnavailableError
 
-PEERS = (
-    plain("nginx"),
-    plain("pass-through"),
-    holeshot("Holeshot, single", "gateway", "single"),
-    holeshot("Holeshot, race of two", "crowded", "race"),
-    TENSORZERO,
-    PORTKEY,
-    LITELLM,
-)
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- made by: make bench WHAT=peers -->", "<!-- end of what the benchmark made -->"
 CALLS, CONCURRENCY = 1000, 16
 PACED_CALLS, PACED_CONCURRENCY, TOKENS = 200, 50, 100
 STREAMS, CALM_STREAMS = 1000, 50
+ALONE = 200
+HANG_LIMIT_S = 30.0
 TIMES, QUICK_TIMES = 5, 2
 TURN_S = 8.0  # who needs longer for the calls gets fewer
 
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer's row. The last three figures are of 1,000 streams; None: not measured, and ``note`` says why."""
-
-    title: str
-    json_ms: float | None = None
-    burst_ms: float | None = None
-    token_us: float | None = None
-    cores: float | None = None
-    peak_mb: float | None = None
-    ttft_p99_ms: float | None = None
-    note: str = ""
+Course = Callable[[Asked, Asked, int], Sequence[float | str]]  # of a peer and the upstream itself, so many times
 
 
-def measure(peer: Peer, servers: MeasuredServers, times: int) -> Standing:
-    """Return what one peer takes, or why it is not known."""
-    try:
-        with peer.start(servers, servers.folder) as asked:
-            json_us, json_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=False)
-            burst_us, burst_calls = _cpu_us(asked, "burst", CALLS, CONCURRENCY, times, streamed=True)
-            paced_us, paced_calls = _cpu_us(asked, "paced", PACED_CALLS, PACED_CONCURRENCY, times, streamed=True)
-            crowd = _crowd(asked)
-    except (UnavailableError, Missing, LoadError) as error:
-        return Standing(title=peer.title, note=str(error))
-    fewer = (json_calls, burst_calls, paced_calls)
-    return msgspec.structs.replace(
-        crowd,
-        title=peer.title,
-        json_ms=json_us / 1000,
-        burst_ms=burst_us / 1000,
-        token_us=paced_us / TOKENS,
-        note="" if fewer == (CALLS, CALLS, PACED_CALLS) else f"slow: {', '.join(map(str, fewer))} calls",
-    )
+def cpu(
+    behaviour: str, unit_us: float, calls: int = CALLS, among: int = CONCURRENCY, *, streamed: bool = True
+) -> Course:
+    """Return a course: the CPU that a call takes, in units of ``unit_us``, of ``calls`` by ``among`` connections."""
+
+    def course(asked: Asked, _: Asked, times: int) -> list[float]:
+        question = asked.question(behaviour, streamed=streamed)
+        load.run(Order(question=question, calls=among, concurrency=among))
+        rehearsal = load.run(Order(question=question, calls=4 * among, concurrency=among))
+        made = min(calls, max(4 * among, int(TURN_S / rehearsal.wall_s * 4 * among)))
+        taken = []
+        for _ in range(times):
+            with metered(asked.server) as spent:
+                load.run(Order(question=question, calls=made, concurrency=among))
+            taken.append(spent.cpu_s / made * 1e6)
+        return [median(taken) / unit_us]
+
+    return course
 
 
-def _cpu_us(
-    asked: Asked, behaviour: str, calls: int, concurrency: int, times: int, *, streamed: bool
-) -> tuple[float, int]:
-    """Return the CPU of a call, and how many there were in each of the turns."""
-    question = asked.question(behaviour, streamed=streamed)
-    load.run(Order(question=question, calls=concurrency, concurrency=concurrency))
-    rehearsal = load.run(Order(question=question, calls=4 * concurrency, concurrency=concurrency))
-    calls = min(calls, max(4 * concurrency, int(TURN_S / rehearsal.wall_s * 4 * concurrency)))
-    taken = []
-    for _ in range(times):
-        with metered(asked.server) as spent:
-            load.run(Order(question=question, calls=calls, concurrency=concurrency))
-        taken.append(spent.cpu_s / calls * 1e6)
-    return median(taken), calls
-
-
-def _crowd(asked: Asked) -> Standing:
+def crowd(asked: Asked, _: Asked, times: int) -> list[float]:
+    """Return cores, memory and the first token's p99 of 1,000 streams that begin at once."""
+    del times
     question = asked.question("crowd", streamed=True)
     load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
     asked.server.settle()
     machine.forget_peak(asked.server.pid)
     with metered(asked.server) as spent:
         outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
-    return Standing(
-        title="",
-        cores=spent.cpu_s / STREAM_S,
-        peak_mb=machine.peak_mb(asked.server.pid),
-        ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
-    )
+    return [spent.cpu_s / STREAM_S, machine.peak_mb(asked.server.pid), quantile(outcome.latencies_ms, 0.99)]
 
 
-def main() -> None:
-    """Run from the command line."""
-    titles = [peer.title for peer in PEERS]
-    parser = argparse.ArgumentParser(prog="benchmarks.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer turns")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=f"any of: {', '.join(titles)}")
-    arguments = parser.parse_args()
-    chosen = [peer for peer in PEERS if not arguments.only or any(map(peer.title.startswith, arguments.only))]
-    prepare(parser)
-    standings = []
-    with measured_servers() as servers:
-        for peer in chosen:
-            print(f"measuring {peer.title}", file=sys.stderr, flush=True)
-            standings.append(measure(peer, servers, QUICK_TIMES if arguments.quick else TIMES))
-    if arguments.markdown:
-        print(as_markdown(standings))
-    else:
-        report.console().print(as_table(standings))
+def added(asked: Asked, upstream: Asked, times: int) -> list[float]:
+    """Return what is added to the first token of a call alone, p50 and p99, over the upstream's own at that moment."""
+    own: list[float] = []
+    through: list[float] = []
+    for _ in range(times):
+        for each, taken in ((upstream, own), (asked, through)):
+            question = each.question("first", streamed=True)
+            taken.extend(load.run(Order(question=question, calls=ALONE, concurrency=1)).latencies_ms)
+    return [quantile(through, share) - quantile(own, share) for share in (0.5, 0.99)]
 
 
-COLUMNS = ("", "non-streaming ms", "burst ms", "token µs", "cores", "MB", "TTFT p99 ms", "note")
-_CAPTION = (
-    "CPU of the whole process tree: per non-streaming call, per streamed call of 100 tokens in one burst, and per "
-    "token when one comes every 5 ms. Cores, memory and TTFT: 1,000 streams that begin at once, 20 tok/s each, the "
-    "upstream's first token after 300 ms; cores are CPU seconds per second the streams should take, so that more than "
-    "one worker's worth shows as that."
-)
+def hang(asked: Asked, _: Asked, times: int) -> list[float | str]:
+    """Return after how many seconds the first token comes from the second provider, where the first one hangs."""
+    del times
+    question = asked.question("hang", streamed=True)
+    try:
+        outcome = load.run(Order(question=question, calls=1, concurrency=1, limit_s=HANG_LIMIT_S))
+    except LoadError as error:
+        return [f"> {HANG_LIMIT_S:.0f}" if NOT_IN_TIME in str(error) else "error"]
+    return [outcome.latencies_ms[0] / 1000]
 
 
-def _caption() -> str:
-    return f"{_CAPTION} {report.described()}, for what is written in Python."
+COURSES: dict[tuple[str, ...], Course] = {
+    ("hang s",): hang,  # first: who has seen the provider hang before does not ask it any more
+    ("non-streaming ms",): cpu("burst", 1000, streamed=False),
+    ("burst ms",): cpu("burst", 1000),
+    ("Messages ms",): cpu(MESSAGES, 1000),
+    ("token µs",): cpu("paced", TOKENS, PACED_CALLS, PACED_CONCURRENCY),
+    ("added ms, p50", "p99"): added,
+    ("cores", "MB", "TTFT p99 ms"): crowd,
+}
+COLUMNS = ("", *chain.from_iterable(COURSES), "note")
+CAPTION = """\
+Versions of {date}. *Hang*: seconds to the first token where the first provider never answers and a second one is
+configured, with the limit for the first that the peer's settings allow (2 s; Holeshot at its defaults).
+*Non-streaming*, *burst*, *Messages*: CPU of the whole process tree per call of 100 tokens, as JSON, as a stream in one
+burst, and as such a stream of Anthropic's Messages. *Token*: CPU per token when one comes every 5 ms. *Added*: to the
+first token of a call alone. *Cores*, *MB* and *TTFT p99*: 1,000 streams that begin at once, 20 tok/s each, the
+upstream's first token after 300 ms. {interpreter}, for what is written in Python."""
 
 
-def as_table(standings: Sequence[Standing]) -> Table:
-    """Return it for a terminal."""
-    made = report.grid("Beside its peers", COLUMNS, map(_cells, standings), caption=_caption())
-    made.columns[-1].justify = "left"
-    return made
+def measure(peer: Peer, servers: MeasuredServers, times: int) -> list[str]:
+    """Return a peer's row; its note says why it could not be measured."""
+    cells, notes = [], []
+    try:
+        with plain("upstream").start(servers, servers.folder) as upstream, peer.start(servers, servers.folder) as asked:
+            for columns, course in COURSES.items():
+                try:
+                    cells += map(_cell, course(asked, upstream, times))
+                except (LoadError, KeyError) as error:  # a wrong answer; or it has no such thing
+                    print(f"{peer.title}, {columns[0]}: {error}", file=sys.stderr, flush=True)
+                    cells += [""] * len(columns)
+    except (UnavailableError, Missing) as error:
+        notes, cells = [str(error)], [""] * (len(COLUMNS) - 2)
+    return [peer.title, *cells, *(notes or [peer.note])]
 
 
-def as_markdown(standings: Sequence[Standing]) -> str:
-    """Return it for a document."""
-    return "\n".join([*report.markdown(COLUMNS, map(_cells, standings)), "", _caption()])
-
-
-def _cells(standing: Standing) -> list[str]:
-    title, *figures, note = msgspec.structs.astuple(standing)
-    return [title, *map(_number, figures), note]
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _cell(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def main() -> None:
+    parser = command("peers", __doc__, quick="fewer turns")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="only those with one of these words")
+    parser.add_argument("--write", action="store_true", help="put the table into the documentation, if it is whole")
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    chosen = [peer for peer in PEERS if any(word in peer.title for word in run.options.only)]
+    rows = []
+    with measured_servers() as servers:
+        for peer in chosen:
+            run.say(f"measuring {peer.title}")
+            rows.append(measure(peer, servers, QUICK_TIMES if run.options.quick else TIMES))
+    caption = CAPTION.format(date=datetime.now(UTC).date(), interpreter=report.described())
+    grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=" ".join(caption.splitlines()))
+    if run.options.write and len(chosen) == len(PEERS):
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        made = "\n".join([BEGIN, "", *grid.markdown(), "", grid.caption, "", END])
+        PAGE.write_text(before + made + rest.partition(END)[2], encoding="utf-8")
+    return Told(facts=[dict(zip(COLUMNS, row, strict=True)) for row in rows], grids=[grid])
 
 
 if __name__ == "__main__":

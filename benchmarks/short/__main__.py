@@ -14,11 +14,8 @@ minutes.
 It exits with 1 when a bar is missed.
 """
 
-import argparse
 import asyncio
 import math
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,12 +26,11 @@ from typing import Any
 
 import aiohttp
 import msgspec
-import yaml
 from aiohttp import web
 
-from benchmarks.harness.report import console, grid, print_json, quantile
-from tests.support.measured.gateways import environment, gateway_command
-from tests.support.measured.servers import fetch, prepare, running, wait_until_listening
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.replicas import alone
+from benchmarks.harness.report import Grid, bad, quantile
 from tests.support.servers import free_port
 
 BODY_S, STRAGGLER_S, STRAGGLERS = 0.2, 17.0, 0.01
@@ -69,7 +65,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_missed(self) -> bool:
-        """Whether a bar is missed."""
         return self.at_most_s is not None and (self.p999_s > self.at_most_s or self.extras > MOST_EXTRAS)
 
 
@@ -91,7 +86,6 @@ class Provider:
         self._dice = dice
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer one request."""
         sigma = float((await request.json())["model"].partition("-")[2])
         drawn_s = BODY_S * self._dice.lognormvariate(0.0, sigma)
         await asyncio.sleep(STRAGGLER_S if self.is_hanging or self._dice.random() < STRAGGLERS else drawn_s)
@@ -112,13 +106,9 @@ class Provider:
             await runner.cleanup()
 
 
-def settings(port: int, folder: Path, urls: dict[str, str]) -> dict[str, Any]:
+def settings(urls: dict[str, str]) -> dict[str, Any]:
     """Return the gateway's configuration: a model for each cell."""
     return {
-        "port": port,
-        "database_url": f"sqlite:///{folder / 'ledger.db'}",
-        "spool_dir": str(folder / "spool"),
-        "log_format": "json",
         "connections": {"max_per_address": 8192},
         "overload": {"loop_delay_ms": 0},  # the machine may be busy with other things
         "providers": {name: {"base_url": url, "api_key": f"key-of-{name}"} for name, url in urls.items()},
@@ -176,22 +166,16 @@ class Cell:
         seen.append((time.monotonic() - due, launched))
 
 
-async def measured(calls: int, per_second: float) -> list[Row]:
+async def measured(calls: int, per_second: float, folder: Path) -> list[Row]:
     """Run all cells, then those whose first provider hangs for a while."""
     async with AsyncExitStack() as stack:
         providers = [Provider(name, Random(name)) for name in ("first", "second")]
         urls = {each.name: await stack.enter_async_context(each.serving()) for each in providers}
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holeshot-short-")))
-        port, config = free_port(), folder / "gateway.yaml"
-        config.write_text(yaml.safe_dump(settings(port, folder, urls), sort_keys=False), encoding="utf-8")
-        told = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
-        process = stack.enter_context(running(gateway_command(config), told))
-        await asyncio.to_thread(wait_until_listening, process, port)
-        await asyncio.to_thread(fetch, port, "/health/ready", limit_s=LIMIT_S)
+        gateway = await stack.enter_async_context(alone(folder, settings(urls)))
         connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=LIMIT_S)
         http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, timeout=timeout))
         pairs = [(sigma, race) for sigma in SIGMAS for race in RACES]
-        cells = [Cell(f"http://127.0.0.1:{port}", *pair, seed) for seed, pair in enumerate(pairs)]
+        cells = [Cell(f"http://127.0.0.1:{gateway.port}", *pair, seed) for seed, pair in enumerate(pairs)]
         await asyncio.gather(*(cell.run(http, min(calls, WARM_UP), per_second) for cell in cells))
         rows = await asyncio.gather(*(cell.run(http, calls, per_second) for cell in cells))
 
@@ -211,26 +195,29 @@ async def measured(calls: int, per_second: float) -> list[Row]:
 def _cells(row: Row) -> Sequence[str]:
     bar = "" if row.at_most_s is None else f"{row.at_most_s:.3f}, {MOST_EXTRAS:.0%}"
     times = (f"{seconds:.3f}" for seconds in (row.p50_s, row.p99_s, row.p999_s))
-    return (row.race, f"{row.sigma}", str(row.calls), *times, f"{row.extras:.1%}", bar, str(row.failed))
+    return (
+        row.race,
+        f"{row.sigma}",
+        str(row.calls),
+        *times,
+        f"{row.extras:.1%}",
+        bad(bar, row.is_missed),
+        str(row.failed),
+    )
+
+
+def told(run: Run) -> Told:
+    rows = asyncio.run(measured(run.options.calls, run.options.per_second, run.folder))
+    columns = ("race", "sigma", "calls", "p50 s", "p99 s", "p99.9 s", "extras", "at most", "failed")
+    grid = Grid("Embeddings, one request in a hundred takes 17 s", columns, [_cells(row) for row in rows])
+    return Told(facts=rows, grids=[grid], missed=[f"{row.race}, sigma {row.sigma}" for row in rows if row.is_missed])
 
 
 def main() -> None:
-    """Run as the arguments say, and exit with 1 when a bar is missed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.short", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--calls", type=int, default=CALLS, help=f"of each cell [default: {CALLS}]")
-    parser.add_argument("--per-second", type=float, default=PER_SECOND, help="calls of a cell [default: 40]")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args()
-    prepare(parser)
-    rows = asyncio.run(measured(options.calls, options.per_second))
-    if options.json:
-        print_json(rows)
-    else:
-        columns = ("race", "sigma", "calls", "p50 s", "p99 s", "p99.9 s", "extras", "at most", "failed")
-        console().print(grid("Embeddings, one request in a hundred takes 17 s", columns, map(_cells, rows)))
-    sys.exit(any(row.is_missed for row in rows))
+    parser = command("short", __doc__)
+    parser.add_argument("--calls", type=int, default=CALLS, help="of each cell")
+    parser.add_argument("--per-second", type=float, default=PER_SECOND, help="calls of a cell")
+    carry_out(parser, told)
 
 
 if __name__ == "__main__":

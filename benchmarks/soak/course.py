@@ -4,28 +4,26 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 import uvloop
-import yaml
 
-from benchmarks.harness.report import described
+from benchmarks.harness import replicas
 from benchmarks.soak import provider
 from benchmarks.soak.jobs import KINDS, Ending, Job, Made, allowed, drawn, make
 from benchmarks.soak.provider import MEDIAN_S, NOWHERE
 from benchmarks.soak.report import Report, Sample, attempts_of, compared, growth, look, narrowed, read
 from gateway.ledger import create_engine
-from tests.support.measured import gateways, servers
-from tests.support.measured.gateways import HEADERS, KEY, Stores, hashed
-from tests.support.measured.servers import Server
+from tests.support.measured import gateways
+from tests.support.measured.gateways import HEADERS, KEY, hashed
+from tests.support.measured.servers import Child, Server
 from tests.support.servers import free_port
 
 STALL_S = 1.0  # between two events
@@ -40,7 +38,7 @@ SHOWN_CHARS = 600  # of a line of the log
 _ERRORS = frozenset({"error", "critical"})
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class Order(msgspec.Struct, frozen=True):
     """What is to be done. ``share`` of the calls meet a fault; a reload comes each ``reload_s``, 0: never."""
 
     calls: int
@@ -54,7 +52,7 @@ class Course:
     """One soak. Made with everything that runs."""
 
     def __init__(
-        self, order: Order, gateway: Server, fleet: Server, spool: Path, reconfigure: Callable[[int], None]
+        self, order: Order, gateway: Server, fleet: Child, spool: Path, reconfigure: Callable[[int], None]
     ) -> None:
         self.made: list[Made] = []
         self.samples: list[Sample] = []
@@ -74,21 +72,13 @@ class Course:
         await self._load(iter(every), len(every), lambda: None)
         start = await self._at_rest(None)
         self._began = time.monotonic()
-        aside = [asyncio.ensure_future(self._sample()), asyncio.ensure_future(self._reload())]
         order = self._order
         jobs = (drawn(order.seed, number, order.share) for number in range(order.calls))
-        load = asyncio.ensure_future(self._load(jobs, order.concurrency, tick))
-        try:
-            await asyncio.wait({load, *aside}, return_when=asyncio.FIRST_COMPLETED)
-            if not load.done():
-                load.cancel()
-        finally:
+        async with asyncio.TaskGroup() as group:
+            aside = [group.create_task(self._sample()), group.create_task(self._reload())]
+            await self._load(jobs, order.concurrency, tick)
             for task in aside:
                 task.cancel()
-            ended = await asyncio.gather(load, *aside, return_exceptions=True)
-        for each in ended:
-            if isinstance(each, Exception):
-                raise each
         self.seconds = time.monotonic() - self._began
         return start, await self._at_rest(start)
 
@@ -98,8 +88,7 @@ class Course:
         return WARM_UP_EACH * len(KINDS)
 
     async def met(self) -> provider.Met:
-        """Return what the fleet has seen."""
-        return msgspec.convert(await asyncio.to_thread(servers.get_json, self._fleet.port, "/met"), provider.Met)
+        return msgspec.convert(await asyncio.to_thread(self._fleet.ask, "/met"), provider.Met)
 
     async def _load(self, jobs: Iterator[Job], concurrency: int, tick: Callable[[], None]) -> None:
         connector = aiohttp.TCPConnector(limit=0)
@@ -155,32 +144,30 @@ class Course:
 
 
 def soak(order: Order, folder: Path, tick: Callable[[], None]) -> Report:
-    """Start everything in ``folder``, run the load, and say what came of it.
-
-    Raises:
-        RuntimeError: something did not start, or ended before its time.
-
-    """
+    """Start everything in ``folder``, run the load, and say what came of it."""
     with ExitStack() as stack:
         stores = gateways.production(stack)
-        fleet = stack.enter_context(_fleet(order.seed))
-        ports = (free_port(), fleet.port, free_port())
-        spool, config, log = folder / "spool", folder / "gateway.yaml", folder / "gateway.log"
+        fleet = replicas.child("fleet", folder, "benchmarks.soak.provider", str(order.seed))
+        closed_port = free_port()
+
+        def settings(generation: int) -> dict[str, Any]:
+            return configuration(fleet.port, closed_port, generation)
+
+        gateway = replicas.replica("gateway", folder, settings(0), stores)
+        replicas.start(stack, [fleet, gateway])
 
         def reconfigure(generation: int) -> None:
-            configure(config, ports=ports, stores=stores, spool=spool, generation=generation)
+            replicas.configured(folder, gateway.name, gateway.port, settings(generation), stores)
 
-        reconfigure(0)
-        output = stack.enter_context(log.open("wb"))
-        process = stack.enter_context(servers.running(gateways.gateway_command(config), gateways.environment(), output))
-        servers.wait_until_listening(process, ports[0])
-        course = Course(order, Server("gateway", process.pid, ports[0], HEADERS), fleet, spool, reconfigure)
+        server = Server(gateway.name, gateway.pid, gateway.port, HEADERS)
+        course = Course(order, server, fleet, folder / "spool-gateway", reconfigure)
+        log = folder / "gateway.log"
         try:
             return uvloop.run(_soaked(order, course, stores.database_url, log, tick))
-        except OSError as error:
-            if process.poll() is None:
-                raise
-            raise RuntimeError(f"the gateway ended: {log.read_text(errors='replace')[-2000:]}") from error
+        except* OSError as error:
+            raise RuntimeError(
+                f"{error.exceptions[0]}; the gateway said: {log.read_text(errors='replace')[-2000:]}"
+            ) from error
 
 
 async def _soaked(order: Order, course: Course, database_url: str, log: Path, tick: Callable[[], None]) -> Report:
@@ -197,7 +184,6 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
         await engine.dispose()
     endings = Counter(one.ending for one in course.made)
     return Report(
-        interpreter=described(),
         seed=order.seed,
         calls=order.calls,
         warm_up_calls=course.warm_up_calls,
@@ -220,55 +206,31 @@ async def _soaked(order: Order, course: Course, database_url: str, log: Path, ti
     )
 
 
-def configure(path: Path, *, ports: tuple[int, int, int], stores: Stores, spool: Path, generation: int = 0) -> None:
-    """Write the file. ``ports``: the gateway's, the fleet's, and one that is closed.
+def configuration(fleet_port: int, closed_port: int, generation: int = 0) -> dict[str, Any]:
+    """Return the gateway's settings.
 
     Each ``generation`` differs in what all providers are sent, so that a reload makes new upstreams of all of them.
     """
-    port, fleet_port, closed_port = ports
     names = [*MEDIAN_S, NOWHERE]
-    deployments = [f"{name}/m" for name in names]
+    ports = {name: closed_port if name == NOWHERE else fleet_port for name in names}
     races: dict[str, dict[str, Any]] = {
         "raced": {"mode": "race", "width": 2, "budget": 1.0},
         "hedged": {"mode": "hedge", "hedge_delay_s": HEDGE_S, "budget": 1.0},
         "single": {"mode": "single"},
         "relayed": {"mode": "single"},
     }
-    config = {
-        "host": "127.0.0.1",
-        "port": port,
-        "database_url": stores.database_url,
-        "redis_url": stores.redis_url,
-        "spool_dir": str(spool),
-        "replica": "soaked",
-        "log_level": "warning",
-        "log_format": "json",
-        "lame_duck_s": 0,  # nobody balances
+    return {
         "timeouts": {"connect_timeout_s": STALL_S, "ttft_timeout_s": TTFT_S, "stall_timeout_s": STALL_S},
         "clients": {"soak": {"key_sha256": hashed(KEY), "admin": True}},
         "providers": {
-            name: {
-                **gateways.provider(
-                    f"http://127.0.0.1:{closed_port if name == NOWHERE else fleet_port}/{name}/v1", f"sk-soak-{name}"
-                ),
-                "headers": {"x-generation": str(generation)},
-            }
-            for name in names
+            name: gateways.provider(f"http://127.0.0.1:{port}/{name}/v1", f"sk-soak-{name}")
+            | {"headers": {"x-generation": str(generation)}}
+            for name, port in ports.items()
         },
-        "models": {model: {"deployments": deployments, "race": race} for model, race in races.items()},
+        "models": {
+            model: {"deployments": [f"{name}/m" for name in names], "race": race} for model, race in races.items()
+        },
     }
-    # Renamed into place: the gateway also looks at the file by itself.
-    written = path.with_suffix(".new")
-    written.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    written.replace(path)
-
-
-@contextmanager
-def _fleet(seed: int) -> Iterator[Server]:
-    port = free_port()
-    with servers.running([sys.executable, provider.__file__, str(port), str(seed)]) as process:
-        servers.wait_until_listening(process, port)
-        yield Server("fleet", process.pid, port)
 
 
 def _told(one: Made, attempts: Sequence[str]) -> str:

@@ -78,7 +78,6 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def request_id(self) -> str:
-        """Its name in the ledger."""
         return f"soak-{self.number}"
 
 

@@ -1,4 +1,4 @@
-"""The simulated fleet, a process of its own: ``python provider.py PORT SEED``. Each provider is a path, /NAME/v1/….
+"""The simulated fleet, a process of its own: its arguments are PORT and SEED. Each provider is a path, /NAME/v1/….
 
 A prompt says what its call meets: ``soak NUMBER FAULT once`` or ``… everywhere``. Once: only at who is asked first.
 ``GET /met`` returns a ``Met``.
@@ -73,7 +73,6 @@ class Fleet:
         return fault
 
     def first_s(self, provider: str) -> float:
-        """Return a time to the first token."""
         return min(LONGEST_S, MEDIAN_S[provider] * self.random.lognormvariate(0, SIGMA[provider]))
 
 

@@ -37,12 +37,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def look(gateway: Server, spool: Path, at_s: float, calls: int = 0) -> Sample:
-    """Return what is seen now.
-
-    Raises:
-        OSError: there is no such process, or it does not answer.
-
-    """
+    """Return what is seen now."""
     tasks, pending = (int(value) for value in gauges(fetch(gateway.port, "/metrics", gateway.headers).decode(), GAUGES))
     return Sample(
         at_s=at_s,
@@ -180,7 +175,6 @@ def compared(rows: Iterable[Row], made: Iterable[Made], seen: Collection[int]) -
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A whole soak. ``start`` and ``end`` are the gateway at rest; a growth is None where the run was too short."""
 
-    interpreter: str
     seed: int
     calls: int
     warm_up_calls: int
@@ -273,7 +267,6 @@ def lines(report: Report) -> Iterator[str]:
         f"At rest before and after: {start.descriptors} and {end.descriptors} descriptors, {start.tasks} and "
         f"{end.tasks} tasks, {start.rss_mb:.0f} and {end.rss_mb:.0f} MB."
     )
-    yield f"{report.interpreter}, seed {report.seed}."
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ REST = Sample(0.0, 110.0, 20, 11, 0, 1.0)
 SAMPLES = [Sample(float(at), 100.0 + at / 10, 150, 100, 40, 9.0, calls=400 * at) for at in range(60)]
 BOOKS = Books(1_140, 0, (), (), (), ())
 GOOD = Report(
-    interpreter="CPython", seed=1, calls=1_000, warm_up_calls=140, seconds=3.0, reloads=2, reloads_seen=2,
+    seed=1, calls=1_000, warm_up_calls=140, seconds=3.0, reloads=2, reloads_seen=2,
     faults={"reset": 9}, endings={"answered": 1_140}, narrowed={"raced cooling": 7},
     amiss=(), turned_away=(), crashes=(), books=BOOKS,
     start=REST, end=REST,

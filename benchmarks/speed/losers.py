@@ -32,12 +32,7 @@ _VERSIONS = {"auto": "HTTP/2", "1.1": "HTTP/1.1"}  # as ALPN will have it
 
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """Find the rate that saturates the gateway, and call it at 80 % of that.
-
-    Raises:
-        LoadError: an answer was not whole.
-
-    """
+    """Find the rate that saturates the gateway, and call it at 80 % of that."""
     server, upstream = measured["gateway"], measured.upstream
     question = asking(server.port, server.headers, MODEL, launched=2)
     effort.say(f"{NAME}: saturating")
@@ -67,12 +62,7 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
 
 
 def tls_rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """Measure.
-
-    Raises:
-        LoadError: an answer was not whole.
-
-    """
+    """Measure."""
     try:
         measured["gateway over TLS"]
     except Missing as missing:

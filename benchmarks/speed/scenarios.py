@@ -235,12 +235,7 @@ Samples = Mapping[str, list[Sample]]  # by subject, one for each round; a subjec
 
 
 def measure(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Samples:
-    """Measure every subject, after a warm-up.
-
-    Raises:
-        LoadError: an answer was not whole.
-
-    """
+    """Measure every subject, after a warm-up."""
     effort.say(f"{scenario.name}: starting servers")
     found = {
         subject.name: server for subject in scenario.subjects if (server := _server(measured, subject)) is not None

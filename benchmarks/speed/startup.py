@@ -15,14 +15,13 @@ from benchmarks.harness.report import Row, row
 from benchmarks.speed.scenarios import Effort
 from tests.support.measured import gateways
 from tests.support.measured.gateways import MeasuredServers, Stores
-from tests.support.measured.servers import START_LIMIT_S, running
+from tests.support.measured.servers import START_LIMIT_S, running, wait_for
 from tests.support.servers import free_port
 
 NAME = "start"
 STARTS, QUICK_STARTS = 5, 2
 FIRST_ANSWER_S, IDLE_MB = 1.0, 95.0
 IDLE_S = 2.0  # for the first looks of the background tasks to be over
-_LOOK_S = 0.002
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -34,12 +33,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """Measure starts with the stores of production, and the first one of somebody who has none.
-
-    Raises:
-        RuntimeError: the gateway did not start.
-
-    """
+    """Measure starts with the stores of production, and the first one of somebody who has none."""
     upstream_port, stores = measured.upstream.port, measured.stores()
     with tempfile.TemporaryDirectory(prefix="holeshot-start-") as name:
         folder = Path(name)
@@ -82,19 +76,16 @@ def measure_start(upstream_port: int, folder: Path, stores: Stores, bytecode: Pa
 
 def _first_answer(process: subprocess.Popen[bytes], port: int) -> None:
     body = msgspec.json.encode({"model": "burst-single", "messages": [{"role": "user", "content": "hi"}]})
-    headers = {"content-type": "application/json", **gateways.HEADERS}
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and process.poll() is None:
+
+    def answers() -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_LIMIT_S)
         try:
-            connection.request("POST", gateways.PATH, body, headers)
-            response = connection.getresponse()
+            connection.request("POST", gateways.PATH, body, {"content-type": "application/json", **gateways.HEADERS})
+            return connection.getresponse().status == 200
         except ConnectionRefusedError:
-            time.sleep(_LOOK_S)
-            continue
+            return False
         finally:
             connection.close()
-        if response.status != 200:
-            raise RuntimeError(f"the first answer was {response.status}")
-        return
-    raise RuntimeError("the gateway did not start")
+
+    if not wait_for(answers, process, START_LIMIT_S):
+        raise RuntimeError("the gateway did not start, or did not answer")

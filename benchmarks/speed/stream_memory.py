@@ -30,7 +30,6 @@ _BODY = b'{"model":"benchmark-model","messages":[{"role":"user","content":"hi"}]
 
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
-    """Measure."""
     title = f"TLS, HTTP/2: memory per open stream, {STREAMS:,} of them"
     try:
         tls = measured.tls

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from math import exp, inf
 from random import Random
 
+from benchmarks.steering.policy import Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
-from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.calls import Mode, Objective
 from gateway.steering.plans import Launch, Plan
 
 COOL_S = 5.0  # LiteLLM's default after a failure
@@ -25,7 +26,7 @@ RECENT = 500  # samples its quantile is taken from
 _BROKE = frozenset({Outcome.FAILED, Outcome.TIMEOUT})
 
 
-class Baseline:
+class Baseline(Policy):
     """A policy that knows who is cooling down, who is in flight, and how to make a plan out of an order."""
 
     def __init__(self, timeline: Timeline, random: Random, objective: Objective, shared: dict[str, float]) -> None:
@@ -61,16 +62,8 @@ class Baseline:
             tuple(sorted((*launches, *late), key=lambda launch: launch.delay_s)), tuple(dict.fromkeys(rest)), Mode.AUTO
         )
 
-    def permit(self, launch: Launch) -> bool:  # noqa: ARG002 - the Policy's signature
-        """Let it start: baselines plan no more than they may."""
-        return True
-
     def attempt_started(self, start: AttemptStart) -> None:
-        """Count it in flight."""
         self.in_flight[start.deployment] = self.in_flight.get(start.deployment, 0) + 1
-
-    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
-        """Learn nothing yet: winners are learned of at their end."""
 
     def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:  # noqa: ARG002 - the Policy's signature
         """Learn from a winner, and leave alone who failed."""
@@ -83,15 +76,11 @@ class Baseline:
             millis = attempt.last_token_ms if whole else attempt.ttft_ms
             self.observe(attempt, (millis or 0.0) / 1000)
 
-    def call_finished(self, record: CallRecord) -> None:
-        """Nothing more to learn."""
-
 
 class Uniform(Baseline):
     """Anyone."""
 
     def order(self, names: list[str]) -> list[str]:
-        """Shuffle."""
         return self.random.sample(names, len(names))
 
 
@@ -101,7 +90,6 @@ class RoundRobin(Baseline):
     _turn = 0
 
     def order(self, names: list[str]) -> list[str]:
-        """Rotate."""
         self._turn += 1
         at = self._turn % len(names)
         return [*names[at:], *names[:at]]
@@ -111,11 +99,9 @@ class LowestEwma(Baseline):
     """Whoever's winners were fastest lately; the unknown first. LiteLLM's latency-based routing."""
 
     def order(self, names: list[str]) -> list[str]:
-        """Sort by what is expected."""
         return sorted(names, key=lambda name: (self.shared.get(name, 0.0), self.random.random()))
 
     def observe(self, attempt: AttemptRecord, seconds: float) -> None:
-        """Move the average."""
         before_s = self.shared.get(attempt.deployment, seconds)
         self.shared[attempt.deployment] = before_s + EWMA_WEIGHT * (seconds - before_s)
 
@@ -124,7 +110,6 @@ class RaceTwo(LowestEwma):
     """The two whose winners were fastest lately, always."""
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Race the second."""
         return [Launch(name, 0.0, Role.RACE) for name in order[1:2]]
 
 
@@ -132,7 +117,6 @@ class RaceAll(Uniform):
     """Everybody, always."""
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Race all the others."""
         return [Launch(name, 0.0, Role.RACE) for name in order[1:]]
 
 
@@ -153,7 +137,6 @@ class PeakEwma(Baseline):
         return [first, *([second] if second is not None else []), *drawn[2:]]
 
     def observe(self, attempt: AttemptRecord, seconds: float) -> None:
-        """Jump to a peak, decay from it."""
         now_s = self.timeline.now_s
         before_s, at_s = self._peaks.get(attempt.deployment, (0.0, -inf))
         keep = exp((at_s - now_s) / PEAK_TAU_S)
@@ -175,7 +158,6 @@ class SingleR(PeakEwma):
         self._seen = 0
 
     def extras(self, order: list[str]) -> list[Launch]:
-        """Hedge some."""
         hedged = self.random.random() < HEDGE_SHARE
         return [Launch(name, self._delay_s, Role.HEDGE) for name in order[1:2]] if hedged else []
 

@@ -4,7 +4,6 @@
 fallback was first. *In vain*: in which it was launched, and the late model was first after all.
 """
 
-import argparse
 from collections.abc import Callable
 from random import Random
 from statistics import fmean
@@ -12,6 +11,8 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, quantile
 from benchmarks.steering.figures import FAILED_S
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.gateway_policy import GatewayPolicy
@@ -58,14 +59,7 @@ class Side:
         self.plan = self.policy.plan(request, self._fleet.names(self._timeline.now_s))
         plan = plan_beside(self.plan, "late") if late else self.plan
         return Race(
-            request,
-            plan,
-            self.policy,
-            self._fleet,
-            self._timeline,
-            objective=Objective.FIRST_TOKEN,
-            done=done,
-            won=won,
+            request, plan, self.policy, self._fleet, self._timeline, objective=Objective.FIRST_TOKEN, done=done, won=won
         )
 
     def _refresh(self) -> None:
@@ -117,30 +111,32 @@ def run(world: World, calls: int, seed: int) -> list[Outcome]:
     return outcomes
 
 
-def line(world: World, calls: int, seeds: list[int]) -> str:
-    """Return the figures of a world."""
+def row(world: World, calls: int, seeds: list[int]) -> list[str]:
     every = [run(world, calls, seed) for seed in seeds]
     calls_of = [each for outcomes in every for each in outcomes]
-    seconds = sorted(each.ttft_s for each in calls_of)
-    p50, p99, p999 = (seconds[round(q * (len(seconds) - 1))] for q in (0.5, 0.99, 0.999))
+    p50, p99, p999 = (quantile([each.ttft_s for each in calls_of], q) for q in (0.5, 0.99, 0.999))
     vain, lost = (fmean(each.beside and each.lost is is_lost for each in calls_of) for is_lost in (False, True))
-    return (
-        f"| {world.name} | {p50:.2f} | {p99:.1f} | {p999:.1f} | {vain + lost:.3f} | {vain:.1%} | {lost:.1%}"
-        f" | {max(sum(each.lost for each in outcomes) for outcomes in every)} |"
-    )
+    most = max(sum(each.lost for each in outcomes) for outcomes in every)
+    figures = (f"{p50:.2f}", f"{p99:.1f}", f"{p999:.1f}", f"{vain + lost:.3f}", f"{vain:.1%}", f"{lost:.1%}", f"{most}")
+    return [world.name, *figures]
+
+
+def measured(asked: Run) -> Told:
+    be_quiet()
+    with asked.counting(len(BESIDE), "worlds") as tick:
+        rows = []
+        for world in BESIDE:
+            rows.append(row(world, asked.options.calls, asked.options.seeds))
+            tick()
+    columns = ("world", "TTFT p50 s", "p99", "p99.9", "extras a call", "in vain", "lost", "most lost, one seed")
+    return Told(facts=rows, grids=[Grid("A fallback beside a late model", columns, rows)])
 
 
 def main() -> None:
-    """Print a table of the worlds."""
-    parser = argparse.ArgumentParser(prog="benchmarks.steering.beside", description=__doc__)
+    parser = command("steering.beside", __doc__)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    options = parser.parse_args()
-    be_quiet()
-    print("| world | TTFT p50 s | p99 | p99.9 | extras a call | in vain | lost | most lost, one seed |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    for world in BESIDE:
-        print(line(world, options.calls, options.seeds), flush=True)
+    carry_out(parser, measured)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ All is about the time to first token; a failed call counts as 120 s. Ratios are 
 them the 95 % interval over the seeds, which are paired. *EWMA* is ``single`` against LiteLLM's latency-based routing.
 """
 
-import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from math import exp, inf, log, sqrt
 from pathlib import Path
@@ -16,6 +15,8 @@ from statistics import fmean, stdev
 
 import msgspec
 
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid
 from benchmarks.steering import contest
 from benchmarks.steering.figures import FAILED_S
 from benchmarks.steering.quiet import be_quiet
@@ -93,40 +94,38 @@ def ratio(now: list[float], before: list[float]) -> Paired:
     return Paired(exp(logs.mean), exp(logs.low) if logs.low > -inf else 0.0, exp(logs.high) if logs.high < inf else inf)
 
 
-def show(now: Figures, before: Figures) -> None:
-    """Print a line for each world, then the geometric means over all, and what misses a goal."""
+def compared(now: Figures, before: Figures) -> tuple[Grid, list[str], list[str]]:
+    """Return a row for each world and contender, the geometric means over all worlds, and what misses a goal."""
     names = [name for name in OURS if all(name in found for found in now.values())]
-    print("world        " + "".join(f"| {name:>6}: mean {'':13} p99 {'':14}    extra  failed " for name in names))
-    means: dict[str, list[float]] = {}
+    means: dict[str, list[tuple[float, float, float]]] = {}
+    rows: list[list[str]] = []
     missed: list[str] = []
     for world, found in now.items():
-        line = f"{world:13}"
         for name in names:
             mine, its = found[name], before[world][name]
-            mean = ratio([each.mean_s for each in mine], [each.mean_s for each in its])
+            mean = ratio(_means(mine), _means(its))
             p99 = ratio([each.p99_s for each in mine], [each.p99_s for each in its])
             more = paired([a.extra - b.extra for a, b in zip(mine, its, strict=True)])
-            failed = fmean(each.failed for each in mine), fmean(each.failed for each in its)
-            line += f"| {_told(mean)} {_told(p99)} {more.mean:+7.3f} {failed[0]:6.2%} ({failed[1]:.2%}) "
-            means.setdefault(f"{name} mean", []).append(mean.mean)
-            means.setdefault(f"{name} p99", []).append(p99.mean)
-            means.setdefault(f"{name} extra", []).append(more.mean)
+            failed = (f"{fmean(each.failed for each in some):.2%}" for some in (mine, its))
+            rows.append([world, name, _told(mean), _told(p99), f"{more.mean:+.3f}", *failed])
+            means.setdefault(name, []).append((mean.mean, p99.mean, more.mean))
             if mean.low > WORST_MEAN or p99.low > WORST_P99:
                 missed.append(f"{world} at {name}: mean {_told(mean)}, p99 {_told(p99)}")
             if more.low > EXTRA:
                 missed.append(f"{world} at {name}: {more.mean:+.3f} extra attempts")
-        print(line)
         missed += _against_others(world, found)
-    for name in names:
-        ours, p99s = (exp(fmean(map(log, means[f"{name} {what}"]))) for what in ("mean", "p99"))
-        print(
-            f"{name}: mean {ours:.3f} x (goal {MEAN[name]}), p99 {p99s:.3f} x (goal {P99[name]}),"
-            f" extra attempts {fmean(means[f'{name} extra']):+.4f} a call"
-        )
-        if "oracle" in next(iter(now.values())):
-            best = [ratio(_means(found[name]), _means(found["oracle"])).mean for found in now.values()]
-            print(f"   {exp(fmean(map(log, best))):.3f} x oracle in the mean")
-    print("\n".join(["missed:", *missed]) if missed else "no world misses")
+    columns = ("world", "budget", "TTFT mean", "p99", "extra attempts", "failed", "before")
+    grid = Grid("Ratios to the version before", columns, rows, words=2)
+    return grid, [line for name in names for line in _overall(name, means[name], now)], missed
+
+
+def _overall(name: str, means: list[tuple[float, float, float]], now: Figures) -> Iterator[str]:
+    ours, p99s = (exp(fmean(map(log, column))) for column in list(zip(*means, strict=True))[:2])
+    extra = fmean(each[2] for each in means)
+    yield f"{name}: mean {ours:.3f} x (goal {MEAN[name]}), p99 {p99s:.3f} x (goal {P99[name]}), extras {extra:+.4f}"
+    if "oracle" in next(iter(now.values())):
+        best = [ratio(_means(found[name]), _means(found["oracle"])).mean for found in now.values()]
+        yield f"{name}: {exp(fmean(map(log, best))):.3f} x oracle in the mean"
 
 
 def _against_others(world: str, found: Mapping[str, list[Figure]]) -> Iterable[str]:
@@ -149,22 +148,28 @@ def _told(figure: Paired) -> str:
 
 
 def main() -> None:
-    """Run what is asked for; save it, or compare it with what was saved."""
-    parser = argparse.ArgumentParser(prog="benchmarks.steering.compare", description=__doc__)
-    parser.add_argument("worlds", nargs="*", default=list(WORLDS), help="default: all")
+    parser = command("steering.compare", __doc__)
+    parser.add_argument("worlds", nargs="*", metavar="WORLD", help="(default: all)")
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--only", nargs="+", default=list(RUN), help=f"of {', '.join(RUN)}")
+    parser.add_argument("--only", nargs="+", choices=RUN, default=list(RUN))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--with", type=Path, dest="before")
-    options = parser.parse_args()
-    found = run(options.worlds, options.only, options.calls, options.seeds, options.jobs)
+    carry_out(parser, measured)
+
+
+def measured(asked: Run) -> Told:
+    """Run what is asked for; save it, or compare it with what was saved."""
+    options = asked.options
+    found = run(options.worlds or WORLDS, options.only, options.calls, options.seeds, options.jobs)
     if options.save is not None:
         options.save.write_bytes(msgspec.json.encode(found))
-    if options.before is not None:
-        before = msgspec.json.decode(options.before.read_bytes(), type=Figures)
-        show({world: each for world, each in found.items() if world in before}, before)
+    if options.before is None:
+        return Told(facts=found)
+    before = msgspec.json.decode(options.before.read_bytes(), type=Figures)
+    grid, lines, missed = compared({world: each for world, each in found.items() if world in before}, before)
+    return Told(facts=found, grids=[grid], lines=lines, missed=missed)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,6 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def contenders(world: World) -> list[Contender]:
-    """Return who runs in ``world``."""
     priced = [CHEAPEST, DEAREST, DEADLINE, COST_ORACLE, COST] if world.prices else []
     others = [Contender(name, Objective.FIRST_TOKEN) for name in BASELINES]
     ours = [SINGLE, ECONOMY, RACES, COMPLETION, COMPLETION_RACES]

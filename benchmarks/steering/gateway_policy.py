@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from benchmarks.steering.policy import MODEL
+from benchmarks.steering.policy import MODEL, Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import World
@@ -17,7 +17,7 @@ from gateway.settings import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
-from gateway.steering.plans import Explanation, Launch, Plan
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.router import Steering
 from providers import Price
 
@@ -32,7 +32,7 @@ class Lengths(Enum):
     TOLD = "told"  # the very length: nobody can know it, so this is the reference
 
 
-class GatewayPolicy:
+class GatewayPolicy(Policy):
     """One replica's steering."""
 
     def __init__(
@@ -47,13 +47,8 @@ class GatewayPolicy:
         lengths: Lengths = Lengths.BY_KIND,
         holds: bool = False,
         strikes: Strikes | None = None,
-        dice: str | None = None,
     ) -> None:
-        """Steer by ``board``.
-
-        With ``dice``, ``random`` begins anew with each call, so that two policies draw the same for the same call.
-        """
-        self._random, self._dice = random, dice
+        """Steer by ``board``."""
         self._steering = Steering(
             board,
             clock=lambda: timeline.now_s,
@@ -72,19 +67,7 @@ class GatewayPolicy:
 
     def plan(self, request: Request, names: Sequence[str]) -> Plan:
         """Plan as the API would ask for it."""
-        if self._dice is not None:
-            self._random.seed(f"{self._dice}:{request.index}")
-        return self._steering.plan(
-            MODEL,
-            names,
-            self._race,
-            self._terms(request),
-            request.prompt_class,
-        )
-
-    def explain(self, request: Request, names: Sequence[str]) -> Explanation:
-        """Explain what would be planned, without counting it."""
-        return self._steering.explain(MODEL, names, self._race, self._terms(request), request.prompt_class)
+        return self._steering.plan(MODEL, names, self._race, self._terms(request), request.prompt_class)
 
     def _terms(self, request: Request) -> Terms:
         terms = Terms(self._objective, request.prompt_tokens, prices=self._prices, holds=self._holds)
@@ -99,7 +82,6 @@ class GatewayPolicy:
         self._steering.refresh(most_s=inf)  # by whose clock it would be late is nothing to the simulation
 
     def permit(self, launch: Launch) -> bool:
-        """Ask the budget."""
         return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
 
     def runs_on(self, plan: Plan, attempts: Sequence[str]) -> bool:
@@ -111,17 +93,13 @@ class GatewayPolicy:
         return bool(self._steering.not_asked((deployment,), ()))
 
     def attempt_started(self, start: AttemptStart) -> None:
-        """Tell steering."""
         self._steering.attempt_started(MODEL, start)
 
     def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
-        """Tell steering."""
         self._steering.first_token(MODEL, request.prompt_class, start, ttft_s)
 
     def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
-        """Tell steering."""
         self._steering.attempt_ended(MODEL, request.prompt_class, attempt)
 
     def call_finished(self, record: CallRecord) -> None:
-        """Tell steering."""
         self._steering.call_finished(record)

@@ -6,16 +6,17 @@ It knows the present, not the future: with queues and rate limits it is greedy, 
 from collections.abc import Sequence
 
 from benchmarks.steering.fleet import Answer, Fleet
+from benchmarks.steering.policy import Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
-from gateway.core.attempts import AttemptRecord, AttemptStart, Role
-from gateway.core.calls import CallRecord, Mode, Objective
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode, Objective
 from gateway.steering.plans import Launch, Plan
 
 TARGET_TOK_S = 50.0  # what the objective cost has to meet, beside the world's goal of TTFT
 
 
-class Oracle:
+class Oracle(Policy):
     """Plans with the fleet's own draws."""
 
     def __init__(self, fleet: Fleet, timeline: Timeline, objective: Objective) -> None:
@@ -38,19 +39,3 @@ class Oracle:
             provider = self._fleet.world.providers[self._fleet.number[name]]
             return (False, not meets, provider.usd_per_mtok if meets else answer.ttft_s)
         return (False, False, answer.ttft_s)
-
-    def permit(self, launch: Launch) -> bool:  # noqa: ARG002 - the Policy's signature
-        """Let it start."""
-        return True
-
-    def attempt_started(self, start: AttemptStart) -> None:
-        """Know it already."""
-
-    def first_token(self, request: Request, start: AttemptStart, ttft_s: float) -> None:
-        """Know it already."""
-
-    def attempt_ended(self, request: Request, attempt: AttemptRecord) -> None:
-        """Know it already."""
-
-    def call_finished(self, record: CallRecord) -> None:
-        """Know it already."""

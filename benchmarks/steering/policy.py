@@ -1,7 +1,6 @@
 """What a policy is to the simulator: it plans calls, lets attempts start, and hears what became of them."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AttemptRecord, AttemptStart
@@ -11,14 +10,16 @@ from gateway.steering.plans import Launch, Plan
 MODEL = "model"
 
 
-class Policy(Protocol):
-    """One replica's way to choose. Called as the gateway calls its own ``Steering``."""
+class Policy:
+    """One replica's way to choose, called as the gateway calls its own ``Steering``. By default it learns nothing."""
 
     def plan(self, request: Request, names: Sequence[str]) -> Plan:
         """Choose who runs a call, when."""
+        raise NotImplementedError
 
-    def permit(self, launch: Launch) -> bool:
+    def permit(self, launch: Launch) -> bool:  # noqa: ARG002 - for those who have a budget
         """Return whether an extra attempt may start now."""
+        return True
 
     def attempt_started(self, start: AttemptStart) -> None:
         """Hear of each launch."""

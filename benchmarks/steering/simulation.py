@@ -41,8 +41,6 @@ class Contender(Struct, frozen=True):
     lengths: Lengths = Lengths.BY_KIND
     deadline: bool = False  # calls ask for their first token within the world's goal; under cost they always do
     holds: bool = False  # first tokens may be held, as where the model's objective is written
-    value_usd_per_s: float | None = None
-    alike: bool = False  # draws the same for a call as others that do, so that pairs differ by less
 
     @property
     def label(self) -> str:
@@ -53,7 +51,6 @@ class Contender(Struct, frozen=True):
         name = name if self.objective is Objective.FIRST_TOKEN else f"{name}, {self.objective}"
         name = f"{name}, deadline" if self.deadline else name
         name = f"{name}, held" if self.holds else name
-        name = f"{name}, ${self.value_usd_per_s:g}/s" if self.value_usd_per_s else name
         return name if self.lengths is Lengths.BY_KIND else f"{name}, lengths {self.lengths.value}"
 
 
@@ -133,15 +130,10 @@ def warm(where: Setting, results: list[Result]) -> list[Result]:
 
 
 def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: Fleet) -> list[Policy]:
-    drawn = replace(contender, holds=False, value_usd_per_s=None).label  # the same with and without
+    drawn = replace(contender, holds=False).label  # the same with and without
     dice = [Random(f"{where.seed}:{drawn}:{replica}") for replica in range(where.world.replicas)]
     if contender.budget is not None:
-        race = RaceSettings(
-            mode=contender.mode,
-            budget=contender.budget,
-            objective=contender.objective,
-            value_usd_per_s=contender.value_usd_per_s,
-        )
+        race = RaceSettings(mode=contender.mode, budget=contender.budget, objective=contender.objective)
         if (deadline_s := _deadline_s(where, contender)) is not None:
             race = race.model_copy(update={"ttft_ms": 1000 * deadline_s})
         if contender.objective is Objective.COST:
@@ -157,7 +149,6 @@ def _policies(where: Setting, contender: Contender, timeline: Timeline, fleet: F
                 lengths=contender.lengths,
                 holds=contender.holds,
                 strikes=strikes,
-                dice=str(where.seed) if contender.alike else None,
             )
             for (board, strikes), random in zip(
                 boards_in_step(where.world.replicas, timeline, where.run_s), dice, strict=True

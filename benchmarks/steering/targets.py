@@ -33,7 +33,6 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Tell whether it is reached."""
         return self.reached <= self.limit
 
 

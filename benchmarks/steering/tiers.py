@@ -6,19 +6,19 @@ one is asked, and priority when it is late. Beside it either tier alone, and the
 the first token. Goal: p99 at most the time of the hedge + priority's q90, at 1.15 times standard's price.
 """
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from msgspec import Struct
 
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.report import Grid, bad
 from benchmarks.steering.figures import FAILED_S
 from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.simulation import ALWAYS_CHEAPEST, ALWAYS_DEAREST, Contender, setting, simulate, warm
 from benchmarks.steering.worlds import Provider, World
 from gateway.core.calls import Objective
 
-CALLS, SEEDS = 1500, (1,)
 SHARES = (0.5, 0.7, 0.9)  # of standard's time to first token
 TAILS = ("lognormal", "heavy")
 BUDGET = 0.1
@@ -79,33 +79,40 @@ def figure(where: World, contender: Contender, calls: int, seeds: Sequence[int])
     )
 
 
+HEADS = (
+    "priority's times",
+    "tail",
+    "who",
+    "p50, s",
+    "p99, s",
+    "÷ priority's p99",
+    "price",
+    "hedged",
+    "at, s",
+    "goal, s",
+)
+
+
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.steering.tiers", description=__doc__)
-    parser.add_argument("--calls", type=int, default=CALLS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    options = parser.parse_args()
+    parser = command("steering.tiers", __doc__)
+    parser.add_argument("--calls", type=int, default=1500)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    carry_out(parser, measured)
+
+
+def measured(run: Run) -> Told:
+    """Run all contenders for each share and tail."""
     be_quiet()
-    heads = (
-        "priority's times",
-        "tail",
-        "who",
-        "p50, s",
-        "p99, s",
-        "÷ priority's p99",
-        "price",
-        "hedged",
-        "at, s",
-        "goal, s",
-        "",
-    )
-    print(f"| {' | '.join(heads)} |\n|{'--|' * len(heads)}")
-    for tail in TAILS:
-        for share in SHARES:
-            _show(share, tail, options.calls, options.seeds)
+    rows: list[list[str]] = []
+    with run.counting(len(TAILS) * len(SHARES), "worlds") as tick:
+        for tail in TAILS:
+            for share in SHARES:
+                rows += _rows(share, tail, run.options.calls, run.options.seeds)
+                tick()
+    return Told(facts=rows, grids=[Grid("A standard tier, hedged by priority", HEADS, rows, words=3)])
 
 
-def _show(share: float, tail: str, calls: int, seeds: Sequence[int]) -> None:
+def _rows(share: float, tail: str, calls: int, seeds: Sequence[int]) -> Iterator[list[str]]:
     plain = world(share, tail)
     standard = figure(plain, Contender(ALWAYS_CHEAPEST, Objective.FIRST_TOKEN), calls, seeds)
     priority = figure(plain, Contender(ALWAYS_DEAREST, Objective.FIRST_TOKEN), calls, seeds)
@@ -117,15 +124,13 @@ def _show(share: float, tail: str, calls: int, seeds: Sequence[int]) -> None:
         rows.append((f"both, `cost`, `ttft_ms`: standard's p{100 * q:g}", found))
     for name, each in rows:
         p99_s, price = each.quantile_s(0.99), each.usd / standard.usd
-        cells = [f"{share:g}", tail, name, f"{each.quantile_s(0.5):.2f}", f"{p99_s:.2f}"]
-        cells += [f"{p99_s / priority.quantile_s(0.99):.2f}", f"{price:.2f}", f"{100 * each.hedged:.1f} %"]
-        if each.hedge_s is None or "cost" not in name:
-            cells += ["", "", ""]
-        else:
+        at = goal = ""
+        if each.hedge_s is not None and "cost" in name:
             goal_s = each.hedge_s + priority.quantile_s(0.9)
-            is_met = p99_s <= goal_s and price <= MOST_PRICE
-            cells += [f"{each.hedge_s:.2f}", f"{goal_s:.2f}", "met" if is_met else "missed"]
-        print(f"| {' | '.join(cells)} |", flush=True)
+            at, goal = f"{each.hedge_s:.2f}", bad(f"{goal_s:.2f}", p99_s > goal_s or price > MOST_PRICE)
+        cells = [f"{share:g}", tail, name, f"{each.quantile_s(0.5):.2f}", f"{p99_s:.2f}"]
+        cells += [f"{p99_s / priority.quantile_s(0.99):.2f}", f"{price:.2f}", f"{each.hedged:.1%}", at, goal]
+        yield cells
 
 
 if __name__ == "__main__":

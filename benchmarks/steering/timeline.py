@@ -17,7 +17,6 @@ class Timer:
         self.action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
-        """Let it not happen."""
         self.action = None
 
     def when(self) -> float:

@@ -145,9 +145,7 @@ _SEATS = (18.0, 18.0, 8.0, 5.0, 40.0, 24.0)
 _ACCOUNTS = (0.30, None, 0.25, 0.20, None, None)
 _PRICES = (3.0, 0.9, 1.5, 2.0, 0.3, 0.6)
 _SIZES = _each(
-    _each(_SIX, "median_s", (0.15, 0.50, 0.30, 0.70, 0.22, 0.60)),
-    "prefill_s",
-    (0.30, 0.020, 0.12, 0.005, 0.25, 0.040),
+    _each(_SIX, "median_s", (0.15, 0.50, 0.30, 0.70, 0.22, 0.60)), "prefill_s", (0.30, 0.020, 0.12, 0.005, 0.25, 0.040)
 )  # who is best depends on the prompt: up to about 800 tokens, up to 2,000, beyond
 _ONE_BEST = _each(_SIX, "median_s", (0.16, 0.33, 0.28, 0.36, 0.60, 0.45))
 # From the first to start, which writes slowly, to the last, which writes fast: who is best is a matter of length.
@@ -212,20 +210,9 @@ HELD_OUT = (
         providers=tuple(replace(each, fakes_from=0.4) if each.name == "cedar" else each for each in _SIX),
         held_out=True,
     ),
+    World(name="prices", providers=_each(_SIX, "usd_per_mtok", _PRICES), held_out=True, prices=True),
     World(
-        name="prices",
-        providers=_each(_SIX, "usd_per_mtok", _PRICES),
-        held_out=True,
-        prices=True,
-    ),
-    World(
-        name="quiet",
-        providers=_SIX,
-        calls_per_s=0.1,
-        drift_sd=0.3,
-        drift_tau_s=1800.0,
-        held_out=True,
-        calls_share=0.25,
+        name="quiet", providers=_SIX, calls_per_s=0.1, drift_sd=0.3, drift_tau_s=1800.0, held_out=True, calls_share=0.25
     ),
     World(
         name="busy",
@@ -240,12 +227,7 @@ HELD_OUT = (
 
 # Each shows one weakness that the policy has had.
 WEAKNESSES = (
-    World(
-        name="bursts",
-        providers=_each(_SIX, "seats", tuple(1.5 * seats for seats in _SEATS)),
-        burst=6.0,
-        replicas=2,
-    ),
+    World(name="bursts", providers=_each(_SIX, "seats", tuple(1.5 * seats for seats in _SEATS)), burst=6.0, replicas=2),
     World(
         name="flawed",  # the fastest starter's answers are often of no use
         providers=_each(_SIX, "flawed_share", (0.30, 0.01, 0.01, 0.01, 0.01, 0.01)),
@@ -280,22 +262,9 @@ WEAKNESSES = (
     World(name="minute", providers=_SIX, calls_per_s=1 / 60, calls_share=0.25),
     World(name="fiveminutes", providers=_SIX, calls_per_s=1 / 300, calls_share=0.25),
     World(name="sizes", providers=_SIZES),
-    World(
-        name="tight",
-        providers=_each(_SIX, "usd_per_mtok", _PRICES),
-        prices=True,
-        ttft_goal_s=0.25,
-    ),
-    World(
-        name="deadlines",
-        providers=_TIERS,
-        held_out=True,
-        prices=True,
-    ),
-    World(
-        name="stalls",
-        providers=(replace(_SIX[0], median_s=0.15, stalls=0.42), *_SIX[1:]),
-    ),
+    World(name="tight", providers=_each(_SIX, "usd_per_mtok", _PRICES), prices=True, ttft_goal_s=0.25),
+    World(name="deadlines", providers=_TIERS, held_out=True, prices=True),
+    World(name="stalls", providers=(replace(_SIX[0], median_s=0.15, stalls=0.42), *_SIX[1:])),
     World(name="kinds", providers=_SPREAD, kinds=_MIXED_KINDS),
 )
 
@@ -331,12 +300,7 @@ HARD = (
             *_spells("birch", begins_s=300.0, lasts_s=300.0, every_s=600.0, slow=4.0),
         ),
     ),
-    World(
-        name="cold",
-        providers=_each(_SIX, "cold_s", (5.0,) * 6),
-        calls_per_s=0.2,
-        calls_share=0.5,
-    ),
+    World(name="cold", providers=_each(_SIX, "cold_s", (5.0,) * 6), calls_per_s=0.2, calls_share=0.5),
     World(name="rare", providers=_SIX, calls_per_s=1 / 600, drift_sd=0.3, drift_tau_s=14_400.0, calls_share=0.25),
     World(
         name="flapping",
@@ -350,11 +314,7 @@ HARD = (
     World(name="halfhang", providers=_SIX, spells=_spells("alder cedar birch", **_SAME_FAULT)),
     World(name="halfslow", providers=_SIX, spells=_spells("alder cedar birch", slow=6.0, **_SAME_FAULT)),
     World(name="batch", providers=_each(_SIX, "batch", (12.0, 10.0, 8.0, 6.0, 30.0, 16.0)), replicas=2),
-    World(
-        name="servers",
-        providers=_each(_SIX, "servers", (8, 12, 4, 4, 30, 20)),
-        replicas=2,
-    ),
+    World(name="servers", providers=_each(_SIX, "servers", (8, 12, 4, 4, 30, 20)), replicas=2),
     World(
         name="volleys",  # bursts of 200
         providers=_each(_SIX, "seats", tuple(3 * seats for seats in _SEATS)),

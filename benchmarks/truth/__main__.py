@@ -6,21 +6,18 @@ from the truth than it may be. ``--faults`` then bends each column in turn, and 
 with 1 when a bend would have passed unnoticed; ``--bend COLUMN`` bends one.
 """
 
-import argparse
 import asyncio
-import sys
-import tempfile
 from contextlib import AsyncExitStack, ExitStack
 from importlib.util import find_spec
-from pathlib import Path
+from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.progress import Progress
 
-from benchmarks.harness.report import grid, print_json
+from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.replicas import alone
+from benchmarks.harness.report import Grid, bad
 from benchmarks.truth.columns import columns
-from benchmarks.truth.course import PERSONAS, Made, counted, drive, scenarios, write_config
+from benchmarks.truth.course import PERSONAS, Made, configuration, counted, drive, scenarios
 from benchmarks.truth.facts import Ledger, Row, alike, arrived, join, read, read_clickhouse
 from benchmarks.truth.faults import Planted, bend, bendable, plant
 from benchmarks.truth.figures import figures
@@ -28,8 +25,7 @@ from benchmarks.truth.fleet import Fleet, serving
 from benchmarks.truth.rules import Figure
 from gateway.ledger import create_engine
 from tests.support.clickhouse import clickhouse
-from tests.support.measured.gateways import environment, gateway_command, production, sqlite
-from tests.support.measured.servers import running, wait_until_listening
+from tests.support.measured.gateways import production, sqlite
 from tests.support.servers import free_port
 
 CALLS, QUICK_CALLS = 6_000, 800
@@ -44,10 +40,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run, and say how true it is."""
-    parser = argparse.ArgumentParser(prog="make bench WHAT=truth", description=__doc__.partition("\n")[0])
+    parser = command("truth", __doc__, quick=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--calls", type=int, help=f"raced calls (default {CALLS})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_CALLS} raced calls")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shared", type=float, default=0.3, help="share of the log-variance that is the call's")
     parser.add_argument("--stores", choices=STORES, help="one run alone; default: sqlite, then postgres or clickhouse")
@@ -55,31 +49,51 @@ def main() -> None:
     parser.add_argument(
         "--bend", metavar="COLUMN", choices=bendable(), help="bend this column (calls.cost_usd): it must fail"
     )
-    parser.add_argument("--json", action="store_true", help="the figures as JSON")
-    options = parser.parse_args()
-    found = asyncio.run(_run(options))
-    if options.json:
-        print_json(found)
-    else:
-        _show(found)
-    sys.exit(not (all(figure.holds for figure in found.figures) and all(fault.is_noticed for fault in found.faults)))
+    carry_out(parser, measured)
 
 
-async def _run(options: argparse.Namespace) -> Outcome:
+def measured(run: Run) -> Told:
+    """Compare; tell of the figures that are not simply nothing, and of what is off."""
+    found = asyncio.run(_outcome(run))
+    exact = [each for each in found.figures if each.holds and each.truth == each.measured == 0]
+    rows = [
+        [
+            each.name,
+            f"{each.truth:.6g}",
+            f"{each.measured:.6g}",
+            each.goal,
+            bad("ok" if each.holds else "OFF", not each.holds),
+        ]
+        for each in found.figures
+        if each not in exact
+    ]
+    off = [each.name for each in found.figures if not each.holds]
+    passed = [each.name for each in found.faults if not each.is_noticed]
+    lines = [f"{len(found.figures) - len(off)} of {len(found.figures)} figures hold, {len(exact)} of them exactly."]
+    if found.faults:
+        lines.append(f"{len(found.faults) - len(passed)} of {len(found.faults)} planted faults are noticed.")
+    grid = Grid("The ledger against the truth", ("figure", "truth", "ledger", "goal", ""), rows)
+    missed = [*(f"off: {name}" for name in off), *(f"not noticed: {name}" for name in passed)]
+    return Told(facts=found, grids=[grid], lines=lines, missed=missed)
+
+
+async def _outcome(run: Run) -> Outcome:
+    options = run.options
     runs = [options.stores] if options.stores else ["sqlite", "clickhouse" if find_spec("chdb") else "postgres"]
     found: list[Figure] = []
     for stores in runs:
-        outcome = await _run_on(options, stores, is_bent=stores == runs[0])
+        outcome = await _run_on(run, stores, is_bent=stores == runs[0])
         found += [msgspec.structs.replace(each, name=f"{stores}: {each.name}") for each in outcome.figures]
         if outcome.faults or options.bend:
             return Outcome(found, outcome.faults)  # of one store: what compares them is the same
     return Outcome(found, [])
 
 
-async def _run_on(options: argparse.Namespace, stores: str, *, is_bent: bool) -> Outcome:
+async def _run_on(run: Run, stores: str, *, is_bent: bool) -> Outcome:
+    options = run.options
     calls = options.calls or (QUICK_CALLS if options.quick else CALLS)
     fleet = Fleet({persona.name: persona for persona in PERSONAS}, options.seed, options.shared)
-    ledger, made, in_clickhouse = await _play(calls, fleet, stores)
+    ledger, made, in_clickhouse = await _play(run, calls, fleet, stores)
     if options.bend and is_bent:
         ledger = bend(ledger, options.bend)
 
@@ -96,34 +110,35 @@ async def _run_on(options: argparse.Namespace, stores: str, *, is_bent: bool) ->
         found += [*of_views, *alike(ledger.views, in_clickhouse)]
     if not options.faults:
         return Outcome(found, [])
-    with Progress(console=Console(stderr=True)) as progress:
-        return Outcome(found, list(progress.track(plant(ledger, compared), len(bendable()) * 2, description="faults")))
+    planted = []
+    with run.counting(len(bendable()) * 2, "faults") as tick:
+        for fault in plant(ledger, compared):
+            planted.append(fault)
+            tick()
+    return Outcome(found, planted)
 
 
-async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made], dict[str, list[Row]]]:
+async def _play(run: Run, calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Made], dict[str, list[Row]]]:
     """Run the fleet, the gateway and all clients.
 
     Return what the ledger has in the end, what the clients saw, and what the views of ClickHouse say, if it was there.
     """
     todo, engine_url = scenarios(calls), None
+    folder = run.folder / stores
+    folder.mkdir()
     async with AsyncExitStack() as last_first:
-        folder = Path(last_first.enter_context(tempfile.TemporaryDirectory()))
         kept = sqlite(folder) if stores == "sqlite" else production(last_first.enter_context(ExitStack()))
-        progress = last_first.enter_context(Progress(console=Console(stderr=True)))
-        task = progress.add_task("calls", total=sum(scenario.calls for scenario in todo))
-        ports = free_port(), free_port()
+        fleet_port = free_port()
+        settings: dict[str, Any] = configuration(fleet, fleet_port)
         if stores == "clickhouse":
-            column = await last_first.enter_async_context(clickhouse(folder / "clickhouse"))
-            engine_url = column.url
-        config = write_config(folder, fleet, ports, kept.database_url, kept.redis_url, clickhouse_url=engine_url)
-        await last_first.enter_async_context(serving(fleet, ports[1]))
-        quiet = {**environment(), "HOLESHOT_LAME_DUCK_S": "0"}
-        with running(gateway_command(config), quiet) as process:
-            await asyncio.to_thread(wait_until_listening, process, ports[0])
-            await counted(ports[0])  # its port is open before it answers
-            made = await drive(ports[0], todo, lambda: progress.advance(task))
+            engine_url = (await last_first.enter_async_context(clickhouse(folder / "clickhouse"))).url
+            settings["ledger"] = {"clickhouse": {"url": engine_url}}
+        await last_first.enter_async_context(serving(fleet, fleet_port))
+        tick = last_first.enter_context(run.counting(sum(scenario.calls for scenario in todo)))
+        async with alone(folder, settings, kept) as gateway:
+            made = await drive(gateway.port, todo, tick)
             await asyncio.sleep(3)  # audited losers outlive their calls, and rows follow a second later
-            limits = await counted(ports[0])
+            limits = await counted(gateway.port)
             if engine_url is not None:
                 await arrived(engine_url, kept.database_url)
         engine = create_engine(kept.database_url)
@@ -132,26 +147,6 @@ async def _play(calls: int, fleet: Fleet, stores: str) -> tuple[Ledger, list[Mad
         finally:
             await engine.dispose()
         return ledger, made, {} if engine_url is None else await read_clickhouse(engine_url)
-
-
-def _show(found: Outcome) -> None:
-    console = Console(width=130)
-    exact = [each for each in found.figures if each.holds and each.truth == each.measured == 0]
-    rows = (
-        (each.name, f"{each.truth:.6g}", f"{each.measured:.6g}", each.goal, "ok" if each.holds else "[red]OFF[/red]")
-        for each in found.figures
-        if each not in exact
-    )
-    console.print(grid("The ledger against the truth", ("figure", "truth", "ledger", "goal", ""), rows))
-    off = [each.name for each in found.figures if not each.holds]
-    console.print(f"{len(found.figures) - len(off)} of {len(found.figures)} figures hold, {len(exact)} of them exactly")
-    if off:
-        console.print(f"off: {', '.join(off)}")
-    if found.faults:
-        passed = [each.name for each in found.faults if not each.is_noticed]
-        console.print(f"{len(found.faults) - len(passed)} of {len(found.faults)} planted faults are noticed")
-        if passed:
-            console.print(f"not noticed: {', '.join(passed)}")
 
 
 if __name__ == "__main__":

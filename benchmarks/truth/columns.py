@@ -501,10 +501,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "status_code": [same(lambda one: one.seen.status if one.seen.headers_at else None, only=_arrived, off=0.02)],
     "error_kind": [same(_error, only=_arrived)],
     "error_message": [
-        same(
-            lambda _: SAID,
-            only=lambda one: _arrived(one) and one.seen.status in {500, 429},
-        ),
+        same(lambda _: SAID, only=lambda one: _arrived(one) and one.seen.status in {500, 429}),
         same(lambda _: None, only=lambda one: _arrived(one) and _error(one) is None),
     ],
     **{

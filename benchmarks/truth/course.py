@@ -8,12 +8,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
-import yaml
 
 from benchmarks.truth.fleet import Fleet, Persona
 
@@ -172,17 +170,8 @@ def jobs(todo: Sequence[Scenario]) -> Iterator[Job]:
             number += 1
 
 
-def write_config(
-    folder: Path,
-    fleet: Fleet,
-    ports: tuple[int, int],
-    database_url: str,
-    redis_url: str | None = None,
-    *,
-    clickhouse_url: str | None = None,
-) -> Path:
-    """Write a gateway's configuration. ``ports`` are its own and the fleet's."""
-    port, fleet_port = ports
+def configuration(fleet: Fleet, fleet_port: int) -> dict[str, Any]:
+    """Return the settings of a gateway before the fleet."""
 
     def deployments(*names: str, **more: Any) -> list[dict[str, Any]]:
         return [{**_deployment(fleet.personas[name]), **more} for name in names]
@@ -204,14 +193,7 @@ def write_config(
     single = {"mode": "single"}
     race: dict[str, Any] = {"mode": "race", "width": 2, "budget": 1.0, "audit_share": 0.3}
     hedge = {"mode": "hedge", "hedge_delay_s": HEDGE_S, "budget": 1.0}
-    config = {
-        "host": "127.0.0.1",
-        "port": port,
-        "database_url": database_url,
-        **({"redis_url": redis_url} if redis_url is not None else {}),
-        **({"ledger": {"clickhouse": {"url": clickhouse_url}}} if clickhouse_url is not None else {}),
-        "spool_dir": f"{folder}/spool",
-        "log_level": "warning",
+    return {
         "replica": REPLICA,
         "region": REGION,
         "clients": {
@@ -230,10 +212,7 @@ def write_config(
             "choked": {"deployments": deployments("choked", "large"), "race": single},
             "broken": {"deployments": deployments("broken"), "race": single, "fallbacks": ["pool"]},
             "careless": {"deployments": deployments("careless"), "race": single},
-            "narrow": {
-                "deployments": deployments("narrow", drop_params=True),
-                "race": single,
-            },
+            "narrow": {"deployments": deployments("narrow", drop_params=True), "race": single},
             "torn": {
                 "deployments": [*deployments("rip"), *deployments("heir", continues="prefix")],
                 "race": single,
@@ -255,9 +234,6 @@ def write_config(
             "speaking": {"deployments": deployments(*SPEAKING), "race": race},
         },
     }
-    path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return path
 
 
 def key_of(name: str, persona: Persona) -> str:

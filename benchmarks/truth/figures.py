@@ -18,7 +18,6 @@ MANY = 5_000  # races
 
 
 def figures(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
-    """Compare the views."""
     yield equal("rows that belong to nothing, and calls and requests without one", 0, facts.strays)
     yield from _savings(ledger, facts)
     yield from _curves(ledger, facts)

@@ -84,10 +84,7 @@ def _held_ms(call: Called) -> float | None:
 
 
 _SPOKEN_CALLS: dict[str, Rule] = {"profile": same(lambda _: PROFILE)}
-_SPOKEN: dict[str, Rule] = {
-    "sentence_ms": near(_clause_ms, only=_won),
-    "speech_pause_ms": near(_silence_ms, only=_won),
-}
+_SPOKEN: dict[str, Rule] = {"sentence_ms": near(_clause_ms, only=_won), "speech_pause_ms": near(_silence_ms, only=_won)}
 _STRICT_CALLS: dict[str, Rule] = {"first_was_invalid": same(_began_invalid, off=0.1)}
 _STRICT: dict[str, Rule] = {"valid_ms": near(_valid_ms, only=lambda one: one.seen is not None, off=0.1)}
 _HELD: dict[str, Rule] = {

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gateway.admin import operations
 from gateway.api import sessions
 from gateway.api.bodies import withhold_continue
 from gateway.core.errors import NotFound
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # GET / and the page's files. They hold no data, so they need no key: everything that is shown comes from /api.
 

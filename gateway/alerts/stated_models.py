@@ -221,8 +221,7 @@ order by first_at"""  # noqa: S608 - quoted
 def evidence_of_fingerprint(news: News, since: datetime) -> str:
     """Return the same for the fingerprints of one model, and how many answers came after the last of any other."""
     model = "is null" if news.model is None else f"= {text(news.model)}"
-    own = f"system_fingerprint = {text(news.fingerprint or '')}"
-    other = own.replace(" = ", " <> ", 1)
+    own, other = (f"system_fingerprint {compares} {text(news.fingerprint or '')}" for compares in ("=", "<>"))
     answers = (
         f"select system_fingerprint, started_at from attempts where deployment = {text(news.deployment)}"  # noqa: S608 - quoted
         f" and model_version {model} and started_at >= {instant(since)} and system_fingerprint is not null"

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gateway.api import headers
 from gateway.api.auth import JSON
@@ -38,7 +39,8 @@ def client_context_of(
     levels, end_user = NO_LEVELS, None
     if client.limits or context.payers.is_used:
         # A reload since the admission may have added limits of end users.
-        levels = (request[BEGUN].levels if BEGUN in request else NO_LEVELS) or context.payers.levels(client)
+        begun = request.get(BEGUN)
+        levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
     return ClientContext(
@@ -55,7 +57,6 @@ def client_context_of(
     )
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # ``answer(request, client, received, waited_s)``: the last is the wait for a seat in seconds.
 ClientHandler = Callable[[web.Request, Client, ReceivedBody, float], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
@@ -85,7 +86,8 @@ def admitted_call(
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
             context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
-            begun = request[BEGUN] = await context.limits.begin(levels)
+            begun = await context.limits.begin(levels)
+        request[BEGUN] = begun  # also None: a key that a request lacks is looked up by an exception
         try:
             if not runs_model:
                 return await answer(request, client, _UNREAD, waited_s)

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.hdrs import EXPECT, METH_POST
 from aiohttp.http_parser import RawRequestMessage
+from aiohttp.typedefs import Handler
 from multidict import istr
 
 from gateway.api import headers
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 else:
     _Response = object
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _DATE, _LENGTH, _ENCODING = istr("date"), istr("content-length"), istr("transfer-encoding")
 
 
@@ -61,6 +61,11 @@ class ServerConnection(web.RequestHandler):
     def __init_subclass__(cls) -> None:
         """Have aiohttp call the ``resume_wire`` of a subclass, by its own name for it."""
         cls._resume_transport_reading = cls.resume_wire  # type: ignore[method-assign]
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on if reading was paused; aiohttp asks for it at each read of a body, and would parse on in vain."""
+        if self.reading_paused or self.buffer_paused:
+            super().resume_reading(resume_parser)
 
     def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""

@@ -7,10 +7,11 @@ from functools import partial
 
 import msgspec
 from aiohttp import HttpVersion11, web
+from aiohttp.typedefs import Handler
 from multidict import istr
 
 from gateway.api import headers
-from gateway.api.admission import Admit, ClientHandler, Handler, admitted_call, client_context_of
+from gateway.api.admission import Admit, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, read_contents

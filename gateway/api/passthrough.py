@@ -6,9 +6,10 @@ from functools import partial
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gateway.api import fitting, headers
-from gateway.api.admission import Handler, admitted_call, client_context_of
+from gateway.api.admission import admitted_call, client_context_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, ReceivedBody, read_contents
 from gateway.api.call_context import ClientContext

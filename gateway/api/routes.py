@@ -7,6 +7,7 @@ from functools import partial
 
 from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL, METH_OPTIONS
+from aiohttp.typedefs import Handler
 from multidict import istr
 
 from gateway.api import headers
@@ -159,8 +160,6 @@ def add_headers(request: web.Request, response: web.StreamResponse, origins: Col
 def _may_be_sent(name: str) -> bool:
     return name in _SENT or (name.startswith(_SENT_PREFIXES) and _FIELD.fullmatch(name) is not None)
 
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
 

@@ -61,6 +61,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     probe_book: ProbeBook | None = None  # None: the same database
     store: "Store | None" = None  # None: the database in the settings
     lease_times: "Times | None" = None  # None: the usual ones
+    prune_after_s: float = 0.0  # from the start to the first deletion of old rows
     peers: "Peers | None" = None  # None: this process has the port for itself
 
 

@@ -119,6 +119,7 @@ class Gateway:
             worker,
             replica=replica,
             retention=Retention.of(settings.ledger),
+            prune_after_s=runtime.prune_after_s,
             clock=runtime.clock,
             utc_now=runtime.utc_now,
             store=runtime.store,

@@ -274,19 +274,19 @@ def read_invoice(paths: Sequence[Path]) -> Invoice:
     """
     invoices = [_read(path) for path in paths]
     first, *others = invoices
-    whose = dict.fromkeys(first[0].days, paths[0])
-    for path, (invoice, _) in zip(paths[1:], others, strict=True):
-        if invoice.format != first[0].format:
-            raise InvoiceError(f"{path} is {invoice.format.name}, but {paths[0]} is {first[0].format.name}")
+    whose = dict.fromkeys(first.days, paths[0])
+    for path, invoice in zip(paths[1:], others, strict=True):
+        if invoice.format != first.format:
+            raise InvoiceError(f"{path} is {invoice.format.name}, but {paths[0]} is {first.format.name}")
         if twice := min(invoice.days & whose.keys(), default=None):
             raise InvoiceError(f"{twice} is in {whose[twice]} and in {path}: give each page once")
         whose |= dict.fromkeys(invoice.days, path)
-    lines = tuple(line for invoice, _ in invoices for line in invoice.lines)
-    days, form = frozenset(whose), first[0].format
+    lines = tuple(line for invoice in invoices for line in invoice.lines)
+    days, form = frozenset(whose), first.format
     if form is OPENROUTER:  # which has no row for a day without requests; between files, nobody asked
-        days = frozenset[date]().union(*(through(invoice.days) for invoice, _ in invoices))
-    pages_more = sum(has_more for _, has_more in invoices)
-    return Invoice(form, days, lines, is_whole=pages_more < len(paths) and days == through(days))
+        days = frozenset[date]().union(*(through(invoice.days) for invoice in invoices))
+    has_last = any(invoice.is_whole for invoice in invoices)
+    return Invoice(form, days, lines, is_whole=has_last and days == through(days))
 
 
 def through(days: frozenset[date]) -> frozenset[date]:
@@ -294,8 +294,8 @@ def through(days: frozenset[date]) -> frozenset[date]:
     return frozenset(min(days) + timedelta(n) for n in range((max(days) - min(days)).days + 1))
 
 
-def _read(path: Path) -> tuple[Invoice, bool]:
-    """Return what one file contains, and whether the vendor has another page."""
+def _read(path: Path) -> Invoice:
+    """Return what one file contains; it is whole if the vendor has no further page."""
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -307,7 +307,7 @@ def _read(path: Path) -> tuple[Invoice, bool]:
         raise InvoiceError(f"{path}, line {line}: {error}. What can be read is JSON of {KNOWN}") from None
 
 
-def _invoice(text: bytes) -> tuple[Invoice, bool]:
+def _invoice(text: bytes) -> Invoice:
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -328,4 +328,4 @@ def _invoice(text: bytes) -> tuple[Invoice, bool]:
             raise _MisreadError(each.at, f"{day} is there a second time: give each page once, as a file of its own")
         days.add(day)
         lines += of_day
-    return Invoice(form, frozenset(days), tuple(lines), is_whole=True), page.has_more
+    return Invoice(form, frozenset(days), tuple(lines), is_whole=not page.has_more)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,11 +41,13 @@ def serve(
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """
     collect_less()  # before it imports the gateway
-    _import_log()
+    _import_without("rich", "structlog")  # three megabytes, for traces that are drawn, as ours are not
     from gateway.settings import ConfigurationError, References, load  # noqa: PLC0415 - pydantic only where it is needed
 
     overrides, references = {"host": host, "port": port, "workers": workers}, References()
     settings, path = read_settings(config, overrides, exit_code=MISUSED, references=references)
+    if settings.redis_url is not None:
+        _import_without("opentelemetry", "redis")  # four megabytes, for metrics of its own
     from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
@@ -73,15 +76,15 @@ def serve(
         fail(_explained(error))
 
 
-def _import_log() -> None:
-    """Import structlog as where rich is not installed: three megabytes, for traces that are drawn, as ours are not."""
-    if "rich" in sys.modules:
+def _import_without(other: str, module: str) -> None:
+    """Import ``module`` as where ``other``, which it uses if it can, is not installed."""
+    if other in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment] # its import fails meanwhile
+    sys.modules[other] = None  # type: ignore[assignment] # its import fails meanwhile
     try:
-        import structlog  # noqa: F401, PLC0415 - only for who serves
+        import_module(module)
     finally:
-        del sys.modules["rich"]
+        del sys.modules[other]
 
 
 _SCARCE = {
@@ -178,11 +181,9 @@ def prune(
 ) -> None:
     """Delete rows that are older than `ledger:` says.
 
-    It says so with `keep_calls_days`, `keep_attempts_days`, `keep_rollups_days`, `keep_refusals_days`,
-    `keep_outages_days` and `keep_probes_days`. A running gateway does this every hour. Use this command to do it at
-    once, or to see what would be deleted. On Postgres a whole day is deleted together (a week, if rows are kept for
-    more than three months), and its space is free at once. On SQLite, and for rows from before partitioning, rows are
-    deleted in small batches. Rows that no sum has yet are added up before.
+    A running gateway does this every hour. On Postgres a whole day is deleted together (a week, if rows are kept for
+    more than three months). Rows that no sum has yet are added up before.
+
 
     Example: holeshot prune --dry-run
     """

@@ -29,8 +29,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, InternalError, Inv
 
 # Error 400 malformed_request: What arrived is not a valid HTTP/1.1 request.
 # Retry: no.
-# Caller: Check that the URL begins with `http://` for a port without TLS (`https://` for one with TLS), and that no
-# header or path is longer than 8 KB.
+# Caller: Use `https://` for a port with TLS, else `http://`, and no header or path longer than 8 KB.
 # Operator: A proxy in front must speak HTTP/1.1 to the gateway.
 MALFORMED_REQUEST = "malformed_request"
 # Refusal malformed_body: The connection ended, or what was sent is not HTTP, in the middle of a body. Nobody is told.

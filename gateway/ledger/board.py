@@ -9,7 +9,8 @@ import msgspec
 from gateway.core.attempts import Outcome
 from gateway.ledger import queries
 from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words, instant
+from gateway.ledger.reports.reader import Words
+from gateway.ledger.turns import read_instant
 from gateway.replay.rows import Call, Try
 
 # Counts whose time within the window does not matter are in slot 0. Instants are text, which both databases accept.
@@ -203,7 +204,7 @@ def _whole(call: Call, those: list[tuple[int, Try, float | None]], if_audited: f
 
 
 def _call(row: tuple[Any, ...]) -> Call:
-    at = row[1] if isinstance(row[1], datetime) else instant(row[1])
+    at = read_instant(row[1])
     return Call(at.timestamp(), (), row[3], row[4], row[5], row[6], left=row[2] == 499 and row[3] is None)  # noqa: PLR2004
 
 

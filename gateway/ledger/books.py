@@ -34,7 +34,7 @@ from gateway.ledger.entries import storable
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
-from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, written
+from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, read_instant, written
 
 # The book of alerts: which process opens one, and which messages are due.
 
@@ -226,9 +226,9 @@ def _alert(row: Row[Any]) -> Alert:
         summary=row.summary,
         figures=row.figures,
         sql=row.sql,
-        opened_at=_utc(row.opened_at),
-        seen_at=_utc(row.seen_at),
-        resolved_at=None if row.resolved_at is None else _utc(row.resolved_at),
+        opened_at=read_instant(row.opened_at),
+        seen_at=read_instant(row.seen_at),
+        resolved_at=None if row.resolved_at is None else read_instant(row.resolved_at),
         replica=row.replica,
         scope=Scope(row.scope),
     )
@@ -240,13 +240,9 @@ def _message(row: Row[Any]) -> Message:
         alert=_alert(row),
         webhook=row.webhook,
         event=Event(row.event),
-        created_at=_utc(row.created_at),
+        created_at=read_instant(row.created_at),
         tries=row.tries,
     )
-
-
-def _utc(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
 # The book of probes in Postgres or SQLite: their cost is reserved before they are sent, one process at a time.
@@ -331,9 +327,9 @@ class SqlProbeBook:
         return Facts(
             spent_usd=float(spent_usd),
             probes=int(number),
-            probed_at=_read(last[0].started_at) if last else None,
+            probed_at=read_instant(last[0].started_at) if last else None,
             failures=_failures([row.outcome for row in last]),
-            called_at=_read(called),
+            called_at=None if called is None else read_instant(called),
             is_broken=bool(broken),
         )
 
@@ -342,11 +338,6 @@ def _failures(outcomes: list[str | None]) -> int:
     """Return how many of the last probes failed in a row. Cancelled ones, and those without an end, are skipped."""
     told = [outcome for outcome in outcomes if outcome in {ProbeOutcome.ANSWERED, ProbeOutcome.FAILED}]
     return next((at for at, outcome in enumerate(told) if outcome == ProbeOutcome.ANSWERED), len(told))
-
-
-def _read(value: Any) -> datetime | None:
-    """Return an instant as the database gave it; SQLite has no time zones."""
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 # Slowdowns in the ledger: which process may look for them, those found, and the sums they are found in. ``Slowdowns``

@@ -179,8 +179,8 @@ def _revisions() -> list[str]:
     return [path.name.partition("_")[0] for path in (migrations_folder() / "versions").glob("[0-9]*.py")]
 
 
-async def check_schema(engine: AsyncEngine) -> None:
-    """Check that the database has the tables this version needs.
+async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
+    """Check that the database has the tables this version needs: those of the revision ``needed``, else the newest.
 
     Raises:
         SchemaOutdatedError: they are missing or old.
@@ -188,7 +188,7 @@ async def check_schema(engine: AsyncEngine) -> None:
         DatabaseUnreachableError: the database cannot be asked.
 
     """
-    found, needed = await current_revision(engine), head_revision()
+    found, needed = await current_revision(engine), needed or head_revision()
     if found is None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
     _check_can_be_updated(found)
@@ -320,9 +320,9 @@ def own_signing_key(url: str) -> str:
     else:
         problem = "" if len(key) >= SIGNING_KEY_CHARS else f"it has less than {SIGNING_KEY_CHARS} characters"
     if problem:
-        # Event ledger.signing_key_unusable: The file beside SQLite with the key that signs sessions of the page can be
-        # neither made nor read: sessions hold at one process, until it ends.
-        # Do: Make the file readable, delete it for a new one, or set `page.signing_key`.
+        # Event ledger.signing_key_unusable: The file with the key that signs the page's sessions can be neither made
+        # nor read: sessions hold at one process, until it ends.
+        # Do: Make it readable, delete it, or set `page.signing_key`.
         structlog.get_logger().warning(
             "ledger.signing_key_unusable",
             file=str(path),

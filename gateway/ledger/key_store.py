@@ -1,7 +1,7 @@
 """Clients' keys in Postgres or SQLite."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from gateway.core.errors import KeysUnreachable
 from gateway.keys.stored import Change, Decide, StoredKey
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
-from gateway.ledger.turns import KEYS
+from gateway.ledger.turns import KEYS, read_instant
 
 TIMEOUT_S = 3.0  # of each query; they take some milliseconds
 READ_AT_ONCE = 500  # rows: some milliseconds of the event loop
@@ -118,8 +118,5 @@ class SqlKeyStore:
 
 
 def _stored(row: Row[Any]) -> StoredKey:
-    return StoredKey(**{name: _read_value(value) for name, value in row._mapping.items()})  # noqa: SLF001 - SQLAlchemy's public name
-
-
-def _read_value(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+    values = row._mapping.items()  # noqa: SLF001 - SQLAlchemy's public name
+    return StoredKey(**{name: read_instant(value) if isinstance(value, datetime) else value for name, value in values})

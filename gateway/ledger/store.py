@@ -20,6 +20,7 @@ from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import Words, paid
+from gateway.ledger.turns import read_instant
 from providers.dialects import DIALECTS
 
 # The hourly sums of each deployment, read at startup.
@@ -75,8 +76,7 @@ def _written(instant: datetime) -> str:
 
 
 def _middle_s(window_start: datetime | str, minutes: int) -> float:
-    start = datetime.fromisoformat(window_start) if isinstance(window_start, str) else window_start
-    return (start if start.tzinfo else start.replace(tzinfo=UTC)).timestamp() + minutes * 30.0
+    return read_instant(window_start).timestamp() + minutes * 30.0
 
 
 # The spending of clients, read at startup: limits continue from it. The gateway counts its own calls itself, and the

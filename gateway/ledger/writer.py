@@ -91,9 +91,9 @@ class Folding:
 
     def _say(self, problem: str) -> None:
         if self._shipper.connected and self._fault.is_due(problem):
-            # Event ledger.not_folded: New rows could not be added up (`cause`): figures made of sums stand still. Rows
-            # are stored all the same, and count later.
-            # Do: Run `holeshot migrate` if the schema is old. Else give the gateway's role the right to insert calls.
+            # Event ledger.not_folded: New rows could not be added up (`cause`): sums stand still. Rows are stored, and
+            # count later.
+            # Do: Run `holeshot migrate` if the schema is old, or let the gateway's role insert calls.
             structlog.get_logger().warning(
                 "ledger.not_folded", cause=problem, hint="rows are stored, and are added up as soon as it is possible"
             )
@@ -162,11 +162,11 @@ class Keeper:
             except OSError as error:
                 cause = error.strerror or str(error)
         if self._is_time_to_say():
-            # Event ledger.spool_missing: Files of waiting rows were deleted or moved while the gateway ran. Calls go
-            # on. Rows in these files are shipped, as they are still open; with this process they would be lost. New
-            # rows go to a new file, unless `cause` says why there can be none; `lost` rows are gone.
-            # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there: a cleaner of
-            # temporary files, perhaps. With a `cause`, make `spool_dir` writable now.
+            # Event ledger.spool_missing: Files of waiting rows were deleted while the gateway ran. It can still read
+            # them, but with this process they would be lost. New rows go to a new file, unless `cause` says why not;
+            # `lost` rows are gone.
+            # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there. With a
+            # `cause`, make `spool_dir` writable now.
             self._say(
                 logging.ERROR,
                 "ledger.spool_missing",
@@ -200,8 +200,8 @@ class Keeper:
             try:
                 await asyncio.to_thread(sync_files, unsynced)
             except OSError as error:
-                # Event ledger.sync_failed: The disk did not confirm that it has stored the spool. The rows are lost
-                # only if the machine itself stops.
+                # Event ledger.sync_failed: The disk did not confirm the spool. The rows are lost only if the machine
+                # itself stops.
                 # Do: Check the disk.
                 self._say(logging.ERROR, "ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
 
@@ -251,6 +251,7 @@ class Ledger:
         *,
         replica: str = "",
         retention: Retention = KEEP_ALL,
+        prune_after_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
         store: Store | None = None,
@@ -258,8 +259,8 @@ class Ledger:
     ) -> None:
         """Make ``spool_dir/worker``; no other process may ever use the same name. Does not connect yet.
 
-        ``replica``: its name in the rows. ``store`` replaces the database. ``clickhouse`` also gets calls and attempts,
-        independently.
+        ``replica``: its name in the rows. ``prune_after_s``: from the start to the first pruning. ``store`` replaces
+        the database. ``clickhouse`` also gets calls and attempts, independently.
 
         Raises:
             DatabaseUrlError: the URL is invalid.
@@ -278,6 +279,7 @@ class Ledger:
         self._backlog = Backlog(self._spool, self._shipper, clock)
         self._keeper = Keeper(self._spool, clock, utc_now, self._backlog.taken)
         self._folding = Folding(self._store, self._shipper, clock)
+        self._prune_after_s = prune_after_s
         self._pruner = Pruning(self._store, retention, self._shipper, self.clock)
         self._closing = asyncio.Event()
         self._adopted = asyncio.Event()  # the spools of dead workers are in SQL
@@ -386,7 +388,8 @@ class Ledger:
             asyncio.create_task(self._repeat(self.adopt, ADOPT_INTERVAL_S), name="ledger.adopt"),
         ]
         self._adding_up = asyncio.create_task(self._repeat(self._folding.fold, FOLD_INTERVAL_S), name="ledger.fold")
-        self._pruning = asyncio.create_task(self._repeat(self.prune, PRUNE_INTERVAL_S), name="ledger.prune")
+        pruning = self._repeat(self.prune, PRUNE_INTERVAL_S, after_s=self._prune_after_s)
+        self._pruning = asyncio.create_task(pruning, name="ledger.prune")
         self._measuring = asyncio.create_task(self._repeat(self.measure_clock, MEASURE_INTERVAL_S), name="ledger.clock")
         if self.clickhouse is not None:
             self.clickhouse.start()
@@ -421,9 +424,9 @@ class Ledger:
             if left and self.pending:
                 lost, folder = self._spool.only_in_memory, str(self._spool.folder)
                 # Event ledger.closed_with_pending_rows: The process ended before all rows were in the database.
-                # `pending` are in the folder `spool`; `lost` are nowhere, as the disk refused them too.
-                # Do: Start a gateway with the same `spool_dir`: it writes them. Do not delete the folder. While the
-                # disk is full, free space before you stop a gateway: then nothing is lost.
+                # `pending` are in `spool`; `lost` are nowhere, as the disk refused them too.
+                # Do: Start a gateway with the same `spool_dir`: it writes them. While a disk is full, free space before
+                # you stop a gateway.
                 self._log.warning(
                     "ledger.closed_with_pending_rows", pending=self.pending - lost, lost=lost, spool=folder
                 )
@@ -525,9 +528,11 @@ class Ledger:
         except TimeoutError as error:
             raise DatabaseUnreachableError(f"the database did not tell its time within {PING_TIMEOUT_S:g} s") from error
 
-    async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float) -> None:
-        """Run ``action`` every ``interval_s`` until closing; after failures wait longer each time."""
+    async def _repeat(self, action: Callable[[], Awaitable[None]], interval_s: float, *, after_s: float = 0.0) -> None:
+        """Run ``action`` every ``interval_s``, first in ``after_s``, until closing; after failures wait longer."""
         failures, fault = 0, StandingFault(self.clock.clock)
+        if after_s > 0.0:
+            await self._pause(after_s)
         while not self._closing.is_set():
             try:
                 await action()
@@ -538,11 +543,13 @@ class Ledger:
             except Exception as error:  # noqa: BLE001 - a bug in one round must not stop all later ones
                 failures += 1
                 if fault.is_due(type(error).__name__):
-                    # Event ledger.task_failed: A round of the ledger's work failed. It is repeated. Logged once an
-                    # hour while it lasts.
+                    # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
-            pause_s = backoff_s(failures) if failures else interval_s
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._closing.wait()
+            await self._pause(backoff_s(failures) if failures else interval_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until closing."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()

@@ -10,7 +10,6 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink
-from gateway.racing.speech import Speech
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
@@ -18,6 +17,7 @@ from providers.dialects import translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
+    from gateway.racing.speech import Speech
 
 # The exchange of an attempt, and how it is opened.
 
@@ -111,8 +111,11 @@ class AnswerStream:
         self.announced = False  # whether its first token was reported
         texts = call.dialect.answers.texts
         self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
-        is_spoken = call.win_on is WinOn.SENTENCE and self.text is None
-        self.speech = Speech(texts, call.sentence_words) if is_spoken else None
+        self.speech: Speech | None = None
+        if call.win_on is WinOn.SENTENCE and self.text is None:
+            from gateway.racing import speech  # noqa: PLC0415 - Unicode's properties take 1.5 MB, and few calls ask
+
+            self.speech = speech.Speech(texts, call.sentence_words)
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         requests = call.dialect.requests
         may_be_several = requests.batched or requests.choices in call.fields
@@ -153,7 +156,7 @@ class AnswerStream:
             self._clocks.finish()
         return block
 
-    def _note_speech(self, speech: Speech, now: float) -> None:
+    def _note_speech(self, speech: "Speech", now: float) -> None:
         reader, measurement = self.reader, self._measurement
         is_over = reader.finished or reader.done
         is_text = measurement.answer_at is None or speech.has_text  # otherwise it is a refusal, or sound

@@ -5,12 +5,12 @@ continuation must begin with that word, which is not sent again; if it begins ot
 answer. Before the first visible character nothing is continued: the request is sent again.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 import msgspec
-import regex
 
 from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord, Mode
@@ -25,7 +25,7 @@ from gateway.steering import Launch, Plan
 from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
 from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
 
-_TAIL = regex.compile(r"\s*\S*\s*\Z")
+_TAIL = re.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; longer text has no spaces (Chinese, an address): ``FEW`` of it suffice
 FEW = 6
 MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends more has failed

@@ -5,7 +5,7 @@ from alembic import op
 from gateway.ledger.schema import Changes
 
 revision = "0044"
-down_revision = "0042"
+down_revision = "0043"
 branch_labels = None
 depends_on = None
 only_adds = True

@@ -12,7 +12,7 @@ from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from threading import Thread
 from time import perf_counter
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment
 
@@ -22,9 +22,11 @@ from msgspec import Struct
 
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.http.http1 import Http1Connection
-from providers.http.http2 import Http2Connection
 from providers.http.message import Connection, Owner
 from providers.redaction import MASK, MaskedRecord, redact
+
+if TYPE_CHECKING:
+    from providers.http.http2 import Http2Connection
 
 # TLS session resumption: it makes the handshake cheaper when a lost race's connection is replaced. A resumed
 # handshake has no certificates to send, read and check. OpenSSL makes a whole one where the server does not know the
@@ -544,7 +546,7 @@ class _Choice(asyncio.Protocol):
         if self._versions == "2" and not http2:
             stream.abort()
             return
-        kind = Http2Connection if http2 else Http1Connection
+        kind = _http2() if http2 else Http1Connection
         self.connection = kind(self._owner, self._loop, (perf_counter() - self._began) * 1000)
         stream.set_protocol(self.connection)
         self.connection.connection_made(transport)
@@ -554,6 +556,12 @@ class _Choice(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Keep data that arrives before the choice."""
         self._early += data
+
+
+def _http2() -> "type[Http2Connection]":
+    from providers.http.http2 import Http2Connection  # noqa: PLC0415 - with its HPACK, only where it is spoken
+
+    return Http2Connection
 
 
 def _too_late() -> UpstreamError:

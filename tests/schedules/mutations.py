@@ -12,6 +12,8 @@ from gateway.connections.connection import Connection
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
+from gateway.live.hub import Hub
+from gateway.live.live import OwnCalls
 from gateway.overload.intake import Intake
 from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import Attempt, Bid
@@ -335,6 +337,28 @@ def what_was_held_back_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rescue, "settle", settle)
 
 
+def a_first_token_is_not_shown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnCalls, "first_token", lambda *_: None)
+
+
+def the_end_of_an_attempt_is_not_shown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnCalls, "attempt_ended", lambda *_: None)
+
+
+def the_end_of_a_call_is_not_shown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OwnCalls, "call_finished", lambda *_: None)
+
+
+def what_was_told_is_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hub, "clear", lambda _: None)
+
+
+# Somebody must be looking for these to be noticed.
+UNTOLD: Collection[Mutation] = (
+    a_first_token_is_not_shown,
+    the_end_of_an_attempt_is_not_shown,
+    the_end_of_a_call_is_not_shown,
+)
 MUTATIONS: Collection[Mutation] = (
     a_losers_bytes_are_let_through,
     a_loser_is_not_cancelled,

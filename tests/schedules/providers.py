@@ -60,6 +60,7 @@ class Simulated:
         self.asked: list[Asked] = []
         self.under_way: set[str] = set()  # tags
         self.most_under_way = 0
+        self.closed_early: list[str] = []  # tags of requests that were under way when an upstream was closed
         self.behaviours = behaviours
         self.loop = loop
         self.texts = (
@@ -158,6 +159,7 @@ class SimulatedUpstream:
 
     async def aclose(self) -> None:
         self.closed = True
+        self.provider.closed_early += sorted(self.provider.under_way)
 
     async def _open(self, request: Request, path: str) -> Asked:
         assert not self.closed, f"{self.provider.name} is asked by a closed upstream"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -149,6 +149,7 @@ class Witness:
         self.started: dict[str, CallStart] = {}
         self.begun_by: dict[str, str] = {}  # the task that began a call, by its id
         self.launched: list[tuple[float, AttemptStart]] = []
+        self.asked: list[Call] = []  # as each attempt was launched for it
         self.tokens: list[tuple[str, float]] = []
         self.ended: list[AttemptRecord] = []
         self.finished: list[CallRecord] = []
@@ -167,6 +168,7 @@ class Witness:
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         self._loop.note("told", "attempt_started")
         self.launched.append((self._loop.time(), start))
+        self.asked.append(call)
         self._recorder.attempt_started(call, start)
 
     def first_token(
@@ -195,13 +197,18 @@ class Witness:
 class WitnessedSteering:
     """The gateway's steering, with a list of what it planned and permitted."""
 
-    def __init__(self, steering: Any) -> None:
+    def __init__(self, steering: Any, *, defective: str | None, refuses: bool) -> None:
+        """``defective``: the model whose plans fail, as by a bug; ``refuses``: it permits no launch."""
+        self._defective = defective
+        self._refuses = refuses
         self.plans: dict[str, list[tuple[str, Plan]]] = {}  # by the task that asked, with the model
         self.permits: list[tuple[str, Launch, bool]] = []
         self.budget: list[tuple[str, float, str | None, bool]] = []  # model, ratio, role of an extra launch, granted
         self._steering = steering
 
     def plan(self, model: str, deployments: Sequence[str], race: RaceSettings, *rest: Any, **options: Any) -> Plan:
+        if model == self._defective:
+            raise RuntimeError("a defect")
         plan: Plan = self._steering.plan(model, deployments, race, *rest, **options)
         if not _ASKING.get():  # the tasks that a call starts inherit it
             _ASKING.set(_task_name())
@@ -210,7 +217,7 @@ class WitnessedSteering:
         return plan
 
     def permit(self, model: str, launch: Launch, race: RaceSettings, **options: Any) -> bool:
-        granted: bool = self._steering.permit(model, launch, race, **options)
+        granted: bool = not self._refuses and self._steering.permit(model, launch, race, **options)
         self.permits.append((model, launch, granted))
         self.budget.append((model, race.budget, launch.role, granted))
         return granted
@@ -248,10 +255,20 @@ class Evidence:
         self.limits: list[dict[str, int]] = []  # max_in_flight of each configuration there was
 
 
-def run(scenario: Scenario, *, collect: bool = False, look: Look | None = None) -> Evidence:
+def run(
+    scenario: Scenario,
+    *,
+    collect: bool = False,
+    look: Look | None = None,
+    defective: str | None = None,
+    refuses: bool = False,
+    reloads_last: bool = False,
+) -> Evidence:
     """Run a scenario to its end; ``look``: somebody watches its calls.
 
-    ``collect`` also looks, by a full collection, for what only that would free.
+    ``collect`` also looks, by a full collection, for what only that would free. ``defective``: a model for which no
+    plan can be made, by a bug; ``refuses``: no launch beside another is permitted; ``reloads_last``: it is given
+    another configuration in the instant in which it is closed.
     """
     dice = Random(scenario.seed ^ 0x5EED)
     loop = ShuffledLoop(dice, scenario.shuffle)
@@ -266,7 +283,9 @@ def run(scenario: Scenario, *, collect: bool = False, look: Look | None = None) 
     ):
         loop.set_exception_handler(lambda _, context: evidence.crashes.append(described(context)))
         try:
-            loop.run_until_complete(_life(scenario, evidence, Path(folder), loop, dice))
+            steering = partial(WitnessedSteering, defective=defective, refuses=refuses)
+            life = _life(scenario, evidence, Path(folder), loop, dice, witnessed=steering, reloads_last=reloads_last)
+            loop.run_until_complete(life)
         finally:
             tasks = asyncio.all_tasks(loop)
             evidence.left += [f"task {task.get_name()} {task.get_coro()}" for task in tasks]
@@ -306,7 +325,16 @@ def virtual_runtime(
     )
 
 
-async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: ShuffledLoop, dice: Random) -> None:
+async def _life(
+    scenario: Scenario,
+    evidence: Evidence,
+    folder: Path,
+    loop: ShuffledLoop,
+    dice: Random,
+    *,
+    witnessed: Callable[[Any], WitnessedSteering],
+    reloads_last: bool,
+) -> None:
     def open_upstream(
         name: str, settings: ProviderSettings, vendor: Vendor | None, secrets: tuple[str, ...] = ()
     ) -> SimulatedUpstream:
@@ -321,7 +349,7 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
     context = gateway.context
     evidence.witness = Witness(context.services.recorder, loop)
     context.services = structs.replace(context.services, recorder=evidence.witness)
-    evidence.steering = WitnessedSteering(context.steering)
+    evidence.steering = witnessed(context.steering)
     context.steering = cast("Any", evidence.steering)
     await gateway.start()
     for name, tps in scenario.usual_tps.items():
@@ -339,6 +367,8 @@ async def _life(scenario: Scenario, evidence: Evidence, folder: Path, loop: Shuf
             rest = await _play(scenario, evidence, folder, connections)
         await asyncio.gather(*rest, *looking)
     finally:
+        if reloads_last:
+            gateway.reload(configured(scenario, folder, 1))
         await gateway.close()
     evidence.metrics = (await gateway.metrics.render())[0].decode()
     evidence.calls = (context.intake.in_flight, context.intake.waiting)

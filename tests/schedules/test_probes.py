@@ -27,6 +27,7 @@ from tests.support.behaviour import Behaviour
 NAMES = ("ada", "bee")
 QUIET_S = 300.0
 HOUR = 3600.0
+A_WHILE_S = 900.0  # in which each is probed twice, at least
 SLACK_S = 100.0  # between two looks there are up to 18 s, and a refused probe is asked for again after a minute
 
 
@@ -166,6 +167,10 @@ async def an_hour(_: Hours) -> None:
     await asyncio.sleep(HOUR)
 
 
+async def a_while(_: Hours) -> None:
+    await asyncio.sleep(A_WHILE_S)
+
+
 def test_each_quiet_deployment_is_probed_each_quiet_s() -> None:
     found = hours(an_hour)
     for name in NAMES:
@@ -184,39 +189,37 @@ def test_each_quiet_deployment_is_probed_each_quiet_s() -> None:
 
 def test_one_that_calls_use_is_never_probed() -> None:
     async def busy(running: Hours) -> None:
-        for _ in range(60):
+        for _ in range(15):
             running.use("ada")
             await asyncio.sleep(60)
 
     found = hours(busy)
     assert not found.book.at("ada")
-    assert len(found.book.at("bee")) > 5
+    assert len(found.book.at("bee")) >= 2
 
 
 def test_nothing_is_sent_while_it_is_off() -> None:
-    found = hours(an_hour, enabled=False)
+    found = hours(a_while, enabled=False)
     assert not found.book.probes
     assert not any(provider.asked for provider in found.providers.values())
 
 
 @pytest.mark.parametrize(("own", "probed"), [(True, True), (False, False)])
 def test_a_model_may_say_otherwise(own: bool, probed: bool) -> None:
-    found = hours(an_hour, enabled=not own, model={"probes": own})
+    found = hours(a_while, enabled=not own, model={"probes": own})
     assert bool(found.book.probes) is probed
 
 
 @pytest.mark.parametrize("refusal", ["provider_auth", "not_found"])
 def test_one_that_refuses_the_key_gets_one_probe_and_no_more(refusal: str) -> None:
-    found = hours(an_hour, behaviours={"ada": [Behaviour(refusal=refusal)]})
+    found = hours(a_while, behaviours={"ada": [Behaviour(refusal=refusal)]})
     assert len(found.providers["ada"].asked) == 1
-    assert len(found.book.at("bee")) > 5
+    assert len(found.book.at("bee")) >= 2
 
 
 def test_an_outage_sees_ever_fewer_probes_and_then_none() -> None:
     """Failures double the pause: a fourth one in a row opens the breaker, and a call has to close it."""
-    found = hours(
-        lambda _: asyncio.sleep(2 * HOUR), behaviours={"ada": [Behaviour(refusal="server_error")]}, quiet_s=60
-    )
+    found = hours(lambda _: asyncio.sleep(HOUR), behaviours={"ada": [Behaviour(refusal="server_error")]}, quiet_s=60)
     at = found.book.at("ada")
     assert len(at) == 4
     pauses = [later - sooner for sooner, later in pairwise(at)]
@@ -228,22 +231,22 @@ def test_one_with_an_open_breaker_gets_none() -> None:
     async def broken(running: Hours) -> None:
         health = running.gateway.steering.health_of("ada/m")
         health.open_breaker(running.gateway.context.services.clock())
-        await asyncio.sleep(HOUR)
+        await asyncio.sleep(A_WHILE_S)
 
     found = hours(broken)
     assert not found.providers["ada"].asked
-    assert len(found.book.at("bee")) > 5
+    assert len(found.book.at("bee")) >= 2
 
 
 def test_retry_after_is_heeded() -> None:
     limited = Behaviour(refusal="rate_limited", retry_after_s=60.0)
-    found = hours(an_hour, behaviours={"ada": [limited, Behaviour()]}, quiet_s=5)
+    found = hours(a_while, behaviours={"ada": [limited, Behaviour()]}, quiet_s=5)
     first, second, *_ = found.book.at("ada")
     assert second - first >= 60
 
 
 def test_the_money_of_a_day_is_never_exceeded() -> None:
-    found = hours(lambda _: asyncio.sleep(2 * HOUR), usd_per_day=0.001, quiet_s=10)
+    found = hours(an_hour, usd_per_day=0.001, quiet_s=10)
     assert 0 < found.book.usd <= 0.001
     assert found.book.refused[NotProbed.MONEY]
     most = max(probe.reserved_usd for probe in found.book.probes.values())
@@ -251,14 +254,14 @@ def test_the_money_of_a_day_is_never_exceeded() -> None:
 
 
 def test_the_number_of_a_day_is_never_exceeded() -> None:
-    found = hours(an_hour, max_per_day=3, quiet_s=10)
+    found = hours(a_while, max_per_day=3, quiet_s=10)
     assert len(found.book.probes) == 3
 
 
 def test_nothing_is_sent_that_cannot_be_counted() -> None:
     async def away(running: Hours) -> None:
         running.book.away = True
-        await asyncio.sleep(HOUR)
+        await asyncio.sleep(A_WHILE_S)
         assert not any(provider.asked for provider in running.providers.values())
         running.book.away = False
         await asyncio.sleep(QUIET_S)
@@ -271,11 +274,11 @@ def test_a_gateway_that_stops_or_has_too_much_to_do_probes_nothing() -> None:
         intake = running.gateway.context.intake
         while intake.enter():
             pass
-        await asyncio.sleep(HOUR)
+        await asyncio.sleep(A_WHILE_S)
         while intake.in_flight:
             intake.leave()
         running.gateway.context.phase = Phase.LAME_DUCK
-        await asyncio.sleep(HOUR)
+        await asyncio.sleep(A_WHILE_S)
 
     assert not hours(crowded).book.probes
 
@@ -284,7 +287,7 @@ def test_a_probe_takes_no_seat_from_a_call() -> None:
     async def full(running: Hours) -> None:
         line = running.gateway.context.services.seats.lines["ada/m"]
         line.taken = 1
-        await asyncio.sleep(HOUR)
+        await asyncio.sleep(A_WHILE_S)
         line.taken = 0
 
     seats = {"deployments": [{"deployment": "ada/m", "max_in_flight": 1, "price_per_mtok": {"input": 1, "output": 1}}]}
@@ -303,7 +306,7 @@ def test_one_that_runs_when_the_gateway_stops_is_cancelled_and_recorded() -> Non
 
 
 def test_an_answer_that_does_not_end_is_cut() -> None:
-    found = hours(an_hour, behaviours={"ada": [Behaviour(tokens=100_000, gap_s=0.001)]}, quiet_s=3000)
+    found = hours(a_while, behaviours={"ada": [Behaviour(tokens=100_000, gap_s=0.001)]}, quiet_s=3000)
     [first, *_] = found.providers["ada"].asked
     assert first.deltas < 1000
     assert found.book.ends[next(iter(found.book.probes))].cost_usd is not None

@@ -1,54 +1,27 @@
 """Endings that seldom come: each of these left something, or lost something, once."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
-from gateway.api import handler
-from gateway.api.call_context import CallContext, ClientContext, Stamp
-from gateway.app.gateway import Gateway
 from gateway.core.attempts import Outcome
-from gateway.core.calls import Call
-from gateway.settings import Settings
-from tests.schedules import simulation
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
-from tests.schedules.providers import SimulatedUpstream
 from tests.schedules.scenario import Ask, Client, Scenario
 from tests.schedules.simulation import run
 from tests.support.behaviour import Behaviour
 
 
-def test_a_defect_between_two_models_leaves_a_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = ClientContext.stamp
-
-    def defective(client: ClientContext, context: CallContext, fields: Any, first: Call | None) -> Stamp:
-        if first is not None:  # it is built for the spare model
-            raise RuntimeError("a defect")
-        return original(client, context, fields, first)
-
-    monkeypatch.setattr(ClientContext, "stamp", defective)
+def test_a_defect_between_two_models_leaves_a_call_that_is_recorded() -> None:
     fault = everybody(refuses("server_error"), ask=Ask(model="other", fallback="spare"))
-    evidence = run(fault.scenario())
+    evidence = run(fault.scenario(), defective="spare")
     problems = [p for p in wrong(evidence) if not p.startswith("nothing_crashed")]
     assert not problems, problems
+    assert [call.error_kind for call in evidence.store.calls.values()] == ["internal_error"]
 
 
 @pytest.mark.parametrize("shuffle", [0.0, 1.0])
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_stopping_closes_no_upstream_that_is_still_asked(
-    monkeypatch: pytest.MonkeyPatch, seed: int, shuffle: float
-) -> None:
-    early: list[str] = []
-    original = SimulatedUpstream.aclose
-
-    async def aclose(self: SimulatedUpstream) -> None:
-        early.extend(sorted(self.provider.under_way))
-        await original(self)
-
-    monkeypatch.setattr(SimulatedUpstream, "aclose", aclose)
+def test_stopping_closes_no_upstream_that_is_still_asked(seed: int, shuffle: float) -> None:
     slow = replace(WELL, first_s=1.2)
     scenario = Scenario(
         seed=seed,
@@ -61,40 +34,18 @@ def test_stopping_closes_no_upstream_that_is_still_asked(
         grace_s=1.0,
     )
     evidence = run(scenario)
+    early = [tag for each in evidence.providers.values() for tag in each.closed_early]
     rows = [(r.provider, str(r.outcome), r.error_kind) for r in evidence.store.attempts.values()]
     assert not early, (early, rows)
 
 
-def test_a_reload_just_before_the_end_leaves_no_upstream_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Gateway.close
-
-    async def close(self: Gateway) -> None:
-        self.reload(simulation.configured(scenario, folders[0], 1))
-        await original(self)
-
-    folders: list[Path] = []
-    configured = simulation.configured
-
-    def noted(scenario: Scenario, folder: Path, version: int) -> Settings:
-        folders.append(folder)
-        return configured(scenario, folder, version)
-
-    monkeypatch.setattr(simulation, "configured", noted)
-    monkeypatch.setattr(Gateway, "close", close)
+def test_a_reload_just_before_the_end_leaves_no_upstream_open() -> None:
     scenario = Scenario(seed=1, clients=(Client(at_s=0.1, asks=(Ask(),)),))
-    problems = wrong(run(scenario))
+    problems = wrong(run(scenario, reloads_last=True))
     assert not problems, problems
 
 
-def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[str]] = []
-    original = handler.Responder._forget
-
-    def forget(self: handler.Responder, call: Call) -> None:
-        original(self, call)
-        seen.append(sorted(self._runner.first_call.fields))
-
-    monkeypatch.setattr(handler.Responder, "_forget", forget)
+def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model() -> None:
     fault = Fault(
         first=refuses("server_error"),
         ask=Ask(model="other", fallback="spare", prompt=5000, max_tokens=50),
@@ -102,7 +53,8 @@ def test_a_fallbacks_answer_streams_without_the_prompt_of_the_first_model(monkey
     )
     evidence = run(fault.scenario())
     assert not wrong(evidence)
-    assert "messages" not in seen[0]
+    assert {call.model for call in evidence.witness.asked} == {"other", "spare"}
+    assert not any("messages" in call.fields for call in evidence.witness.asked)
 
 
 def test_a_client_that_leaves_a_rescued_answer_leaves_nothing() -> None:
@@ -126,6 +78,17 @@ def test_a_slow_stream_is_rescued_only_where_another_is_known_to_be_faster(
     evidence = run(replace(RESCUED, behaviours={FIRST: (slow,), OTHERS[0]: (fast,)}, usual_tps=usual_tps))
     (call,) = evidence.store.calls.values()
     assert call.takeover == ("rescued" if is_rescued else None)
+    assert not wrong(evidence)
+
+
+def test_time_in_which_the_client_reads_nothing_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.racing.rescue.ONE_GAP", 2.0)  # else no single pause, however long, is slowness
+    quick = replace(PROSE, tokens=200, gap_s=0.02)
+    client = replace(RESCUED.clients[0], stops_reading_s=0.5, reads_on_s=5.2, buffer_bytes=0)
+    evidence = run(replace(RESCUED, behaviours={FIRST: (quick,), **dict.fromkeys(OTHERS, (quick,))}, clients=(client,)))
+    (call,) = evidence.store.calls.values()
+    assert (call.takeover, call.launched, call.error_kind) == (None, 1, None)
+    assert call.total_ms > 5000.0
     assert not wrong(evidence)
 
 

@@ -23,8 +23,8 @@ def pauses(seconds: float, *, at: int = 20) -> Behaviour:
     return replace(PROSE, slow_at=at, fast_at=at + 1, slow_gap_s=seconds)
 
 
-def ended(first: Behaviour, *others: Behaviour, ask: Ask = CHAT, **options: object) -> Evidence:
-    """Run one call that asks ``FIRST``, and see that all is right with it."""
+def ended(first: Behaviour, *others: Behaviour, ask: Ask = CHAT, refuses: bool = False, **options: object) -> Evidence:
+    """Run one call that asks ``FIRST``, and see that all is right with it; ``refuses``: nobody may be asked beside."""
     scenario = Scenario(
         seed=1,
         race={"mode": "single", "budget": 0.0, "audit_share": 0.0},
@@ -34,7 +34,7 @@ def ended(first: Behaviour, *others: Behaviour, ask: Ask = CHAT, **options: obje
         stall_s=120.0,
         total_s=300.0,
     )
-    evidence = run(replace(scenario, **options))
+    evidence = run(replace(scenario, **options), refuses=refuses)
     problems = wrong(evidence)
     assert not problems, problems
     return evidence
@@ -80,9 +80,8 @@ def test_a_pause_that_is_not_long_enough_starts_nobody() -> None:
     assert outcomes(evidence) == [Outcome.WON]
 
 
-def test_where_the_budget_permits_none_the_stream_has_until_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.api.call_runner.permits", lambda *_, **__: False)
-    evidence = ended(STOPS)
+def test_where_the_budget_permits_none_the_stream_has_until_its_limit() -> None:
+    evidence = ended(STOPS, refuses=True)
     (call,) = evidence.store.calls.values()
     assert (call.takeover, call.error_kind) == ("finished", None)
     assert 60.0 < call.total_ms / 1000 < 63.0

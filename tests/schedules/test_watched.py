@@ -2,9 +2,8 @@
 
 import pytest
 
-from gateway.live.hub import Hub
-from gateway.live.live import OwnCalls
 from tests.schedules.checks import wrong
+from tests.schedules.mutations import UNTOLD, Mutation, what_was_told_is_kept
 from tests.schedules.scenario import drawn
 from tests.schedules.simulation import Evidence, run
 from tests.schedules.spectators import Look
@@ -30,12 +29,14 @@ def test_every_schedule_ends_as_it_must_while_somebody_looks(look: Look) -> None
     assert calls > len(SEEDS)
 
 
-@pytest.mark.parametrize("untold", ["first_token", "attempt_ended", "call_finished"])
-def test_what_is_not_told_is_noticed(untold: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OwnCalls, untold, lambda *_: None)
-    assert any(problems_of(run(drawn(seed), look=Look.READS)) for seed in range(1, 11))
+@pytest.mark.parametrize("mutation", UNTOLD, ids=lambda mutation: mutation.__name__)
+def test_what_is_not_told_is_noticed(mutation: Mutation) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        mutation(patch)
+        assert any(problems_of(run(drawn(seed), look=Look.READS)) for seed in range(1, 11))
 
 
-def test_what_is_kept_when_nobody_looks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hub, "clear", lambda _: None)
-    assert any(problems_of(run(drawn(seed), look=Look.COMES_AND_GOES)) for seed in SEEDS)
+def test_what_is_kept_when_nobody_looks_is_noticed() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        what_was_told_is_kept(patch)
+        assert any(problems_of(run(drawn(seed), look=Look.COMES_AND_GOES)) for seed in SEEDS)

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,75 @@ def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
         if re.search(_RULES[rule], path.read_text(encoding="utf-8"))
     ]
     assert found == (["gateway/core/rules.py"] if rule != "what is raced" else [])
+
+
+_SLEEPERS = {
+    "tests/patience.py": "between two looks at what tells nobody",
+    "tests/app/gateway/balancer.py": "a balancer asks its gateways ten times a second",
+    "tests/browser/upstream.py": "a provider that is slow, as the page shows it",
+    "tests/unit/providers/http/h1_server.py": "in virtual time",
+    "tests/unit/racing/track.py": "in virtual time",
+}
+_VIRTUAL = re.compile(r"virtual_time|virtual_replica|tests\.schedules|costly_process")  # there, sleeping takes no time
+
+
+def test_no_test_sleeps_but_those_that_say_why() -> None:
+    """Who waits for something asks ``tests/patience.py``; who waits for time to pass is marked ``wall``."""
+    found = []
+    for room in ("app", "browser", "schedules", "services", "unit"):
+        for path in sorted((ROOT / "tests" / room).rglob("*.py")):
+            text, name = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
+            if name in _SLEEPERS or room == "schedules" or (room == "unit" and _VIRTUAL.search(text)):
+                continue
+            found += [f"{name}:{line}" for line in _sleeps(ast.parse(text))]
+    assert found == []
+
+
+def _sleeps(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that let time pass, outside of tests that are marked."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+            "mark.wall" in ast.unparse(each) for each in node.decorator_list
+        ):
+            continue
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "sleep"
+            and not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)  # a turn of the loop
+        ):
+            yield node.lineno
+        yield from _sleeps(node)
+
+
+def test_no_test_replaces_what_it_tests() -> None:
+    """Constants, and what is not ours, may be: a test has a real seam for all else."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.name not in {"mutations.py", "older.py"}  # defects on purpose, and versions of before
+        for line in _replaced(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+_OURS = ("gateway", "providers", "holeshot", "migrations", "tests")
+
+
+def _replaced(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that set something of ours that is no constant."""
+    foreign = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (node.module or "" if isinstance(node, ast.ImportFrom) else alias.name).partition(".")[0] not in _OURS
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"monkeypatch.setattr", "patch.setattr"}:
+            target, *rest = [each.value if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
+            name = str(target) if len(rest) == 1 else f"{target}.{rest[0]}"
+            is_ours = name.partition(".")[0] not in foreign | set(sys.stdlib_module_names) | {"shellingham"}
+            last = name.rpartition(".")[2].strip("'")
+            if is_ours and last != last.upper():
+                yield node.lineno

@@ -69,7 +69,8 @@ def test_the_first_thing_to_try_is_a_race_to_watch(monkeypatch: pytest.MonkeyPat
 def test_the_sdk_of_the_example_is_installed_first_where_it_is_missing(
     monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    monkeypatch.setattr("gateway.server.server.find_spec", lambda name: object() if is_there else None)
+    if not is_there:
+        monkeypatch.setitem(sys.modules, "openai", None)  # as if it were not installed
     settings = Settings.model_validate({"providers": {"a": {"base_url": "http://127.0.0.1:1/v1"}}})
 
     assert ("-m pip install openai" in welcome(settings, "http://127.0.0.1:4000")) is not is_there

@@ -75,10 +75,15 @@ def test_nothing_is_published_untested() -> None:
     assert {jobs["test"]["uses"] for jobs in (release, image)} == {"./.github/workflows/tests.yml"}
 
 
-def test_every_python_that_is_promised_is_tested() -> None:
+def test_every_python_that_is_promised_is_tested_and_races_before_a_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     promised = [entry.rpartition(" ")[2] for entry in project["classifiers"] if "Python :: 3." in entry]
-    assert read("tests")["jobs"]["test"]["strategy"]["matrix"]["python"] == promised
+    jobs = read("tests")["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == [promised[0], promised[-1]]
+    assert jobs["between"]["strategy"]["matrix"]["python"] == promised[1:-1]
+    assert jobs["between"]["if"] == "github.ref_type == 'tag'"  # as those of a release
+    (setup,) = (step["with"] for step in steps(read("release")) if "setup-python" in step.get("uses", ""))
+    assert sorted(setup["python-version"].split()) == promised
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -26,6 +26,7 @@ from gateway.ledger.connections import (
 )
 from gateway.ledger.database import DATABASE_ERRORS, check_file, interrupt_sqlite, unreachable
 from gateway.ledger.errors import is_sqlite, parse_url
+from gateway.ledger.turns import read_instant
 
 # The differences between the two databases' SQL, and values as literals: a report runs the very statement that it
 # shows, so it has no parameters. Text from requests is quoted here and nowhere else.
@@ -243,8 +244,7 @@ class Reader:
                 answer = await run(connection, sql, self._timeout_s)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             # Event report.too_slow: A report was stopped after `limit_s` seconds. `sql` is the statement.
-            # Do: Ask for less. If it is frequent, keep fewer attempts (`ledger.keep_attempts_days`), or use a faster
-            # database.
+            # Do: Ask for less, keep fewer attempts (`ledger.keep_attempts_days`), or use a faster database.
             self._log.warning("report.too_slow", limit_s=self._timeout_s, sql=sql)
             raise ReportTooSlow(
                 f"the database took longer than {self._timeout_s:g} s for this: ask for a shorter window, or for less"
@@ -252,7 +252,7 @@ class Reader:
         except DATABASE_ERRORS as error:
             if _is_our_fault(error):
                 raise
-            # Event report.failed: A report of the page or of `/api` could not be made (`cause`). The caller gets 503.
+            # Event report.failed: A report could not be made (`cause`). The caller gets 503.
             # Do: Make the database reachable. If a table is missing, run `holeshot migrate`.
             self._log.warning("report.failed", cause=str(unreachable(engine.url, error)))
             raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error
@@ -382,12 +382,6 @@ def of_record(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: _field(name, getattr(record, name, None)) for name in names}
 
 
-def instant(written: str) -> datetime:
-    """Parse an instant as SQLite stores it: UTC, without a time zone."""
-    at = datetime.fromisoformat(written)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 def _value(name: str, value: Any, booleans: Collection[str]) -> Any:
     match value:
         case Decimal():  # Postgres' sum of integers
@@ -395,7 +389,7 @@ def _value(name: str, value: Any, booleans: Collection[str]) -> Any:
         case str() if name in _JSONS:
             return msgspec.Raw(value.encode())
         case str() if name.endswith("_at"):
-            return instant(value)
+            return read_instant(value)
         case int() if name in booleans:
             return bool(value)
         case _:

@@ -201,8 +201,8 @@ class Replays:
                     child.kill()
                 await child.wait()
         if child.returncode or not written:
-            # Event report.child_failed: The process that computes a replay for the page ended with `code`; `said` is
-            # the end of its standard error.
+            # Event report.child_failed: The process of a replay for the page ended with `code`; `said` is the end of
+            # its standard error.
             # Do: If memory ran out, ask for a shorter window. Else report it.
             self._log.error(
                 "report.child_failed", code=child.returncode, said=complaint[-2000:].decode(errors="replace")

@@ -16,7 +16,9 @@ from tests.app.gateway.running_gateway import write
 from tests.patience import PATIENCE_S
 
 CHECKOUT = Path(__file__).parents[3]
-COMMAND = (sys.executable, "-P", "-m", "gateway.cli")
+# As of pytest's own process (pyproject.toml): what Python or a library will drop is an error.
+DEPRECATED = ("-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning")
+COMMAND = (sys.executable, "-P", *DEPRECATED, "-m", "gateway.cli")
 
 
 class GatewayProcess:

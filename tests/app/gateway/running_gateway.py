@@ -188,6 +188,7 @@ async def serving(
     lease_times: "Times | None" = None,
     utc_now: Callable[[], datetime] | None = None,
     unix_clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.monotonic,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
@@ -200,10 +201,16 @@ async def serving(
         }
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
         unix_clock = _since_a_full_minute() if in_one_minute else unix_clock
-        runtime = Runtime(random=Incurious(), unix_clock=unix_clock, lease_times=lease_times)
+        runtime = Runtime(
+            random=Incurious(),
+            clock=clock,
+            unix_clock=unix_clock,
+            lease_times=lease_times,
+            prune_after_s=PATIENCE_S,  # a third of what a start costs
+        )
         if utc_now is not None:
             runtime = msgspec.structs.replace(runtime, utc_now=utc_now)
-        gateway = Gateway(read(config, folder), runtime)
+        gateway = Gateway(load(None, {}, config), runtime)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)

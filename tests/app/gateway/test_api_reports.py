@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from gateway.admin.routes import ROUTES
+from gateway.ledger import Replays
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -310,9 +312,7 @@ async def test_without_clients_no_keys_are_listed(serve: Serve) -> None:
         assert await read(running, "/api/keys") == (200, {"object": "list", "data": []})
 
 
-async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve: Serve) -> None:
     begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
 
     async def silent_database(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -320,13 +320,11 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(
 
     database = await asyncio.start_server(silent_database, "127.0.0.1", 0)
     async with database, serve() as running:
-        replays = running.gateway._reports._replays
         port = database.sockets[0].getsockname()[1]
-        monkeypatch.setattr(replays, "_url", f"postgresql://reader@127.0.0.1:{port}/ledger")
+        url = f"postgresql://reader@127.0.0.1:{port}/ledger"
+        running.gateway._reports._replays = Replays(url, clock=time.monotonic, turn_s=0.01)
         first = asyncio.create_task(read(running, "/api/replay?model=first"))
         holding = await begun.get()  # its child reads now, and goes on until the database answers or hangs up
-        assert replays._turn_s == 8
-        monkeypatch.setattr(replays, "_turn_s", 0.01)
         paths = [f"/api/replay?model={number}" for number in range(7)]
         refused = await asyncio.gather(*(running.get(path) for path in paths))
         for answer in refused:
@@ -338,7 +336,6 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(
         holding.close()
         status, body = await first
         assert (status, body["error"]["code"]) == (503, "database_unreachable")
-        monkeypatch.setattr(replays, "_turn_s", 8)
         following = asyncio.create_task(read(running, "/api/replay?model=0"))
         (await begun.get()).close()  # the place was given back, and a refusal is not kept
         assert (await following)[1]["error"]["code"] == "database_unreachable"

@@ -6,18 +6,14 @@ import pytest
 
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.patience import PATIENCE_S
+from tests.patience import eventually
 
 ALWAYS = {"models": {MODEL: {"race": {"audit_share": 1.0}}}}
 
 
 async def audited(running: RunningGateway) -> dict[str, object]:
     """Return the primary's row, once the audit has ended."""
-    rows: list[dict[str, object]] = []
-    async with asyncio.timeout(PATIENCE_S):
-        while not rows:
-            await asyncio.sleep(0.01)  # nobody is told of a row
-            rows = await running.rows("select * from attempts where provider = 'slow' and number = 1")
+    rows = await eventually(lambda: running.rows("select * from attempts where provider = 'slow' and number = 1"))
     return rows[0]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +17,7 @@ from gateway.overload.bodies import FEWEST_UNFINISHED
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, configuration
+from tests.patience import until
 
 MIB = 2**20
 PATH = "/v1/chat/completions"
@@ -221,11 +222,6 @@ async def test_a_body_that_comes_slowly_but_well_is_taken(serve: Serve) -> None:
 
 HELD: dict[str, Any] = {"clients": {"me": {"key_sha256": sha256(b"hs-mine").hexdigest(), "max_parallel": 3, "rpm": 60}}}
 BOMB = gzip.compress(bytes(60 * MIB))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - nobody else is told
-        await asyncio.sleep(0)
 
 
 async def ask(running: RunningGateway, headers: dict[str, str] | None = None, **fields: Any) -> int:

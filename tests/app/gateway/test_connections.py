@@ -194,17 +194,12 @@ async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> No
     async with serve(config=limits()) as running, calling(running) as [slow]:
         assert await slow.ask() == 200
         running.gateway.reload(read({**running.config, **limits(headers_timeout_s=0.3)}, running.folder))
-
-        async def drip() -> None:
-            slow.say(LIVE[:-2])
-            while True:
-                slow.say(b"x-more: of it\r\n")
-                await asyncio.sleep(0.1)  # two after the end close the client's side before it has read
-
-        dripping = asyncio.create_task(drip())
-        assert told(await slow.rest()) == (408, "headers_timeout")
-        dripping.cancel()
-        await asyncio.gather(dripping, return_exceptions=True)
+        slow.say(LIVE[:-2])
+        answer = asyncio.create_task(slow.rest())
+        # Two drops after the end close the client's side before it has read.
+        while not (await asyncio.wait({answer}, timeout=0.1))[0]:
+            slow.say(b"x-more: of it\r\n")
+        assert told(await answer) == (408, "headers_timeout")
         assert (await counted(running))['_cut_total{reason="late_head"}'] == 1
 
 

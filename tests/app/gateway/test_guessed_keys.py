@@ -9,7 +9,7 @@ from gateway.api import auth
 from gateway.api.auth import FREE, WAITING_PER_ADDRESS
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 WRONG = {"authorization": "Bearer hs-a-wrong-key"}
 
@@ -38,8 +38,7 @@ async def guesses_wait(
     for _ in range(FREE):
         assert await guess(running, http) == (401, None)
     tasks = [asyncio.create_task(guess(running, http)) for _ in range(number)]
-    while running.gateway.context.wrong_keys.delayed < number:  # noqa: ASYNC110 - requests have no event
-        await asyncio.sleep(0.001)
+    await until(lambda: running.gateway.context.wrong_keys.delayed >= number)
     return tasks
 
 
@@ -83,8 +82,7 @@ async def test_a_guesser_who_hangs_up_leaves_nothing_behind(serve: Serve) -> Non
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
-        while running.gateway.context.wrong_keys.waiting:  # noqa: ASYNC110 - a lost connection has no event
-            await asyncio.sleep(0.001)
+        await until(lambda: not running.gateway.context.wrong_keys.waiting)
 
 
 @pytest.mark.usefixtures("long_delays")
@@ -92,8 +90,7 @@ async def test_more_guesses_than_may_wait_are_answered_and_cost_a_connection_eac
     async with serve(config=clients(plain={})) as running:
         waiting = await guesses_wait(running, WAITING_PER_ADDRESS)
         more = [asyncio.create_task(guess(running)) for _ in range(50)]
-        while running.gateway.context.wrong_keys.at_once < 50:  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(0.001)
+        await until(lambda: running.gateway.context.wrong_keys.at_once >= 50)
         running.gateway.context.wrong_keys.release()
         assert await asyncio.gather(*more) == [(401, "close")] * 50
         assert await figures(running, "undelayed_refusals_total") == [50.0]

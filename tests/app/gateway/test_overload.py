@@ -1,7 +1,8 @@
 """A gateway with room for two calls, over real sockets: who waits, who is refused, in which words, and who never is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +13,7 @@ from providers.simulator.script import Drop, Gate, Hang, RoleOnly, Status, Step,
 from tests.app.gateway.relayed.samples import form
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.app.gateway.test_admission import clients, key_of
+from tests.patience import until
 
 CHAT = "/v1/chat/completions"
 ASKED: Mapping[str, Any] = {
@@ -54,11 +56,6 @@ async def ask(
         raw = await response.read()
         found = msgspec.json.decode(raw) if response.content_type == "application/json" else raw
         return Reply(response.status, {name.lower(): value for name, value in response.headers.items()}, found)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - nobody else is told
-        await asyncio.sleep(0)
 
 
 async def waiting(running: RunningGateway, number: int) -> None:
@@ -274,12 +271,12 @@ async def test_what_is_refused_is_counted_by_reason_and_so_is_what_is_in_flight(
 
 
 async def test_the_wait_is_part_of_the_time_to_first_token_and_of_the_overhead(serve: Serve) -> None:
-    go = asyncio.Event()
-    async with full(serve, go, limited(1)) as running:
+    go, passed_s = asyncio.Event(), 0.0
+    async with full(serve, go, {**limited(1), "clock": lambda: time.monotonic() + passed_s}) as running:
         second = asyncio.create_task(ask(running))
         await waiting(running, 1)
-        await asyncio.sleep(0.05)
+        passed_s = 5.0
         go.set()
         await second
         [row] = await running.rows("select ttft_ms, overhead_ms from calls order by id desc limit 1")
-        assert row["ttft_ms"] >= row["overhead_ms"] >= 50.0
+        assert row["ttft_ms"] >= row["overhead_ms"] >= 5000.0

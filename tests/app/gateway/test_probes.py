@@ -14,7 +14,7 @@ from gateway.probing import prober
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
-from tests.patience import PATIENCE_S
+from tests.patience import eventually, until
 
 PRICE = {"input": 1.0, "output": 2.0}
 
@@ -34,12 +34,12 @@ def probing(
 
 async def ended(running: RunningGateway, number: int = 1) -> list[dict[str, Any]]:
     """Return the probes once so many have ended."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            rows = await running.rows("select * from probes where ended_at is not null order by started_at")
-            if len(rows) >= number:
-                return rows
-            await asyncio.sleep(0.05)
+
+    async def enough() -> list[dict[str, Any]]:
+        rows = await running.rows("select * from probes where ended_at is not null order by started_at")
+        return rows if len(rows) >= number else []
+
+    return await eventually(enough)
 
 
 async def test_a_quiet_deployment_is_probed_and_recorded(serve: Serve) -> None:
@@ -184,9 +184,7 @@ async def test_a_probe_wants_text_which_is_always_valid(serve: Serve) -> None:
 async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve) -> None:
     async with serve(config=probing("alpha", price=None), alpha=None) as running:
         prober = running.gateway.probes
-        async with asyncio.timeout(PATIENCE_S):
-            while "alpha/m" not in prober.not_probed:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0.02)
+        await until(lambda: "alpha/m" in prober.not_probed)
         assert prober.not_probed["alpha/m"] is NotProbed.NO_PRICE
         assert not running.requests
         running.config["probes"]["usd_if_unknown"] = 0.04
@@ -207,9 +205,7 @@ async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path
                     (f"killed-{number}", now, "llama", "other/m", "killed", 0.04),
                 )
         prober = running.gateway.probes
-        async with asyncio.timeout(PATIENCE_S):
-            while "alpha/m" not in prober.not_probed:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0.02)
+        await until(lambda: "alpha/m" in prober.not_probed)
         assert prober.not_probed["alpha/m"] is NotProbed.MONEY
         assert not running.requests
 

@@ -17,6 +17,7 @@ from gateway.steering import STRIKES
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import COMMAND, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, single
+from tests.patience import until
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="elsewhere nobody changes the limits of another process"
@@ -34,13 +35,18 @@ def peak_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
+_QUIET_LOOKS = 150
+
+
 async def settled(pid: int) -> None:
     """Wait until a process has opened and closed what a start does, as the ledger's file to read what it remembers."""
-    quiet, before = 0, set[int]()
-    while quiet < 20:  # times a twentieth of a second
-        now = descriptors(pid)
-        quiet, before = (quiet + 1 if now == before else 0), now
-        await asyncio.sleep(0.05)
+    seen: list[set[int]] = []
+
+    def is_quiet() -> bool:
+        seen.append(descriptors(pid))
+        return len(seen) > _QUIET_LOOKS and all(each == seen[-1] for each in seen[-_QUIET_LOOKS:])
+
+    await until(is_quiet)
 
 
 def out_of_descriptors(pid: int) -> tuple[int, int]:

@@ -17,8 +17,9 @@ STALLED = [("alpha", "primary", "stalled"), ("beta", "takeover", "won")]
 
 @pytest.fixture(autouse=True)
 def noticed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("UNKNOWN_S", 0.2), ("LEAST_S", 0.2), ("LONG_S", 0.1)):
-        monkeypatch.setattr(f"gateway.racing.timeouts.{name}", seconds)
+    monkeypatch.setattr("gateway.racing.timeouts.UNKNOWN_S", 0.2)
+    monkeypatch.setattr("gateway.racing.timeouts.LEAST_S", 0.2)
+    monkeypatch.setattr("gateway.racing.timeouts.LONG_S", 0.1)
 
 
 def standing(api: str = "chat", **options: Any) -> dict[str, Any]:

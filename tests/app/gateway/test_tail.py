@@ -9,6 +9,7 @@ import msgspec
 
 from providers.simulator.script import Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
+from tests.patience import until
 
 
 @asynccontextmanager
@@ -20,9 +21,8 @@ async def tailing(running: RunningGateway, *options: str) -> AsyncIterator[async
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        while not running.gateway.live.viewers:
-            assert process.returncode is None
-            await asyncio.sleep(0.01)
+        await until(lambda: running.gateway.live.viewers or process.returncode is not None)
+        assert process.returncode is None
         assert process.stdout is not None
         yield process.stdout
     finally:

@@ -6,9 +6,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 
-from gateway.fleet.models import Deployment
-from gateway.racing import Takeover
 from providers.simulator.script import (
     Chunk,
     Delta,
@@ -29,6 +28,7 @@ from providers.simulator.script import (
 )
 from tests.app.gateway.broken_answers import BODIES, Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.patience import eventually, until
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BROKEN = "The quick bro"
@@ -273,30 +273,34 @@ async def test_a_client_that_leaves_before_it_is_finished_is_not_counted_as_fini
         async with running.chat(stream=True) as response:
             await response.content.readany()
             SEEN.event.set()
-            while not running["beta"].received:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+            await until(lambda: running["beta"].received)
             response.close()
-        while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+        calls = await eventually(lambda: running.rows("select * from calls"))
         assert [(call["takeover"], call["error_kind"]) for call in calls] == [("left", "client_disconnected")]
         assert calls[0]["completion_tokens"] == -(-len(BROKEN) // 4)
         hold.set()
 
 
-async def test_a_client_that_leaves_as_nobody_can_finish_it_is_no_crash(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nobody(*_: Any, **_options: Any) -> list[Deployment]:
-        for connection in running.connections._all:
-            assert connection.transport is not None
-            connection.transport.abort()
-        return []
+@pytest.mark.parametrize("instant", range(1, 4))
+async def test_a_client_that_leaves_as_nobody_can_finish_it_is_no_crash(serve: Serve, instant: int) -> None:
+    deployments = [{"deployment": "alpha/m", "continues": "prefix"}, "beta/m"]  # nobody goes on with alpha's
+    async with serve(alpha=half(Drop()), beta=None, config=allowed(deployments=deployments)) as running:
+        services, looks = running.gateway.context.services, 0
 
-    monkeypatch.setattr(Takeover, "candidates", nobody)
-    async with serve(alpha=half(Drop()), beta=None, config=allowed()) as running:
+        def clock() -> float:
+            """Abort the client's connection at one of the looks at the clock after its answer broke off."""
+            nonlocal looks
+            looks += running["alpha"].counts.errors
+            if looks == instant:
+                for connection in running.connections._all:
+                    if connection.transport is not None:
+                        connection.transport.abort()
+            return services.clock()
+
+        running.gateway.context.services = structs.replace(services, clock=clock)
         with pytest.raises(aiohttp.ClientError):
             await told(running)
-        assert (await running.call())["error_kind"] == "disconnected"
+        assert (await running.call())["error_kind"] in {"disconnected", "client_disconnected"}
 
 
 async def test_before_anything_was_to_be_seen_it_starts_anew_unseen(serve: Serve) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
-from tests.services.limits.test_shared_leases import until
+from tests.patience import until
 from tests.services.limits.test_slots import STEADY
 
 CALLS = 20

@@ -17,7 +17,7 @@ from gateway.ledger import SqlKeyStore
 from providers.simulator.script import Delta, Hang, RoleOnly, Step
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.support.relay import Relay
 
 ENDLESS: Sequence[Step] = (RoleOnly(), Delta("a"), Hang())
@@ -117,8 +117,7 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
                 relay.hang()
             else:
                 await relay.cut()
-            while not any(entry["event"] == "keys.stale" for entry in logged):  # noqa: ASYNC110 - nobody else is told
-                await asyncio.sleep(0.01)
+            await until(lambda: any(entry["event"] == "keys.stale" for entry in logged))
             assert await desk.status_with(key) == (200, None)
             assert await desk.status_with("hs-unknown") == (401, "invalid_api_key")
             for method, path, body in (("GET", "", None), ("POST", "", {"name": "x"}), ("DELETE", "/app", None)):
@@ -136,8 +135,7 @@ async def test_a_database_that_goes_away_leaves_known_keys_good_and_is_said_loud
                 relay.resume()
             else:
                 await relay.listen()
-            while not any(entry["event"] == "keys.fresh_again" for entry in logged):  # noqa: ASYNC110 - likewise
-                await asyncio.sleep(0.01)
+            await until(lambda: any(entry["event"] == "keys.fresh_again" for entry in logged))
             assert (await desk.ask("DELETE", "/app")).status == 200
             assert await desk.status_with(key) == (401, "invalid_api_key")
     assert len([entry for entry in logged if entry["event"] == "keys.stale"]) == 1

@@ -1,6 +1,5 @@
 """Reports from a streaming replica of Postgres: how far it is behind is told, and calls do not depend on it."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.core.reports import Window
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
+from tests.patience import eventually
 from tests.support.relay import Relay
 
 REPORTS = ("history", "heat", "race-value", "race-value?by=client", "calls", "refusals", "usage", "slowdowns", "slo")
@@ -22,12 +22,13 @@ async def read(running: RunningGateway, name: str) -> tuple[int, Any]:
 
 async def usage(running: RunningGateway, calls: int, *, is_behind: bool) -> None:
     """Wait until the replica has so many calls, and is behind or not."""
-    while True:
+
+    async def is_told() -> bool:
         status, told = await read(running, "usage")
         assert status == 200, told
-        if sum(row["calls"] for row in told["data"]) == calls and (told["replica_lag_s"] > 0) == is_behind:
-            return
-        await asyncio.sleep(0.01)
+        return sum(row["calls"] for row in told["data"]) == calls and (told["replica_lag_s"] > 0) == is_behind
+
+    await eventually(is_told)
 
 
 async def call(running: RunningGateway) -> None:

@@ -12,7 +12,7 @@ from gateway.core.records import NotProbed
 from providers.simulator.script import Hang, ScriptedProvider
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import RunningGateway, configuration, serving
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 USD = 0.01  # assumed for each probe: no price is known
@@ -34,8 +34,7 @@ async def rows(url: str, query: str) -> list[dict[str, Any]]:
 
 
 async def out_of_money(running: RunningGateway) -> None:
-    while NotProbed.MONEY not in running.gateway.probes.not_probed.values():  # noqa: ASYNC110 - it tells nobody
-        await asyncio.sleep(0.05)
+    await until(lambda: NotProbed.MONEY in running.gateway.probes.not_probed.values())
 
 
 async def test_two_replicas_spend_one_budget(tmp_path: Path, postgres_url: str, redis_url: str) -> None:

@@ -14,7 +14,7 @@ from gateway.settings import Settings
 from providers.simulator.script import Hang
 from tests.app.gateway.running_gateway import MODEL, serving
 from tests.app.gateway.watcher import watching
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.services.topology.process import agree
 from tests.support.servers import RedisCluster, free_port
 
@@ -31,8 +31,7 @@ async def test_gateways_share_standings_and_live_calls_and_name_the_topology(
         sharing, boards = one.gateway.live_sharing, [each.gateway.redis_board for each in (one, two)]
         assert sharing is not None
         async with asyncio.timeout(PATIENCE_S):
-            while not sharing.publishes:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+            await until(lambda: sharing.publishes)
             async with one.chat() as response:
                 assert response.status == 200, await response.text()
             assert [done["status"] for done in await watcher.seen("done")] == [200]

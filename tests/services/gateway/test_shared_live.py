@@ -16,7 +16,7 @@ from gateway.live.sharing import CHANNEL, VIEWERS_KEY, Sharing
 from providers.simulator.script import Delta, Gate, Hang, answer
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.watcher import Watcher, watching
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually, until
 from tests.support.relay import Relay
 
 
@@ -32,8 +32,9 @@ async def relay(redis_url: str) -> AsyncIterator[Relay]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done each second is done at once."""
-    for name, value in (("POLL_S", 0.05), ("FLUSH_S", 0.01), ("TIMEOUT_S", PATIENCE_S)):
-        monkeypatch.setattr(sharing, name, value)
+    monkeypatch.setattr(sharing, "POLL_S", 0.05)
+    monkeypatch.setattr(sharing, "FLUSH_S", 0.01)
+    monkeypatch.setattr(sharing, "TIMEOUT_S", PATIENCE_S)
 
 
 @asynccontextmanager
@@ -61,8 +62,7 @@ def sharing_of(running: RunningGateway) -> Sharing:
 
 async def publishing(running: RunningGateway, *, is_on: bool = True) -> None:
     """Wait until a gateway publishes, or does not any more."""
-    while sharing_of(running).publishes is not is_on:  # noqa: ASYNC110 - nobody tells
-        await asyncio.sleep(0.005)
+    await until(lambda: sharing_of(running).publishes is is_on)
 
 
 async def told(watcher: Watcher, scope: str) -> dict[str, Any]:
@@ -207,8 +207,7 @@ async def test_what_others_publish_that_cannot_be_true_changes_nothing(
 ) -> None:
     channel = f"{CHANNEL}:0"
     async with replicas(tmp_path, redis_url, alpha=[Delta("a"), Hang()]) as [here], look(here) as watcher:
-        while not await redis.zcard(VIEWERS_KEY):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.005)
+        await eventually(lambda: redis.zcard(VIEWERS_KEY))
         async with here.chat(stream=True):
             [own] = await watcher.seen("call")
             [launch] = await watcher.seen("launch")
@@ -245,8 +244,7 @@ async def test_a_flood_of_foreign_calls_is_bounded(
     monkeypatch.setattr(sharing, "MOST_CALLS", 10)
     monkeypatch.setattr(sharing, "MOST_PROCESSES", 3)
     async with replicas(tmp_path, redis_url) as [here], look(here) as watcher:
-        while not await redis.zcard(VIEWERS_KEY):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.005)
+        await eventually(lambda: redis.zcard(VIEWERS_KEY))
         fields: dict[str, Any] = {"at_ms": 1, "client": None, "model": "m", "endpoint": "messages", "streamed": True}
         fields |= {"mode": "race", "objective": "reading", "replica": "r"}
         for number in range(30):
@@ -254,8 +252,7 @@ async def test_a_flood_of_foreign_calls_is_bounded(
             event = frame(Began(**{**fields, "id": f"c{number}", "worker": worker}))
             await redis.publish(f"{CHANNEL}:0", f"{worker}\n".encode() + event)
         foreign = sharing_of(here).foreign
-        while foreign.ignored < 20:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.005)
+        await until(lambda: foreign.ignored >= 20)
         assert len(await watcher.seen("call", 10)) == len(here.gateway.live.hub) == 10
 
 

@@ -21,7 +21,7 @@ from providers.simulator.script import Raw, Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, event
 from tests.app.gateway.test_kept_responses import IN_BACKGROUND, Worker
-from tests.services.limits.test_shared_leases import until
+from tests.patience import eventually, until
 from tests.services.limits.test_slots import STEADY
 from tests.support.servers import free_port
 
@@ -121,9 +121,7 @@ async def test_another_replica_sends_a_conversation_to_the_key_that_made_its_rea
         one["beta"].once([Status(429, headers={"retry-after": "30"})])  # so its second key makes it
         async with one.post({**body, "messages": [user]}, path="/v1/messages") as response:
             await response.read()
-        async with asyncio.timeout(PATIENCE_S):
-            while not await redis.keys("holeshot:maker:*"):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await eventually(lambda: redis.keys("holeshot:maker:*"))
         other["beta"].script = [Raw(MESSAGE_BYTES, token=True)]
         async with other.post({**body, "messages": turns}, path="/v1/messages") as response:
             await response.read()

@@ -14,7 +14,7 @@ from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Finished
 from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
-from tests.services.ledger.test_folding import without
+from tests.services.ledger.older import without
 from tests.services.ledger.test_rollups import rows, store
 from tests.services.ledger.test_schema import OF_0035, OF_0041
 from tests.unit.ledger.records import call, failed, lost, new_id, raced_call, won

@@ -16,12 +16,10 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.api.json_body import read_model
-from gateway.core.attempts import AttemptRecord, Outcome
-from gateway.core.calls import CallRecord
+from gateway.core.attempts import Outcome
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
-from gateway.ledger import entries as ledger_entries
-from gateway.ledger import inserts, queries
+from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.errors import DatabaseUnreachableError
@@ -35,6 +33,7 @@ from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
 from tests.services.gateway.test_upgrade import fetched, version_before
+from tests.services.ledger.older import without
 from tests.services.ledger.test_rollups import entries, rows, same
 from tests.services.ledger.test_schema import OF_0033
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
@@ -449,29 +448,6 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
         assert (found or [(0.0, 0.0)]) == [expected]
     await store.aclose()
     await engine.dispose()
-
-
-def without(added: frozenset[str], patch: pytest.MonkeyPatch) -> None:
-    """Store rows without these columns, as older versions do, which every later schema takes."""
-    for table, record, names, json in (
-        ("attempts", AttemptRecord, "ATTEMPT_COLUMNS", ("price", "itl", "units")),
-        ("calls", CallRecord, "CALL_COLUMNS", ("dropped", "tags")),
-    ):
-        omitted = {*record.__struct_fields__} - {*getattr(ledger_entries, names)}
-        kept = tuple(name for name in json if name not in added)
-        columns = ledger_entries.Columns(record, left_out=added | omitted, json=kept)
-        patch.setattr(ledger_entries, f"_{table.upper()}", columns)
-        patch.setattr(inserts, names, columns.names)
-        now, before = inserts._NAMES[table], ", ".join(columns.names)
-        patch.setitem(inserts._NAMES, table, before)
-        patch.setitem(inserts._TAKE_OVER, table, inserts._TAKE_OVER[table].replace(now, before))
-        fewer = now.count(",") - before.count(",")
-        on_sqlite = inserts._INSERT_SQLITE[table].replace(now, before).replace(", ?" * fewer, "", 1)
-        patch.setitem(inserts._INSERT_SQLITE, table, on_sqlite)
-    if "units" in added:
-        patch.setattr(
-            inserts, "attempt_rows", lambda entries: (row[:-1] for row in ledger_entries.attempt_rows(entries))
-        )
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
-from gateway.core.calls import CallRecord
+from gateway.core.calls import TENANT, CallRecord
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord
 from gateway.ledger import queries
@@ -251,6 +251,11 @@ async def test_a_deployment_that_is_out_comes_last_until_it_has_a_first_token(le
     rows = (await queries.run(ledger_url, asked)).rows
     assert [row[:3] for row in rows] == [("slow/x", 1, "ok"), ("groq/x", 2, "out")]
     assert str(rows[1][3])[:16] == f"{began_at:%Y-%m-%d %H:%M}"
+    for record in answers("groq/x", now, 50.0):  # with keys of a client's own: they say nothing of the operator's
+        theirs = [msgspec.structs.replace(each, key_name=TENANT) for each in record.attempts]
+        ledger.call_finished(msgspec.structs.replace(record, attempts=theirs))
+    await ledger.flush()
+    assert [row[:3] for row in (await queries.run(ledger_url, asked)).rows] == [row[:3] for row in rows]
     for record in answers("groq/x", now, 50.0):
         ledger.call_finished(record)
     await ledger.flush()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import count
 from random import Random
@@ -17,9 +17,8 @@ from gateway.limits.quota import OwnShare, Slots
 from gateway.limits.shared_leases import SharedLeases, Times
 from gateway.racing.seats import Line, Seat, Seats
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S
-from tests.services.limits.test_shared_leases import relayed, until
-from tests.support.servers import redis_server
+from tests.patience import PATIENCE_S, until
+from tests.services.limits.test_shared_leases import relayed
 
 NAME = "ollama/llama"
 # Nobody is taken for dead because the machine stands still for a moment, and no lease expires then.
@@ -116,22 +115,16 @@ NewProcess = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture
-def own_redis() -> Iterator[str]:
-    with redis_server() as url:
-        yield url
-
-
-@pytest.fixture
 def site() -> Site:
     return Site()
 
 
 @pytest.fixture
-async def process(own_redis: str, site: Site) -> AsyncIterator[NewProcess]:
+async def process(redis_url: str, site: Site) -> AsyncIterator[NewProcess]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def make(limit: int, times: Times = STEADY, url: str = own_redis) -> Process:
+        async def make(limit: int, times: Times = STEADY, url: str = redis_url) -> Process:
             made = Process(url, next(numbers), times, site)
             made.limit(limit)
             await made.leases.start()
@@ -142,16 +135,20 @@ async def process(own_redis: str, site: Site) -> AsyncIterator[NewProcess]:
 
 
 async def churn(process: Process, random: Random, calls: int) -> None:
-    """Make calls, some of them at once, of which each takes some turns of the loop, or some rounds."""
+    """Make calls, some of them at once, of which each takes some turns of the loop."""
+
+    async def turns(*numbers: int) -> None:
+        for _ in range(random.choice(numbers)):
+            await asyncio.sleep(0)
 
     async def call() -> None:
         seat = await process.begin()
-        await asyncio.sleep(random.choice((0.0, 0.001, 0.01, 0.06)))
+        await turns(1, 10, 100, 600)
         process.end(seat)
 
     for _ in range(calls):
         await asyncio.gather(*(call() for _ in range(random.randint(1, 4))))
-        await asyncio.sleep(random.choice((0.0, 0.0, 0.02)))
+        await turns(1, 1, 200)
 
 
 @pytest.mark.parametrize("limit", [2, 7])
@@ -176,25 +173,25 @@ async def test_one_process_gets_all_slots_while_the_others_have_nothing_to_do(pr
 async def test_with_fewer_slots_than_processes_each_is_served_in_turn(process: NewProcess, site: Site) -> None:
     """Each always has more calls than slots, so who has a slot could keep it for its own calls."""
     processes = [await process(2) for _ in range(5)]
-    is_over = False
+    over = asyncio.get_running_loop().create_future()
 
     async def call(process: Process) -> None:
-        while not is_over:
+        while not over.done():
             seat = await process.begin()
-            await asyncio.sleep(0.01)
+            await asyncio.wait({over}, timeout=0.01)  # what a call takes
             process.end(seat)
 
     calls = [asyncio.create_task(call(each)) for each in processes for _ in range(3)]
     await until(lambda: all(site.served[each.number] >= 2 for each in processes))
     turns = [each.slots.turn_until_s for each in processes]
     await until(lambda: all(each.slots.turn_until_s > last for each, last in zip(processes, turns, strict=True)))
-    is_over = True
+    over.set_result(None)
     await asyncio.gather(*calls)
     assert site.most <= 2
 
 
-async def test_who_lacks_slots_is_served_in_the_order_in_which_they_began_to(own_redis: str) -> None:
-    async with Redis.from_url(own_redis, decode_responses=True) as redis:
+async def test_who_lacks_slots_is_served_in_the_order_in_which_they_began_to(redis_url: str) -> None:
+    async with Redis.from_url(redis_url, decode_responses=True) as redis:
 
         async def ask(process: str, *, running: float, need: float) -> Grant:
             told = (process, "0", str(need), "9", "2", "60", "60", "300", "0", "1", "1", str(running), str(running))
@@ -246,10 +243,10 @@ async def test_what_others_have_in_flight_is_known(process: NewProcess) -> None:
 
 
 async def test_without_redis_each_goes_on_with_what_it_has_and_a_share_of_the_rest(
-    process: NewProcess, site: Site, own_redis: str
+    process: NewProcess, site: Site, redis_url: str
 ) -> None:
     quick = msgspec.structs.replace(STEADY, timeout_s=0.3)
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         processes = [await process(8, quick, url) for _ in range(2)]
         await until(lambda: all(each.leases.processes == 2 and each.slots.most > 0 for each in processes))
         relay.hang()
@@ -269,9 +266,9 @@ async def test_without_redis_each_goes_on_with_what_it_has_and_a_share_of_the_re
 
 
 async def test_a_redis_that_is_away_at_the_start_leaves_each_its_share(
-    process: NewProcess, site: Site, own_redis: str
+    process: NewProcess, site: Site, redis_url: str
 ) -> None:
-    async with relayed(own_redis) as (relay, url):
+    async with relayed(redis_url) as (relay, url):
         relay.hang()
         quick = msgspec.structs.replace(STEADY, timeout_s=0.3)
         one = await process(3, quick, url)
@@ -285,12 +282,12 @@ async def test_a_redis_that_is_away_at_the_start_leaves_each_its_share(
 
 
 async def test_after_a_flush_nothing_is_leased_that_others_still_use(
-    process: NewProcess, site: Site, own_redis: str
+    process: NewProcess, site: Site, redis_url: str
 ) -> None:
     times = msgspec.structs.replace(STEADY, restoring_s=3.0)  # by then the first has reported, however busy the machine
     processes = [await process(4, times) for _ in range(3)]
     seats = [await processes[0].begin() for _ in range(4)]
-    async with Redis.from_url(own_redis) as redis:
+    async with Redis.from_url(redis_url) as redis:
         await redis.flushall()
     waiting = [asyncio.create_task(each.begin()) for each in processes[1:]]
     await until(lambda: processes[1].elsewhere == processes[2].elsewhere == 4.0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from math import inf
@@ -16,7 +16,7 @@ from gateway.limits.refusals import LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases
 from gateway.steering.redis_board import RedisBoard
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually, until_for_good
 from tests.unit.limits.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")
@@ -76,26 +76,21 @@ class Process:
         return reported.at_s if reported is not None else -inf
 
 
-async def until_true(holds: Callable[[], bool]) -> None:
-    """Return once it holds: nobody tells."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - as said
-            await asyncio.sleep(0.01)
-
-
 async def spend(process: Process, client: str, limits: dict[str, float], usd: float = 1.0) -> float:
     """Make calls of ``usd`` until the limit is reached in many looks in a row; return what they cost."""
-    spent, refused = 0.0, 0
-    async with asyncio.timeout(PATIENCE_S):
-        while refused < 10:
-            try:
-                call = await process.begin(client, limits, usd=usd)
-            except LimitReached:
-                refused += 1
-                await asyncio.sleep(TIMES.round_s)
-                continue
-            process.end(call, usd)
-            spent, refused = spent + usd, 0
+    spent = 0.0
+
+    async def is_refused() -> bool:
+        nonlocal spent
+        try:
+            call = await process.begin(client, limits, usd=usd)
+        except LimitReached:
+            return True
+        process.end(call, usd)
+        spent += usd
+        return False
+
+    await until_for_good(is_refused, looks=10)
     return spent
 
 
@@ -122,27 +117,29 @@ async def burst(processes: Sequence[Process], client: str, limits: dict[str, flo
 @asynccontextmanager
 async def loaded(processes: Sequence[Process], clients: Iterable[str]) -> AsyncIterator[None]:
     """Make calls of ``clients`` at all processes all the while; fails as soon as one is refused."""
-    stop = asyncio.Event()
+    stopped = asyncio.get_running_loop().create_future()
 
     async def load() -> None:
-        while not stop.is_set():
+        while not stopped.done():
             for client in clients:
                 for each in processes:
                     each.end(await each.begin(client, {"rpm": 1e6}))
-            await asyncio.sleep(0.01)
+            await asyncio.wait({stopped}, timeout=0.01)
 
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         tasks.create_task(load())
         yield
-        stop.set()
+        stopped.set_result(None)
 
 
 async def agree(boards: Sequence[RedisBoard]) -> None:
     """Have the boards exchange what they have, as soon as all of Redis answers, until each has all."""
-    async with asyncio.timeout(PATIENCE_S):
-        for _ in range(2):
-            while not all([await board.sync() for board in boards]):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.05)
+
+    async def all_are_told() -> bool:
+        return all([await board.sync() for board in boards])
+
+    for _ in range(2):
+        await eventually(all_are_told)
 
 
 def standings(board: RedisBoard, models: Iterable[str]) -> list[float]:

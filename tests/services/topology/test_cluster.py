@@ -14,8 +14,8 @@ from gateway.racing.seats import Seats
 from gateway.steering.board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError
-from tests.patience import PATIENCE_S
-from tests.services.topology.process import NOW_S, Process, agree, burst, loaded, spend, standings, until_true, use_up
+from tests.patience import PATIENCE_S, until
+from tests.services.topology.process import NOW_S, Process, agree, burst, loaded, spend, standings, use_up
 from tests.support.servers import RedisCluster
 
 
@@ -67,7 +67,7 @@ async def test_slots_at_a_deployment_are_leased_whichever_master_has_them(proces
         for seats in of_all:
             seats.limit({}, 600.0, of_fleet={name: 3})
         lines = [seats.lines[name] for seats in of_all]
-        await until_true(lambda lines=lines: [line.most for line in lines] == [1, 1, 1])  # type: ignore[misc] # its default
+        await until(lambda lines=lines: [line.most for line in lines] == [1, 1, 1])  # type: ignore[misc] # its default
         slots = lines[0].slots
         assert slots is not None
         assert {nodes.shard_of(key) for key in keys_of(slots)} == {shard}
@@ -152,10 +152,10 @@ async def test_a_killed_master_takes_only_its_own_limits_and_models_away_until_i
         await agree(boards)
         for each in processes:
             each.end(await each.begin(limited, limit, usd=1.0), 1.0)
-        await until_true(lambda: all(each.quota(limited).elsewhere.used == 2.0 for each in processes))
+        await until(lambda: all(each.quota(limited).elsewhere.used == 2.0 for each in processes))
 
         victim.kill()
-        await until_true(is_away)
+        await until(is_away)
         await until_answered(processes, [clients[shard] for shard in alive])
         assert is_away()
         for model in models.values():
@@ -168,8 +168,8 @@ async def test_a_killed_master_takes_only_its_own_limits_and_models_away_until_i
 
         cluster.set("cluster-node-timeout", "2000")
         cluster.set("cluster-replica-no-failover", "no")
-        await until_true(lambda: all(each.leases.connected for each in processes))
-        await until_true(lambda: not any(each.quota(limited).lease.is_share for each in processes))
+        await until(lambda: all(each.leases.connected for each in processes))
+        await until(lambda: not any(each.quota(limited).lease.is_share for each in processes))
         spent += await use_up(processes, limited, limit, 0.1, least=11.5 - spent)
         assert spent <= 12.0 + 1e-6
         await agree(boards)
@@ -185,7 +185,7 @@ async def test_a_limit_whose_slot_moves_is_exact_all_the_while(cluster: RedisClu
     client, limit = client_at(nodes, here, "rpm"), {"rpm": 60.0}
     one.end(await one.begin(client, limit))
     key = key_of(one.quota(client))
-    await until_true(lambda: one.reported_at_s(client) > 0.0)  # there is a key that can be moved
+    await until(lambda: one.reported_at_s(client) > 0.0)  # there is a key that can be moved
     source, target = (cluster.node_at(nodes.address(shard)) for shard in (here, there))
     slot = source.say("CLUSTER", "KEYSLOT", key)
     target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source.say("CLUSTER", "MYID"))
@@ -196,11 +196,11 @@ async def test_a_limit_whose_slot_moves_is_exact_all_the_while(cluster: RedisClu
     assert nodes.shard_of(key) == here
     for node in (target, source):
         node.say("CLUSTER", "SETSLOT", slot, "NODE", target.say("CLUSTER", "MYID"))
-    await until_true(lambda: nodes.shard_of(key) == there)
+    await until(lambda: nodes.shard_of(key) == there)
     assert [await spend(each, client, limit) for each in processes] == [0.0, 0.0, 0.0]
 
 
 async def until_answered(processes: list[Process], clients: list[str]) -> None:
     """Wait until Redis has answered another report of each process on each client's limit."""
     before_s = time.monotonic()
-    await until_true(lambda: all(each.reported_at_s(client) > before_s for each in processes for client in clients))
+    await until(lambda: all(each.reported_at_s(client) > before_s for each in processes for client in clients))

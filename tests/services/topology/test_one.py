@@ -5,7 +5,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 
-from tests.services.topology.process import NOW_S, Process, agree, burst, standings, until_true, use_up
+from tests.patience import until
+from tests.services.topology.process import NOW_S, Process, agree, burst, standings, use_up
 from tests.support.relay import Relay
 from tests.support.servers import RedisNode
 
@@ -21,13 +22,13 @@ async def spending_pair(url: str) -> AsyncIterator[list[Process]]:
             each.end(await each.begin("limited", LIMIT, usd=1.0), 1.0)
             each.board.add("model", {"a|n": 1.0}, NOW_S)
         await agree([each.board for each in pair])
-        await until_true(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in pair))
+        await until(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in pair))
         yield pair
 
 
 async def until_leased_again(pair: list[Process]) -> None:
-    await until_true(lambda: all(each.leases.connected for each in pair))
-    await until_true(lambda: not any(each.quota("limited").lease.is_share for each in pair))
+    await until(lambda: all(each.leases.connected for each in pair))
+    await until(lambda: not any(each.quota("limited").lease.is_share for each in pair))
 
 
 async def test_of_240_calls_at_three_processes_a_limit_of_60_admits_60_and_no_more(redis_url: str) -> None:
@@ -54,7 +55,7 @@ async def test_a_redis_whose_memory_is_full_is_as_one_that_is_away_until_there_i
         server.start()
         async with spending_pair(f"redis://127.0.0.1:{server.port}/0") as pair:
             server.say("CONFIG", "SET", "maxmemory", 1)
-            await until_true(lambda: not any(each.leases.connected for each in pair))
+            await until(lambda: not any(each.leases.connected for each in pair))
             pair[0].board.add("model", {"a|n": 1.0}, NOW_S)
             assert not await pair[0].board.sync()  # it has something to write
             spent = 2.0 + await use_up(pair, "limited", LIMIT, 0.1, least=0.1)
@@ -77,18 +78,18 @@ async def test_a_replica_that_takes_over_is_told_again_what_was_used_in_the_seco
         await replication.listen()
         await name.listen()
         replica.say("REPLICAOF", "127.0.0.1", replication.port)
-        await until_true(lambda: bool(replica.say("INFO", "replication")["master_link_status"] == "up"))
+        await until(lambda: bool(replica.say("INFO", "replication")["master_link_status"] == "up"))
         async with spending_pair(f"redis://127.0.0.1:{name.port}/0") as pair:
-            await until_true(lambda: bool(replica.say("DBSIZE") == master.say("DBSIZE")))
+            await until(lambda: bool(replica.say("DBSIZE") == master.say("DBSIZE")))
             replication.hang()
             for each in pair:
                 each.end(await each.begin("limited", LIMIT, usd=2.0), 2.0)
                 each.board.add("model", {"a|n": 1.0}, NOW_S)
             await agree([each.board for each in pair])
-            await until_true(lambda: all(each.quota("limited").elsewhere.used == 3.0 for each in pair))
+            await until(lambda: all(each.quota("limited").elsewhere.used == 3.0 for each in pair))
 
             await name.cut()
-            await until_true(lambda: not any(each.leases.connected for each in pair))
+            await until(lambda: not any(each.leases.connected for each in pair))
             await replication.cut()
             replica.say("REPLICAOF", "NO", "ONE")
             name.lead_to("127.0.0.1", replica.port)

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.topology.nodes import connect
 from gateway.topology.urls import UnusableTopologyError
-from tests.services.topology.process import NOW_S, Process, agree, loaded, standings, until_true, use_up
+from tests.patience import until
+from tests.services.topology.process import NOW_S, Process, agree, loaded, standings, use_up
 from tests.support.servers import RedisNode, redis_sentinels
 
 
@@ -54,13 +55,13 @@ async def test_when_the_master_is_killed_limits_and_standings_go_on_at_its_repli
             each.end(await each.begin("limited", limit, usd=1.0), 1.0)
             each.board.add("model", {"a|n": 1.0}, NOW_S)
         await agree(boards)
-        await until_true(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in processes))
+        await until(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in processes))
 
         master.kill()
-        await until_true(lambda: not any(each.leases.connected for each in processes))
+        await until(lambda: not any(each.leases.connected for each in processes))
         boards[0].add("model", {"a|n": 1.0}, NOW_S)
-        await until_true(lambda: all(each.leases.connected for each in processes))
-        await until_true(lambda: not any(each.quota("limited").lease.is_share for each in processes))
+        await until(lambda: all(each.leases.connected for each in processes))
+        await until(lambda: not any(each.quota("limited").lease.is_share for each in processes))
         assert 2.0 + await use_up(processes, "limited", limit, 0.1, least=9.5) <= 12.0 + 1e-6
         await agree(boards)
         assert [standings(board, ["model"]) for board in boards] == [[3.0], [3.0]]

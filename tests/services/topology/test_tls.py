@@ -17,8 +17,8 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.nodes import connect
-from tests.patience import PATIENCE_S
-from tests.services.topology.process import NOW_S, Process, agree, standings, until_true, use_up
+from tests.patience import PATIENCE_S, until
+from tests.services.topology.process import NOW_S, Process, agree, standings, use_up
 from tests.services.topology.test_cluster import client_at, model_at
 from tests.support.servers import RedisCluster, free_port, redis_sentinels
 
@@ -152,7 +152,7 @@ async def test_all_masters_of_a_cluster_are_reached_over_tls(fronts: Fronts, tru
         async with AsyncExitStack() as processes:
             pair = [await processes.enter_async_context(Process(url + trusting, number)) for number in range(2)]
             nodes = pair[0].leases.nodes
-            await until_true(lambda: len({nodes.address(shard) for shard in nodes.shards}) == 3)
+            await until(lambda: len({nodes.address(shard) for shard in nodes.shards}) == 3)
             assert {nodes.address(shard) for shard in nodes.shards} == {
                 f"127.0.0.1:{fronts.of(node.port)}" for node in cluster.masters
             }
@@ -178,13 +178,13 @@ async def test_sentinels_and_the_next_master_are_reached_over_tls(fronts: Fronts
             limit = {"usd_per_day": 12.0}
             for each in pair:
                 each.end(await each.begin("limited", limit, usd=1.0), 1.0)
-            await until_true(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in pair))
+            await until(lambda: all(each.quota("limited").elsewhere.used == 1.0 for each in pair))
             before = fronts.seen[True]
             assert before >= 4  # two processes at the Sentinels and at the master
 
             master.kill()
-            await until_true(lambda: not any(each.leases.connected for each in pair))
-            await until_true(lambda: all(each.leases.connected for each in pair))
-            await until_true(lambda: not any(each.quota("limited").lease.is_share for each in pair))
+            await until(lambda: not any(each.leases.connected for each in pair))
+            await until(lambda: all(each.leases.connected for each in pair))
+            await until(lambda: not any(each.quota("limited").lease.is_share for each in pair))
             assert 2.0 + await use_up(pair, "limited", limit, 0.1, least=9.5) <= 12.0 + 1e-6
             assert fronts.seen[True] > before

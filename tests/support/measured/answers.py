@@ -1,4 +1,7 @@
-"""What the mock upstream answers, 100 tokens as a stream and as JSON; what proves it whole; and how, by name."""
+"""What the mock upstream answers, 100 tokens as a stream and as JSON; what proves it whole; and how, by name.
+
+Chat completions, and for the path ``/messages`` a stream of Anthropic's Messages.
+"""
 
 import json
 import re
@@ -16,6 +19,7 @@ TOKEN_MARK = b'" token"'  # once per token in a stream, whoever wrote its JSON
 DONE = b"data: [DONE]\n\n"
 
 _STOPPED = re.compile(rb'"finish_reason": ?"stop"')
+_MESSAGE_STOPPED = re.compile(rb'"type": ?"message_stop"\}\s*$')
 _ID = "chatcmpl-9f2c4f6e8b0d4a1c"
 _CREATED = 1_760_000_000
 _MODEL = "benchmark-model"
@@ -73,10 +77,32 @@ PIECES_WITH_USAGE = (*PIECES[:-1], _TEXT + _STOP + _USAGE_CHUNK + _END)
 STREAM = HEAD + b"".join(PIECES)
 STREAM_WITH_USAGE = HEAD + b"".join(PIECES_WITH_USAGE)
 
+MESSAGES = "messages"  # the behaviour that speaks Anthropic's Messages
+_MESSAGE: dict[str, Any] = {"id": "msg_9f2c", "type": "message", "role": "assistant", "model": _MODEL, "content": []}
+_MESSAGE |= {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 40, "output_tokens": 1}}
+_STOP_REASON = {"stop_reason": "end_turn", "stop_sequence": None}
+
+
+def _message_event(kind: str, **more: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **more}, separators=(',', ':'))}\n\n".encode()
+
+
+_MESSAGE_EVENTS = (
+    _message_event("message_start", message=_MESSAGE),
+    _message_event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    *[_message_event("content_block_delta", index=0, delta={"type": "text_delta", "text": TOKEN})] * TOKENS,
+    _message_event("content_block_stop", index=0),
+    _message_event("message_delta", delta=_STOP_REASON, usage={"output_tokens": TOKENS}),
+    _message_event("message_stop"),
+)
+MESSAGES_STREAM = HEAD + b"".join(map(framed, _MESSAGE_EVENTS)) + LAST_CHUNK
+
 
 def is_whole_stream(body: bytes) -> bool:
     """Tell whether a stream's body has every token, the finish reason and its end."""
-    return body.count(TOKEN_MARK) == TOKENS and _STOPPED.search(body) is not None and body.endswith(DONE)
+    if body.count(TOKEN_MARK) != TOKENS:
+        return False
+    return (_STOPPED.search(body) is not None and body.endswith(DONE)) or _MESSAGE_STOPPED.search(body) is not None
 
 
 def is_whole_json(body: bytes) -> bool:
@@ -108,6 +134,7 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 BEHAVIOURS: Mapping[str, Behaviour] = {
     "burst": Behaviour(),
+    MESSAGES: Behaviour(),
     "first": Behaviour(rest_s=0.003),  # what follows the first token is not in its way
     "soon": Behaviour(0.005),  # soon and late: the two sides of a race
     "near": Behaviour(0.06),  # wins against whoever is 40 ms away, once the other has the request

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from tests.support.measured import load, nginx, servers
-from tests.support.measured.answers import BEHAVIOURS, NAMED
+from tests.support.measured.answers import BEHAVIOURS, MESSAGES, NAMED
 from tests.support.measured.nginx import Origin
 from tests.support.measured.servers import FOLDER, Server, running, wait_until_listening
 from tests.support.servers import free_port, postgres, redis_server
@@ -44,6 +44,8 @@ RACES: Mapping[str, tuple[str, ...]] = {
     "steady-single": ("steady",),
     "at-once-single": ("at-once",),
     "sure-race": ("burst", "never"),
+    "messages-single": (MESSAGES,),
+    "messages-race": (MESSAGES, "late"),
 }
 _TOO = "-too"  # a second provider that behaves alike
 VERSIONS = ("1.1", "auto", "2")  # of HTTP over TLS
@@ -140,6 +142,7 @@ def write_config(
     TLS, both again over HTTP/1.1 and over what ALPN negotiates, which is HTTP/2; see ``over``.
     """
     providers, models = _over("", f"http://127.0.0.1:{upstream_port}", {})
+    models["hang-single"] = {**_model("never/benchmark-model"), "fallbacks": ["burst-single"]}
     for version in VERSIONS if tls is not None else ():
         assert tls is not None
         speaking = {"http_version": version}
@@ -197,7 +200,8 @@ def _over(suffix: str, origin: str, speaking: dict[str, str]) -> tuple[dict[str,
 
 
 def _provider(origin: str, behaviour: str) -> dict[str, Any]:
-    return provider(f"{origin}/{behaviour}/v1", f"sk-mock-{behaviour}-0123456789abcdef")
+    made = provider(f"{origin}/{behaviour}/v1", f"sk-mock-{behaviour}-0123456789abcdef")
+    return made | {"kind": "anthropic"} if behaviour == MESSAGES else made
 
 
 def _model(*deployments: str) -> dict[str, Any]:

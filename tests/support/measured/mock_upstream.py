@@ -1,4 +1,4 @@
-"""The upstream of all measurements: chat completions from prebuilt bytes behind a bare asyncio protocol.
+"""The upstream of all measurements: answers from prebuilt bytes behind a bare asyncio protocol.
 
 The path's first element says how it answers (``answers.py``). Whoever asks for no stream gets one JSON body, at the
 time of the first byte. ``GET /counts`` tells how many connections there were and how many of them are gone, and how
@@ -15,6 +15,8 @@ from tests.support.measured.answers import (
     BEHAVIOURS,
     HEAD,
     JSON_RESPONSE,
+    MESSAGES,
+    MESSAGES_STREAM,
     NAMED,
     PIECES,
     PIECES_WITH_USAGE,
@@ -24,6 +26,7 @@ from tests.support.measured.answers import (
 )
 from tests.support.measured.serving import Serving, response, serve
 
+_MESSAGES = BEHAVIOURS[MESSAGES]
 _BEHAVIOURS = {name.encode(): behaviour for name, behaviour in BEHAVIOURS.items()}
 _STREAMED = re.compile(rb'"stream" *: *true')
 _MODEL = re.compile(rb'"model" *: *"([^"]+)"')
@@ -68,6 +71,8 @@ class Connection(Serving):
         with_usage = b'"include_usage"' in request
         if not _STREAMED.search(request):
             self._finish(JSON_RESPONSE)
+        elif behaviour is _MESSAGES:
+            self._finish(MESSAGES_STREAM)
         elif behaviour.gap_s is behaviour.rest_s is behaviour.turns is None:
             self._finish(STREAM_WITH_USAGE if with_usage else STREAM)
         else:

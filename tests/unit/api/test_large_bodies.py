@@ -14,6 +14,7 @@ from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, v
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
 from providers import finished
+from providers.large_bodies import aside
 
 MIB = 2**20
 PLAIN = b"lorem ipsum " * (2 * MIB // 12)
@@ -133,6 +134,11 @@ def test_they_are_refused_in_every_thread(stack_kib: int) -> None:
     finally:
         threading.stack_size(before)
     assert [refusal.message for refusal in refusals] == ["the body is nested too deeply"]
+
+
+async def test_they_are_refused_in_the_thread_for_work_that_takes_long() -> None:
+    with pytest.raises(InvalidRequest, match="the body is nested too deeply"):
+        await aside(read_fields, DEEP)
 
 
 def test_no_step_looks_at_more_than_a_slice() -> None:

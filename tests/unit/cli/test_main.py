@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from typer.testing import CliRunner, Result
+
+from gateway.cli.main import COMMANDS, application
 
 Holeshot = Callable[..., Result]
 
@@ -108,3 +110,16 @@ def test_a_full_disk_is_one_sentence(verb: str) -> None:
 
     words = b"holeshot: No space left on device: what was to be written is not complete\n"
     assert (result.returncode, result.stderr) == (1, words)
+
+
+@pytest.mark.parametrize("asked", COMMANDS)
+def test_a_command_that_is_asked_for_is_made_alone_and_says_the_same(asked: str) -> None:
+    alone, among = (CliRunner().invoke(app, [asked, "--help"]) for app in (application(asked), application()))
+    assert (alone.exit_code, among.exit_code) == (0, 0)
+    assert alone.output == among.output
+
+
+def test_a_command_that_there_is_not_is_told_with_near_names() -> None:
+    refused = CliRunner().invoke(application("serv"), ["serv"])
+    assert refused.exit_code == 2
+    assert "Did you mean 'serve'?" in refused.output

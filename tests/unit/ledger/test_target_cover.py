@@ -10,9 +10,13 @@ from gateway.ledger.targets.statements import begin, cover, floor
 NOON = datetime(2026, 3, 4, 12, 34, 56, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_each_instant_is_in_one_window(seed: int) -> None:
-    draw = random.Random(seed)
+@pytest.mark.parametrize("tens", range(30))
+def test_each_instant_is_in_one_window(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        is_in_one_window(random.Random(seed))
+
+
+def is_in_one_window(draw: random.Random) -> None:
     now = NOON + timedelta(seconds=draw.randrange(3 * 86_400))
     length = timedelta(
         seconds=draw.choice([1800, 3600, 6 * 3600, 7 * 3600, 86_400, 3 * 86_400, 7 * 86_400, 28 * 86_400])

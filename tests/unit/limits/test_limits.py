@@ -35,9 +35,9 @@ class Clock:
 class Process:
     """One process and its calls."""
 
-    def __init__(self, processes: int = 1) -> None:
+    def __init__(self, processes: int = 1, new_leases: type[OwnShare] = OwnShare) -> None:
         self.clock = Clock()
-        self.leases = OwnShare(processes, clock=self.clock, unix_clock=self.clock)
+        self.leases = new_leases(processes, clock=self.clock, unix_clock=self.clock)
         self.limits = Limits(self.leases, clock=self.clock, unix_clock=self.clock)
         self.calls = 0
 
@@ -244,18 +244,17 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
     assert refused.value.of_model
 
 
-async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float, _: float) -> None:
-        if any(quota.key.startswith("model:") for quota, _ in short):
-            asks.set()
-            await asyncio.Event().wait()
-        await at_once(short, patience_s)
+async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing() -> None:
+    class SilentForModels(OwnShare):
+        async def enlarge(
+            self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0
+        ) -> None:
+            if any(quota.key.startswith("model:") for quota, _ in short):
+                asks.set()
+                await asyncio.Event().wait()
+            await super().enlarge(short, patience_s, beyond_usd)
 
-    process, asks = Process(), asyncio.Event()
-    at_once = process.leases.enlarge
-    monkeypatch.setattr(process.leases, "enlarge", enlarge)
+    process, asks = Process(new_leases=SilentForModels), asyncio.Event()
     mine, payer = {"max_parallel": 1.0, "usd_per_day": 5.0}, Payer("llama", "llama", usd_per_day=1.0)
     call = asyncio.create_task(process.begin(mine, payer=payer, usd=0.5))
     await asks.wait()
@@ -265,18 +264,18 @@ async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing
     assert [each.used for each in process.limits.standings(level_of_key("team", mine))] == [0.0, 0.0]
 
 
-async def test_a_call_waits_for_a_lease_that_others_use_up_while_it_waits_for_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def enlarge(short: Sequence[tuple[Quota, float]], patience_s: float, _: float) -> None:
-        for quota, amount in short:
-            if quota.name == "max_parallel":
-                asks.set()
-                await granted.wait()
-            quota.leased(quota.held + amount, reported=quota.used, at_s=process.clock(), until_s=inf)
+async def test_a_call_waits_for_a_lease_that_others_use_up_while_it_waits_for_another() -> None:
+    class Slow(OwnShare):
+        async def enlarge(
+            self, short: Sequence[tuple[Quota, float]], patience_s: float, beyond_usd: float = 0.0
+        ) -> None:
+            for quota, amount in short:
+                if quota.name == "max_parallel":
+                    asks.set()
+                    await granted.wait()
+                quota.leased(quota.held + amount, reported=quota.used, at_s=process.clock(), until_s=inf)
 
-    process, asks, granted = Process(), asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(process.leases, "enlarge", enlarge)
+    process, asks, granted = Process(new_leases=Slow), asyncio.Event(), asyncio.Event()
     team = level_of_team("research", {"rpm": 10.0})
     process.limits.drop(await process.begin({}, team))  # one request is leased, and free again
     slow = asyncio.create_task(process.begin({"max_parallel": 1.0}, team))

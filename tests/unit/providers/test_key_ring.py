@@ -57,11 +57,12 @@ class Answering:
 class OneKey:
     """A provider under one key: it answers what it is told to, and counts."""
 
-    accepts_all_parameters = True
-    can_fetch = False
-    needs_warming = False
-
-    def __init__(self, key: str) -> None:
+    def __init__(
+        self, key: str, *, accepts_all_parameters: bool = True, can_fetch: bool = False, needs_warming: bool = False
+    ) -> None:
+        self.accepts_all_parameters = accepts_all_parameters
+        self.can_fetch = can_fetch
+        self.needs_warming = needs_warming
         self.key = key
         self.asked = 0
         self.headers: dict[str, str] = {}
@@ -109,13 +110,14 @@ class OneKey:
 class ThreeKeys:
     """A ring of three keys in virtual time."""
 
-    def __init__(self) -> None:
+    def __init__(self, **abilities: bool) -> None:
         self.now_s = 1000.0
         self.keys: list[OneKey] = []
+        self._abilities = abilities
         self.ring = KeyRing("acme", KEYS, self._opened, clock=lambda: self.now_s)
 
     def _opened(self, key: str) -> OneKey:
-        self.keys.append(OneKey(key))
+        self.keys.append(OneKey(key, **self._abilities))
         return self.keys[-1]
 
     @property
@@ -417,9 +419,8 @@ async def test_what_one_account_keeps_is_found_under_whichever_key(three_keys: T
 
 @pytest.mark.parametrize("ability", ["accepts_all_parameters", "can_fetch", "needs_warming"])
 @pytest.mark.parametrize("has", [True, False])
-def test_a_ring_can_and_needs_what_its_keys_do(monkeypatch: pytest.MonkeyPatch, ability: str, has: bool) -> None:
-    monkeypatch.setattr(OneKey, ability, has)
-    assert getattr(ThreeKeys().ring, ability) is has
+def test_a_ring_can_and_needs_what_its_keys_do(ability: str, has: bool) -> None:
+    assert getattr(ThreeKeys(**{ability: has}).ring, ability) is has
 
 
 BOUND = UpstreamError(ErrorKind.BAD_REQUEST, "not verified", status=400, is_bound=True)

@@ -1,5 +1,7 @@
 """Forms: found through without being changed, and changed only where they must be."""
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 
@@ -117,13 +119,10 @@ def test_what_is_no_form_is_said_to_be_none(kind: str, raw: bytes) -> None:
         read_form(kind, raw)
 
 
-@pytest.mark.parametrize("cut", range(len(FORM)))
-def test_a_form_cut_anywhere_is_refused_or_whole(cut: int) -> None:
-    try:
-        form = read_form(TYPE, FORM[:cut])
-    except Malformed:
-        return
-    assert form.names == {"file", "model", "x"}
+def test_a_form_cut_anywhere_is_refused_or_whole() -> None:
+    for cut in range(len(FORM)):
+        with suppress(Malformed):
+            assert read_form(TYPE, FORM[:cut]).names == {"file", "model", "x"}, cut
 
 
 def test_a_text_that_is_none_is_refused() -> None:

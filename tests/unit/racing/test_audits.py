@@ -88,6 +88,22 @@ def test_an_audited_loser_is_cut_with_the_key_of_its_call(reason: type[ApiError]
     assert track.recorder.audited == []
 
 
+def test_an_audit_that_outlives_its_call_reaches_nobody_so_the_end_of_a_key_leaves_it_alone() -> None:
+    track = Track(
+        answers("slow", 1.5), answers("quick", 0.2, *"ab"), audited=["slow", "quick"], sink=(sink := RememberingSink())
+    )
+
+    async def received() -> tuple[int, int]:
+        await track.run()
+        before = len(sink.blocks)
+        await asyncio.sleep(60)
+        return before, len(sink.blocks)
+
+    before, after = run(received())
+    assert before == after
+    assert [each.deployment for each in track.recorder.audited] == ["slow"]
+
+
 def test_an_audited_loser_that_fails_costs_the_call_nothing() -> None:
     bad = Timetable("bad", [(0.5, UpstreamError(ErrorKind.SERVER_ERROR, "no", status=500))])
     track = Track(bad, answers("quick", 0.2), audited=["bad", "quick"])

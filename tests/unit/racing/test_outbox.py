@@ -1,7 +1,7 @@
 """When recorders are told: after the first bytes, and yet before anything that depends on what they know."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -13,9 +13,9 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.racing.attempt import Attempt
-from gateway.racing.call import Unanswered
+from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.reader import Block
-from gateway.racing.services import Outbox
+from gateway.racing.services import AttemptTasks, Outbox
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from providers import ErrorKind
@@ -69,21 +69,34 @@ def heard_at_first_write(track: Track) -> list[str]:
     return looks[0]
 
 
-def test_all_losers_are_dropped_and_the_first_bytes_written_before_any_record_is_built(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class RememberingTasks(AttemptTasks[Attempt, OpenCall]):
+    """Keeps the attempts that were started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[Attempt] = []
+
+    def start(
+        self, work: Coroutine[Any, Any, None], attempt: Attempt, loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Task[None]:
+        self.started.append(attempt)
+        return super().start(work, attempt, loop)
+
+
+def test_all_losers_are_dropped_and_the_first_bytes_written_before_any_record_is_built() -> None:
     a, b, c = answers("a", 0.1, "one", "two"), hangs("b"), answers("c", 0.5)
-    seen: list[tuple[str, int]] = []
-    build = Attempt._report
+    seen: list[tuple[int, list[str]]] = []  # at each write: how many were dropped, and who has a record
 
-    def report(self: Attempt, ending: Any) -> None:
-        seen.append((f"record of {self.start.deployment}", b.aborts + c.aborts))
-        build(self, ending)
+    def look() -> None:
+        built = [each.start.deployment for each in tasks.started if each.record is not None]
+        seen.append((b.aborts + c.aborts, built))
 
-    monkeypatch.setattr(Attempt, "_report", report)
-    run(Track(a, b, c, sink=LookingSink(lambda: seen.append(("write", b.aborts + c.aborts)))).run())
-    assert seen[0] == ("write", 2)
-    assert [what for what, _ in seen if what != "write"] == ["record of b", "record of c", "record of a"]
+    track = Track(a, b, c, sink=LookingSink(look))
+    tasks = track.tasks = RememberingTasks()
+    run(track.run())
+    assert seen[0] == (2, [])
+    assert [each.start.deployment for each in tasks.started if each.record is not None] == ["a", "b", "c"]
+    assert [each.deployment for each in track.recorder.ended] == ["b", "c", "a"]
 
 
 def test_recorders_hear_neither_of_the_first_token_nor_of_losers_before_the_first_write() -> None:

@@ -278,20 +278,11 @@ def test_a_silent_whole_answer_ends_at_its_limit_where_the_rival_is_silent_too()
     assert outcomes(track) == ["a primary stalled", "b failover timeout"]
 
 
-def test_a_rival_that_a_limit_refuses_is_asked_for_again_while_the_silence_lasts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Role] = []
-
-    def refused(_: Track, role: Role) -> bool:
-        asked.append(role)
-        return False
-
-    monkeypatch.setattr(Track, "_permit", refused)
-    track = whole((1.0, delta("So")), (20.0, delta(" on")), (20.1, FINISH), (20.1, DONE), (20.1, None))
+def test_a_rival_that_a_limit_refuses_is_asked_for_again_while_the_silence_lasts() -> None:
+    track = whole((1.0, delta("So")), (20.0, delta(" on")), (20.1, FINISH), (20.1, DONE), (20.1, None), refuses=True)
     record = run(track.run())
     assert (text(track), record.total_ms) == ("So on", pytest.approx(20_100))
-    assert asked == [Role.FAILOVER] * 2
+    assert track.asked == [Role.FAILOVER] * 2
 
 
 def test_an_attempt_that_only_thinks_gets_a_rival_where_only_an_answer_wins() -> None:

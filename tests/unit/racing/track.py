@@ -293,6 +293,7 @@ class Track:
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
         permits: int = 100,
+        refuses: bool = False,
         audited: Sequence[str] = (),
         explores: bool = False,
         decode_s: Mapping[str, float] | None = None,
@@ -305,7 +306,10 @@ class Track:
         deadline_ms: float | None = None,
         mode: Mode = Mode.RACE,
     ) -> None:
+        """``permits``: how many extra launches the budget has; ``refuses``: it permits nothing beside another."""
         self.seats = seats or Seats()
+        self.asked: list[Role] = []  # for a permit
+        self._refuses = refuses
         self.full: list[str] = []  # extra launches that found no room
         self.open_call = open_call  # of a race before this one
         self._cancelled_as = cancelled_as
@@ -419,6 +423,9 @@ class Track:
 
     def _permit(self, role: Role) -> bool:
         assert role is not Role.PRIMARY, "only attempts beside another one ask the budget"
+        self.asked.append(role)
+        if self._refuses:
+            return False
         if role in {Role.FAILOVER, Role.PROBE}:
             return True
         self._permits -= 1

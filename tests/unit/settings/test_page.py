@@ -1,10 +1,11 @@
 """The page's settings: whom a header may name, and which secrets are too short."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Settings, section_checks
+from gateway.settings import Settings
 from gateway.settings.checks import doubtful
 from gateway.settings.sections import Role
 
@@ -118,6 +119,6 @@ def test_a_sign_in_that_nobody_or_anybody_could_use_is_an_error(problems: Proble
 
 
 def test_signing_in_needs_what_verifies_tokens(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(section_checks, "has_oidc", lambda: False)
+    monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     [problem] = problems(f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN} }}\n")
     assert "run pip install 'holeshot[oidc]'" in problem

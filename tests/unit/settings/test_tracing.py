@@ -1,11 +1,11 @@
 """The settings of traces: off unless wanted, and what is wrong with them said in a sentence."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from gateway.settings import Settings
-from gateway.settings import section_checks as checks
 
 Problems = Callable[..., list[str]]
 
@@ -44,7 +44,7 @@ def test_what_is_wrong_is_said(problems: Problems, text: str, said: str) -> None
 def test_without_the_extra_the_problem_says_what_to_install(
     problems: Problems, loaded: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "has_otel", lambda: False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)  # as if it were not installed
     [problem] = problems("tracing: {enabled: true}\n")
     assert "run pip install 'holeshot[otel]', or set it to false" in problem
     assert not loaded("tracing: {enabled: false}\n").tracing.enabled

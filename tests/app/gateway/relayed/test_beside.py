@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.app.gateway.fake_upstream import Script, hangs, plays, says
 from tests.app.gateway.relayed.samples import Open, form
 from tests.app.gateway.running_gateway import MODEL, RunningGateway
-from tests.app.gateway.test_overload import until
+from tests.patience import until
 
 RACED: dict[str, Any] = {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "race", "width": 2}}
 HEADER = (

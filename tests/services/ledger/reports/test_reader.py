@@ -14,7 +14,7 @@ from gateway.ledger import queries
 from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
 from gateway.ledger.writer import Ledger
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually, until
 from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call
 
@@ -53,16 +53,17 @@ async def test_a_report_that_takes_too_long_is_stopped_and_the_next_is_answered(
     await reader.aclose()
     if not is_sqlite(parse_url(ledger_url)):
         running = "select count(*) from pg_stat_activity where query like 'with recursive n %' and state = 'active'"
-        async with asyncio.timeout(PATIENCE_S):  # the server may be about to stop the last one
-            while (await queries.run(ledger_url, running)).rows[0][0] != 0:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.05)
+
+        async def all_are_stopped() -> bool:  # the server may be about to stop the last one
+            return (await queries.run(ledger_url, running)).rows == [(0,)]
+
+        await eventually(all_are_stopped)
 
 
 async def test_rows_are_shipped_while_every_report_hangs(ledger_url: str, tmp_path: Path) -> None:
     reader = Reader(ledger_url, timeout_s=10 * PATIENCE_S)
     slow = [asyncio.create_task(reader.run(ENDLESS)) for _ in range(20)]
-    while checked_out(reader) < CONNECTIONS:  # noqa: ASYNC110 - nobody tells
-        await asyncio.sleep(0.01)
+    await until(lambda: checked_out(reader) >= CONNECTIONS)
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     ledger.call_finished(raced_call())
     async with asyncio.timeout(PATIENCE_S):

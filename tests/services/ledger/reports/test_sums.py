@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gateway.core.reports import By, Window
-from gateway.ledger.reports import reader
+from gateway.ledger.turns import read_instant
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.services.ledger.test_savings import raced, stored
@@ -109,7 +109,7 @@ def _instants(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         for name in ("first_seen_at", "last_seen_at"):
             if isinstance(row[name], str):
-                row[name] = reader.instant(row[name])
+                row[name] = read_instant(row[name])
     return rows
 
 

@@ -71,10 +71,10 @@ def test_every_type_of_header_is_read_as_botocore_reads_it() -> None:
     assert found[1].headers == {"text": "grün"}
 
 
-@pytest.mark.parametrize("at", range(len(STREAM) + 1))
-def test_a_cut_anywhere_changes_nothing(at: int) -> None:
-    pieces = STREAM[:at], STREAM[at:]
-    assert by_us(*pieces) == by_botocore(*pieces) == by_us(STREAM)
+def test_a_cut_anywhere_changes_nothing() -> None:
+    for at in range(len(STREAM) + 1):
+        pieces = STREAM[:at], STREAM[at:]
+        assert by_us(*pieces) == by_botocore(*pieces) == by_us(STREAM), at
 
 
 def test_single_bytes_are_enough() -> None:
@@ -82,14 +82,14 @@ def test_single_bytes_are_enough() -> None:
     assert by_us(*pieces) == by_us(STREAM)
 
 
-@pytest.mark.parametrize("at", range(len(STREAM)))
-def test_one_wrong_byte_anywhere_is_noticed_where_botocore_notices_it(at: int) -> None:
-    broken = STREAM[:at] + bytes([STREAM[at] ^ 0x10]) + STREAM[at + 1 :]
-    with pytest.raises(ParserError):
-        by_botocore(broken)
-    with pytest.raises(UpstreamError) as raised:
-        by_us(broken)
-    assert raised.value.kind is ErrorKind.INVALID_RESPONSE
+def test_one_wrong_byte_anywhere_is_noticed_where_botocore_notices_it() -> None:
+    for at in range(len(STREAM)):
+        broken = STREAM[:at] + bytes([STREAM[at] ^ 0x10]) + STREAM[at + 1 :]
+        with pytest.raises(ParserError):
+            by_botocore(broken)
+        with pytest.raises(UpstreamError) as raised:
+            by_us(broken)
+        assert raised.value.kind is ErrorKind.INVALID_RESPONSE, at
 
 
 @pytest.mark.parametrize(
