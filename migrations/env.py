@@ -14,7 +14,7 @@ from gateway.ledger import metadata, sqlstate_of
 from gateway.ledger.turns import FOLD
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
-COMMENTS = Path(__file__).with_name("comments.json")  # made of docs/reference/ledger.md: python -m tools.documentation
+COMMENTS = Path(__file__).with_name("comments.json")  # made of ledger.md, SUMS.md: python -m tools.documentation
 _THERE = """
 select relname as name, coalesce(attname, '') as column, relkind = 'v' as is_view, coalesce(description, '') as said
 from pg_class

@@ -42,12 +42,11 @@ class ErrorKind(StrEnum):
     # Means: No connection within `connect_timeout_s`.
     # Do: Check firewall and route. Raise the time-out only for a provider that is far away.
     CONNECT_TIMEOUT = "connect_timeout"
-    # Means: This machine had no file descriptor, port or memory for the request. The provider is not blamed.
+    # Means: This machine had no file descriptor, port or memory for the request.
     # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
     LOCAL_RESOURCES = "local_resources"
     # Means: The connection broke before the answer was complete.
-    # Do: Nothing for single ones: others are asked. If they are many, ask the provider, with their
-    # `attempts.provider_request_id`.
+    # Do: If they are many, ask the provider, with their `attempts.provider_request_id`.
     DISCONNECTED = "disconnected"
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
@@ -59,8 +58,7 @@ class ErrorKind(StrEnum):
     # Do: Raise it, or leave it out: by default there is none.
     TOTAL_TIMEOUT = "total_timeout"
     # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402). A refusal
-    # of one request alone, as its text was flagged or its `max_tokens` is more than is left to pay, is `bad_request` or
-    # `server_error`.
+    # of one request alone is `bad_request` or `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = "provider_auth"
     # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
@@ -69,30 +67,30 @@ class ErrorKind(StrEnum):
     # Means: The provider does not have this API.
     # Do: Name in `apis` what it has, so that it is not asked.
     NO_SUCH_API = "no_such_api"
-    # Means: The provider answers 429. It gets no calls until it says that it is ready again.
-    # Do: Nothing for single ones. If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
+    # Means: The provider answers 429. It gets no calls for as long as it says.
+    # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is
-    # asked at most; if it agrees, the call ends with this answer.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is asked
+    # at most.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, or an unknown status).
-    # Do: Nothing for single ones: others are asked. See the provider's status page if it goes on.
+    # Do: See the provider's status page if it goes on.
     SERVER_ERROR = "server_error"
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
-    # Do: Check `base_url`: a web page or a proxy may answer there. Else ask the provider.
+    # Do: Check `base_url`: a web page or a proxy may answer there.
     INVALID_RESPONSE = "invalid_response"
-    # Means: The stream began well, and then contained an error that says nothing of its kind.
-    # Do: Its message is in `attempts.error_message`. Ask the provider if it is frequent.
+    # Means: The stream contained an error that says nothing of its kind.
+    # Do: Read `attempts.error_message`. Ask the provider if it is frequent.
     STREAM_ERROR = "stream_error"
     # Means: The answer ended without any content.
-    # Do: Nothing for single ones: others are asked.
+    # Do: Nothing.
     UPSTREAM_EMPTY = "upstream_empty"
     # Means: The stream ended without its last event, so the answer is incomplete.
-    # Do: A proxy between here and the provider may cut long answers; else ask the provider.
+    # Do: A proxy in between may cut long answers; else ask the provider.
     UPSTREAM_TRUNCATED = "upstream_truncated"
-    # Means: The answer has a picture or sound, and the API that the client speaks has no place for it.
-    # Do: The caller asks in an API that has one: chat completions, Gemini's, or for pictures Responses.
+    # Means: The answer has a picture or sound, for which the client's API has no place.
+    # Do: Ask in an API that has one: chat completions, Gemini's, or for pictures Responses.
     NO_PLACE = "no_place"
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
     # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).

@@ -99,8 +99,8 @@ class HttpExchange:
         self._response.abort()
 
     async def _first_events(self) -> bytes:
-        head = b""
-        while _is_undecided(head) and (data := await self._response.read()):
+        head = await self._response.read()
+        while head and _is_undecided(head) and (data := await self._response.read()):
             head += data
         self._is_stream = True
         start = head.lstrip(_BOM_AND_SPACE)

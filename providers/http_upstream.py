@@ -67,7 +67,12 @@ def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
 
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Return ``fields`` with the deployment's own fields and model."""
-    return {**fields, **request.extra_body, "model": msgspec.Raw(msgspec.json.encode(request.model))}
+    return {**fields, **request.extra_body, "model": _name(request.model)}
+
+
+@functools.lru_cache(maxsize=256)
+def _name(model: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(model))
 
 
 async def _in_turns(steps: Steps[bytes]) -> bytes:

@@ -24,12 +24,11 @@ import structlog
 
 from benchmarks.failover.cells import Row, all_rows
 from benchmarks.harness.command import Run, Told, carry_out, command
-from benchmarks.harness.report import Grid
+from benchmarks.harness.report import Grid, with_lines
 from tests.support.faults import FAULTS, SETUPS
 from tests.support.measured.servers import ROOT
 
 PAGE = ROOT / "benchmarks" / "failover" / "RESULTS.md"
-BEGIN, END = "<!-- made by: make bench WHAT=failover -->", "<!-- end of what the benchmark made -->"
 WORDS = ("pass", "partial", "safe", "fail")
 
 
@@ -50,7 +49,8 @@ def measured(run: Run) -> Told:
     rows = asyncio.run(all_rows(faults, setups, run.folder))
     grid = table(rows, faults, setups)
     if run.options.write and len(rows) == len(FAULTS) * len(SETUPS):
-        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), grid), encoding="utf-8")
+        page = with_lines(PAGE.read_text(encoding="utf-8"), "failover", grid.markdown())
+        PAGE.write_text(page, encoding="utf-8")
     why = [f"{row.verdict.word:8}{row.fault}; {row.setup}: {row.verdict.why}" for row in rows if row.verdict.why]
     missed = [f"{row.fault}; {row.setup}" for row in rows if row.verdict.word == "fail"]
     return Told(facts=rows, grids=[grid], lines=why, missed=missed)
@@ -82,14 +82,6 @@ def table(rows: Sequence[Row], faults: Sequence[str], setups: Sequence[str]) -> 
     totals = [total(row for row in rows if row.setup == setup) for setup in setups]
     cells = [*([fault, *(found[fault, setup] for setup in setups)] for fault in faults), ["all", *totals]]
     return Grid("A provider fails", ("the provider", *setups), cells, words=1 + len(setups), caption=CAPTION)
-
-
-def with_table(page: str, grid: Grid) -> str:
-    """Return the page with this table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    assert mark, f"the page has no {END}"
-    return "\n".join([before + BEGIN, "", *grid.markdown(), "", END]) + after
 
 
 if __name__ == "__main__":

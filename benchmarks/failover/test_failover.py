@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.failover.__main__ import BEGIN, END, PAGE, table, with_table
+from benchmarks.failover.__main__ import PAGE, table
 from benchmarks.failover.cells import TEXT, Row, script
+from benchmarks.harness import report
+from benchmarks.harness.report import END, with_lines
 from providers.simulator.script import Delta, Drop, Status
 from tests.support.faults import CUT, FAULTS, SLOWER, WELL, Outcome, Verdict, judged, judged_in_turn
 
+BEGIN = report.BEGIN.format("failover")
 WHOLE = Outcome(status=200, text="a b c", is_whole=True, error=None, ttft_s=0.1, end_s=0.2)
 SILENCE = FAULTS["silence"]
 
@@ -61,7 +64,8 @@ def test_a_cut_answer_has_forty_words() -> None:
 
 def test_a_new_table_replaces_the_old_one_on_the_page() -> None:
     row = Row("silence", "`single`", Verdict("pass"), (WHOLE,), 2)
-    page = with_table(f"before\n{BEGIN}\n\nold\n\n{END}\nafter\n", table([row], ["silence"], ["`single`"]))
+    lines = table([row], ["silence"], ["`single`"]).markdown()
+    page = with_lines(f"before\n{BEGIN}\n\nold\n\n{END}\nafter\n", "failover", lines)
     made = [
         "| the provider | `single` |",
         "|---|---|",

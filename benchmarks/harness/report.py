@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+BEGIN, END = "<!-- made by: make bench WHAT={} -->", "<!-- end of what the benchmark made -->"
 PIPED_WIDTH = 240  # columns, where no terminal says
 _MARKED = re.compile(r"\[red\](.*?)\[/\]")
 _PGO, _LTO = "--enable-optimizations", "--with-lto"
@@ -72,12 +73,13 @@ class Grid(msgspec.Struct, frozen=True):
     caption: str = ""
 
     def table(self) -> Table:
-        made = grid(self.title, self.columns, self.rows, caption=self.caption or None, words=self.words)
-        for number, column in enumerate(made.columns):
-            if number >= len(self.columns) - self.notes:
-                column.justify, column.overflow = "left", "fold"
-            else:
-                column.no_wrap = True
+        made = Table(title=self.title, title_justify="left", caption=self.caption or None, caption_justify="left")
+        for number, name in enumerate(self.columns):
+            is_note = number >= len(self.columns) - self.notes
+            is_text = is_note or number < self.words
+            made.add_column(name, justify="left" if is_text else "right", no_wrap=not is_note, overflow="fold")
+        for row in self.rows:
+            made.add_row(*row)
         return made
 
     def markdown(self) -> list[str]:
@@ -92,21 +94,12 @@ def bad(cell: str, is_bad: bool = True) -> str:
     return f"[red]{cell}[/]" if is_bad else cell
 
 
-def grid(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None, words: int = 1
-) -> Table:
-    """Return a table for a terminal; the first ``words`` columns have words, the others figures."""
-    made = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
-    for number, name in enumerate(columns):
-        made.add_column(name, justify="left" if number < words else "right")
-    for row in rows:
-        made.add_row(*row)
-    return made
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: int = 1) -> list[str]:
-    """Return the lines of a table for a document, likewise."""
-    return Grid("", columns, list(rows), words=words).markdown()
+def with_lines(page: str, what: str, lines: Sequence[str]) -> str:
+    """Return a page with these lines where ``make bench WHAT=…`` writes them, between two marks."""
+    before, begin, rest = page.partition(BEGIN.format(what))
+    _, end, after = rest.partition(END)
+    assert end, f"the page has no {BEGIN.format(what)} … {END}"
+    return "\n".join([before + begin, "", *lines, "", end]) + after
 
 
 def figures(title: str, rows: Sequence[Row], conditions: str) -> Grid:

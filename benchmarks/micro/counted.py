@@ -54,6 +54,7 @@ async def obey(folder: Path, more: Mapping[str, Any]) -> None:
     config = gateways.write_config(folder, upstream_port, port, gateways.sqlite(folder), more=more)
     settings = load(config, {})
     logs.configure(settings.log_level, settings.log_format)
+    logs.HELD_S = 1e6  # lines go out when many wait, as with 500 calls/s: the log's thread has a clock of its own
     loop = asyncio.get_running_loop()
     counts: Counter[str] = Counter()
     await loop.create_server(lambda: Connection(counts), "127.0.0.1", upstream_port)

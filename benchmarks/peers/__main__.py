@@ -25,7 +25,6 @@ from tests.support.measured.servers import ROOT
 from tools.installing import UnavailableError
 
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- made by: make bench WHAT=peers -->", "<!-- end of what the benchmark made -->"
 CALLS, CONCURRENCY = 1000, 16
 PACED_CALLS, PACED_CONCURRENCY, TOKENS = 200, 50, 100
 STREAMS, CALM_STREAMS = 1000, 50
@@ -151,9 +150,8 @@ def measured(run: Run) -> Told:
     caption = CAPTION.format(date=datetime.now(UTC).date(), interpreter=report.described())
     grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=" ".join(caption.splitlines()))
     if run.options.write and len(chosen) == len(PEERS):
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        made = "\n".join([BEGIN, "", *grid.markdown(), "", grid.caption, "", END])
-        PAGE.write_text(before + made + rest.partition(END)[2], encoding="utf-8")
+        made = report.with_lines(PAGE.read_text(encoding="utf-8"), "peers", [*grid.markdown(), "", grid.caption])
+        PAGE.write_text(made, encoding="utf-8")
     return Told(facts=[dict(zip(COLUMNS, row, strict=True)) for row in rows], grids=[grid])
 
 

@@ -422,6 +422,30 @@ class Refused(msgspec.Struct, frozen=True):
     wrong_keys_sql: SQL
 
 
+class RegionServed(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of a model that replicas of one region served."""
+
+    model: str
+    region: str | None
+    n: int
+    n_failed: int
+    n_ttft: int
+    ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
+    ttft_p99_ms: float | None
+    total_mean_ms: float | None
+    extra_per_call: float | None
+    cost_usd: float | None
+
+
+class Regions(msgspec.Struct, frozen=True):
+    """Regions compared."""
+
+    window: Literal["1h", "24h"]
+    data: list[RegionServed]
+    sql: SQL
+
+
 class Used(msgspec.Struct, frozen=True, kw_only=True):
     """What a client has used."""
 

@@ -275,6 +275,24 @@ async def refusals(request: web.Request) -> web.Response:
     return answer(request, answers.Refused(data, wrong_keys, refused.sql, guessed.sql))
 
 
+# GET /api/regions: calls by the region of the replica that served them.
+
+
+class RegionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when: it is read from the rows of calls, so of no longer than a day."""
+
+    window: Literal["1h", "24h"] = "24h"
+
+
+async def regions(request: web.Request) -> web.Response:
+    """Return the calls of each model by region."""
+    admit_visitor(request)
+    query = parse_query(request, RegionsQuery)
+    table = await request.app[OPERATIONS].reports.regions(Window(query.window))
+    data = [answers.RegionServed(**row) for row in table.rows]
+    return answer(request, answers.Regions(query.window, data, table.sql))
+
+
 # GET /api/replay: the effect that other settings would have had.
 
 BUDGETS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)  # all at once: the page has a slider for them

@@ -196,6 +196,7 @@ ROUTES = (
     _route("GET", "/api/replay", reports.replay),
     _route("GET", "/api/slo", reports.slo),
     _route("GET", "/api/refusals", reports.refusals),
+    _route("GET", "/api/regions", reports.regions),
     _route("GET", "/api/alerts", reports.alerts),
     _route("GET", "/api/usage", usage.usage),
     _route("GET", "/api/teams", usage.teams),

@@ -371,7 +371,7 @@ def _extended(address: str, query: Mapping[str, str]) -> str:
 
 def _away(problem: str) -> SignInUnavailable:
     # Event page.provider_unreachable: The provider where people sign in to the page cannot be used; `problem` says why.
-    # Do: Make it reachable from the gateway, or correct `page.sign_in`. Keys work meanwhile.
+    # Do: Make it reachable, or correct `page.sign_in`. Keys work meanwhile.
     structlog.get_logger().warning("page.provider_unreachable", problem=problem)
     return SignInUnavailable(
         "the provider where people sign in cannot be used now: try again soon, or sign in with a key",
@@ -381,7 +381,7 @@ def _away(problem: str) -> SignInUnavailable:
 
 def _log_refused(problem: str, said: object) -> None:
     shown = said[:100] if isinstance(said, str) and said.isprintable() else ""
-    # Event page.sign_in_failed: A sign-in to the page failed at the provider: it did not take the code, or its token is
-    # not good. `said` is its own word.
+    # Event page.sign_in_failed: The provider did not take the code of a sign-in to the page, or its token is not good.
+    # `said` is its own word.
     # Do: Compare `page.sign_in` (client_id, client_secret, algorithms) and `page.public_url` with what is registered.
     structlog.get_logger().warning("page.sign_in_failed", problem=problem, said=shown)

@@ -36,6 +36,7 @@ class AlertKind(StrEnum):
     WORKER_STOPPED = "worker_stopped"  # the event loop of a worker stood still
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before
+    LENGTHS_CHANGED = "lengths_changed"  # a model's prompts or answers are longer or shorter than in the week before
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):

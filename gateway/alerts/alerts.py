@@ -133,8 +133,7 @@ class Watch:
                 unknown.update(source.kinds)
             except Exception:  # noqa: BLE001 - a defect of one source must not silence the others
                 unknown.update(source.kinds)
-                # Event alerts.source_failed: Alerts of these `kinds` could not be looked for this time. The other kinds
-                # were.
+                # Event alerts.source_failed: Alerts of these `kinds` could not be looked for this time.
                 # Do: It is a bug: report it with the trace.
                 _log.exception("alerts.source_failed", kinds=[str(kind) for kind in source.kinds])
         now_s = self._clock()
@@ -186,10 +185,10 @@ class Watch:
             return  # another replica was faster
         self._listener.alert_opened(alert.kind)
         with suppress(OSError):  # the log may be on a full disk
-            # Event alert.opened: Something is wrong that somebody should know. `summary` says what; `severity` is
-            # `page` (look now) or `ticket` (look today).
-            # Do: Follow the row of its `kind` in [alerts](../monitoring.md#alerts-and-targets). `holeshot sql` runs the
-            # query in `sql`, which shows the rows behind it.
+            # Event alert.opened: Something is wrong (`summary`). `severity` is `page` (look now) or `ticket` (look
+            # today).
+            # Do: Follow the row of its `kind` in [alerts](../monitoring.md#alerts-and-targets). `sql` shows the rows
+            # behind it.
             _log.error(
                 "alert.opened",
                 alert=alert.id,
@@ -252,9 +251,9 @@ class Watch:
     def _log_away(self, error: BookAway) -> None:
         self.book_is_away = True
         if self._causes.is_new(str(error)):
-            # Event alerts.database_away: The table of alerts cannot be reached. Each process now reports by itself, so
-            # a message may come several times.
-            # Do: Make the database reachable. Nothing is lost meanwhile.
+            # Event alerts.database_away: The table of alerts cannot be reached. Each process reports by itself, so
+            # messages may come several times.
+            # Do: Make the database reachable. Nothing is lost.
             _log.warning(
                 "alerts.database_away",
                 cause=str(error),
@@ -380,13 +379,13 @@ class Delivery:
         self._listener.alert_message(message.webhook, result)
         if not delivery.ok:
             with suppress(OSError):  # the log may be on a full disk
-                # Event alerts.given_up: A message did not reach its webhook: after ten tries in about 16 hours, or
-                # because the receiver answered 410.
-                # Do: Correct the webhook's address or its receiver. `holeshot alerts test` sends a test message;
-                # `holeshot alerts` lists what was missed.
-                # Event alerts.not_sent: One try to send a message failed; `answer` says why. It is tried again, later
-                # each time.
-                # Do: Nothing at first. If it repeats, correct the webhook, and try it with `holeshot alerts test`.
+                # Event alerts.given_up: A message did not reach its webhook, in ten tries over 16 hours, or as the
+                # receiver answered 410.
+                # Do: Correct the webhook, and try it with `holeshot alerts test`. `holeshot alerts` lists what was
+                # missed.
+                # Event alerts.not_sent: One try to send a message failed (`answer`). It is tried again, later each
+                # time.
+                # Do: If it repeats, correct the webhook, and try it with `holeshot alerts test`.
                 _log.warning(
                     "alerts.given_up" if last else "alerts.not_sent",
                     webhook=message.webhook,

@@ -115,15 +115,14 @@ class Detection:
         except ApiError as error:
             self._state = None
             if str(error) != self._problem:
-                # Event detector.not_run: The search for slowdowns could not read the database. It looks again, and
-                # finds them later.
-                # Do: Make the database reachable. Nothing is lost meanwhile.
+                # Event detector.not_run: The search for slowdowns could not read the database. It finds them later.
+                # Do: Make the database reachable. Nothing is lost.
                 self._log.warning("detector.not_run", cause=str(error), hint="slowdowns are found later")
             self._problem = str(error)
             return []
         except Exception:  # noqa: BLE001 - a defect in one look must not end all later ones
             self._state = None
-            # Event detector.failed: One search for slowdowns failed. The next one follows, and begins afresh.
+            # Event detector.failed: One search for slowdowns failed. The next one follows.
             # Do: It is a bug: report it with the trace.
             self._log.exception("detector.failed")
             return []
@@ -225,14 +224,13 @@ class Detection:
         began_at = datetime.fromtimestamp(slowdown.began_s, UTC).isoformat()
         if change.happened is Happened.BEGAN:
             figures = {name: round(getattr(slowdown, name), 3) for name in ("ratio", "low", "high")}
-            # Event deployment.slower: A deployment got slower than usual, or fails more often: its `metric` (`ttft`,
-            # `tps`, `itl`, `errors`) is `ratio` times as bad, with an interval of 95 % from `low` to `high`, of `n`
-            # requests.
+            # Event deployment.slower: A deployment's `metric` (`ttft`, `tps`, `itl`, `errors`) is `ratio` times as bad
+            # as usual, with an interval of 95 % from `low` to `high`, of `n` requests.
             # Do: See [when a provider is slow](../guides/failing-provider.md). Calls are steered by the new figures
-            # already. `holeshot slowdowns` lists all.
+            # already.
             self._log.warning("deployment.slower", **facts, began_at=began_at, **figures, n=slowdown.n)
         else:
-            # Event deployment.as_usual: A slowdown is over. `ending`: `as_usual` (as fast as before, or its peers are
-            # as slow), `new_usual` (it has lasted so long that this is usual now) or `no_calls`.
+            # Event deployment.as_usual: A slowdown is over. `ending`: `as_usual` (or its peers are as slow),
+            # `new_usual` (it has lasted for a week) or `no_calls`.
             # Do: Nothing.
             self._log.info("deployment.as_usual", **facts, began_at=began_at, ending=str(change.ending))

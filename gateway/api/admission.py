@@ -39,7 +39,8 @@ def client_context_of(
     levels, end_user = NO_LEVELS, None
     if client.limits or context.payers.is_used:
         # A reload since the admission may have added limits of end users.
-        levels = (request[BEGUN].levels if BEGUN in request else NO_LEVELS) or context.payers.levels(client)
+        begun = request.get(BEGUN)
+        levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
     return ClientContext(
@@ -85,7 +86,8 @@ def admitted_call(
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
             context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
-            begun = request[BEGUN] = await context.limits.begin(levels)
+            begun = await context.limits.begin(levels)
+        request[BEGUN] = begun  # also None: a key that a request lacks is looked up by an exception
         try:
             if not runs_model:
                 return await answer(request, client, _UNREAD, waited_s)

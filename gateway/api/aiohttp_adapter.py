@@ -62,6 +62,11 @@ class ServerConnection(web.RequestHandler):
         """Have aiohttp call the ``resume_wire`` of a subclass, by its own name for it."""
         cls._resume_transport_reading = cls.resume_wire  # type: ignore[method-assign]
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on if reading was paused; aiohttp asks for it at each read of a body, and would parse on in vain."""
+        if self.reading_paused or self.buffer_paused:
+            super().resume_reading(resume_parser)
+
     def parse_unseen(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
         """Parse data without waking aiohttp's task, which waits for a request by ``waiter``."""
         self._waiter = None

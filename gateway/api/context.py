@@ -119,9 +119,9 @@ class RedisNames:
         try:
             await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
         except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
-            # Event responses.not_shared: Redis did not answer, so other replicas do not know who stores a response, or
-            # who made encrypted reasoning, or this one could not ask.
-            # Do: Make Redis reachable. Calls go on meanwhile.
+            # Event responses.not_shared: Redis did not answer, so replicas do not know of each other who stores a
+            # response, or who made encrypted reasoning.
+            # Do: Make Redis reachable. Calls go on.
             structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
             return False
         return True
@@ -302,9 +302,8 @@ class LedgerUnavailable(ApiError):
 
     # Means: Neither the database nor the disk takes rows, and `ledger.required` is set: no call without its row.
     # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says, or ask another replica.
-    # Operator: Make the database reachable, or free space in `spool_dir`: see `spool` and `database` in
-    # `/health/ready`.
+    # Caller: Wait, or ask another replica.
+    # Operator: Make the database reachable, or free space in `spool_dir`; `/health/ready` says which.
     status = 503
     type = "service_unavailable"
     code = "ledger_unavailable"
@@ -399,4 +398,4 @@ def _recorded() -> bool:
 
 
 CONTEXT = web.AppKey("holeshot", Context)
-BEGUN: web.RequestKey[Begun] = web.RequestKey("holeshot.begun", Begun)  # of a client with limits
+BEGUN: web.RequestKey[Begun | None] = web.RequestKey("holeshot.begun")  # of a client with limits; else None

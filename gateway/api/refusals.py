@@ -173,9 +173,8 @@ class _Kind:
         self._unlogged = 0
         self._last = Refused(None)
         # Event request.refused: The gateway itself refused requests with this `status` and `reason`: `count` of them
-        # since the last such line, at most one line a second for each reason. The other fields are those of the last
-        # request.
-        # Do: Look the `reason` up in [errors](errors.md). All are counted in the table `refusals`.
+        # since the last such line, at most one a second. The other fields are the last request's.
+        # Do: Look the `reason` up in [errors](errors.md). The table `refusals` counts all.
         self._event = "request.refused"
         self._timer: asyncio.TimerHandle | None = None
 
@@ -183,8 +182,7 @@ class _Kind:
         self._unlogged += 1
         self._last = refused
         if defect is not None:
-            # Event request.crashed: A request failed by a bug in the gateway. The client was answered with 500
-            # `internal_error`.
+            # Event request.crashed: A request failed by a bug in the gateway, with 500 `internal_error`.
             # Do: It is a bug: report it with the trace.
             self._event = "request.crashed"
         if self._timer is None:

@@ -52,7 +52,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from providers import redact
-from providers.dialects import PIVOT, Dialect
+from providers.dialects import GEMINI, PIVOT, Dialect
 
 # Suggests the path that was meant when a request has an unknown one.
 
@@ -185,10 +185,22 @@ _ANSWERS: Mapping[str, Handler] = {
 _COUNTS: Mapping[str, Handler] = {
     path: counting(endpoint, counts) for endpoint in ENDPOINTS.values() for path, counts in endpoint.counting
 }
+
+
+def _deciding() -> Handler:
+    """Return the handler of the path that OpenAI's and Google's clients share: Google's SDK, too, begins it with v1."""
+    openais, googles = relaying(DECISIONS), relaying(GOOGLE_DECISIONS)
+
+    async def decide(request: web.Request) -> web.StreamResponse:
+        return await (googles if dialect_of(request) is GEMINI else openais)(request)
+
+    return decide
+
+
 ROUTES = (
     *(_post(path, answer) for path, answer in _ANSWERS.items()),
     *(_post(path, count) for path, count in _COUNTS.items()),
-    *(_post(path, relaying(api)) for path, api in _RELAYED.items()),
+    *(_post(path, _deciding() if api is DECISIONS else relaying(api)) for path, api in _RELAYED.items()),
     _get(SOCKET_PATH, responses_socket, allow_head=False),
     _get("/v1/responses/{id}", kept_response),
     _delete("/v1/responses/{id}", kept_response),

@@ -49,8 +49,7 @@ class TooManyStreams(InvalidRequest):
 class ConnectionTooOld(InvalidRequest):
     """A WebSocket has lived its 60 minutes, and takes no more turns."""
 
-    # Means: The WebSocket has been open for 60 minutes. It takes no more turns, and is closed when those that run have
-    # ended.
+    # Means: The WebSocket has been open for 60 minutes. It takes no more turns.
     # Retry: yes.
     # Caller: Open another connection, and send the whole conversation.
     code = "websocket_connection_limit_reached"
@@ -70,8 +69,8 @@ class TooManyTurns(ApiError):
 class ResponseCancelled(ApiError):
     """The client cancelled a turn of its WebSocket."""
 
-    # Means: Over a WebSocket: the client has sent `response.cancel`. The turn was stopped, at the providers too; in SQL
-    # its call is `client_disconnected`.
+    # Means: Over a WebSocket: the client has sent `response.cancel`. The turn was stopped, at the providers too; SQL
+    # has `client_disconnected`.
     # Retry: no.
     # Caller: Nothing. The connection stays open.
     status = 499

@@ -104,10 +104,9 @@ class VectorComparisons:
             return
         differs = self._known[pair] = difference(mine, its)
         if differs is not None:
-            # Event vectors.differ: A deployment makes other vectors than the first of its model (`first`), though both
-            # are declared to be one model: `reason`. It gets no embeddings until a reload; calls are answered by the
-            # others.
-            # Do: Correct its model or `same_as`, or leave it out: what it has embedded before does not match the rest.
+            # Event vectors.differ: A deployment makes other vectors than the `first` of its model, though both are
+            # declared to be one (`reason`). It gets no embeddings until a reload.
+            # Do: Correct its model or `same_as`, or leave it out. What it embedded before does not match the rest.
             log = structlog.get_logger()
             log.warning("vectors.differ", model=model.name, deployment=other.name, first=first.name, reason=differs)
 

@@ -20,7 +20,7 @@ from gateway.alerts.sources import (
     Thresholds,
     WorkerSource,
 )
-from gateway.alerts.stated_models import StatedModels, StatedModelSource
+from gateway.alerts.stated_models import LengthSource, StatedModels, StatedModelSource
 from gateway.alerts.target_watch import TargetWatch
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime
@@ -50,6 +50,7 @@ from gateway.watching.series import SLOWER
 
 _BURNS_EVERY_S = 30.0  # the shortest window has five minutes
 _SQL_EVERY_S = 60.0
+_LENGTHS_EVERY_S = 600.0  # of whole days, to the hour
 
 
 def alerts(
@@ -160,6 +161,9 @@ def _sources(
         CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
         CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
+        CachedSource(
+            LengthSource(reports.lengths, utc_now=runtime.utc_now), every_s=_LENGTHS_EVERY_S, clock=runtime.clock
+        ),
     ]
     if context().settings.ledger.slowdowns:  # else nobody would see that one is over
         sources.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))

@@ -15,10 +15,10 @@ from providers.http import TlsContexts
 
 
 def _log_strict(provider: str, model: str) -> None:
-    # Event deployment.strict_order: A server of a kind that is not known refused a conversation with 400 for the order
-    # or the names of its roles, and took it in the strictest order, which it gets at once from now on.
-    # Do: Set what the line says in the provider's section, or only what `holeshot check --live` finds to be needed: the
-    # first call after each start is then sent once, not twice.
+    # Event deployment.strict_order: A server of an unknown kind refused a conversation for the order or names of its
+    # roles, and took it in the strictest order, which it gets from now on.
+    # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after each
+    # start is then sent once, not twice.
     get_logger().warning(
         "deployment.strict_order",
         deployment=f"{provider}/{model}",
@@ -70,13 +70,12 @@ class Upstreams:
         def on_rotation(rotation: Rotation) -> None:
             if rotation is Rotation.DONE:
                 # Event key.replaced: A provider's new key has answered, and the one before is forgotten.
-                # Do: Nothing. The former key can be revoked, where it was not yet.
+                # Do: The former key can be revoked.
                 get_logger().info("key.replaced", provider=name)
             else:
-                # Event key.refused: A provider refuses its new key, and answers to the one before, which stays in use.
-                # The new one is tried again every 10 s.
-                # Do: Nothing if the key is minutes old, as some providers need that long. Else correct it, before the
-                # former one ends.
+                # Event key.refused: A provider refuses its new key; the one before stays in use. The new one is tried
+                # again every 10 s.
+                # Do: Some providers need minutes to know a key. Else correct it, before the former one ends.
                 get_logger().warning("key.refused", provider=name, effect="the former key stays in use")
 
         try:
@@ -167,7 +166,7 @@ class Fleets:
         await old.idle()
         await old.aclose(successor=new)
         del self._retired[old]
-        # Event configuration.old_connections_closed: All calls of a configuration that was replaced have ended, and its
-        # connections to providers are closed.
+        # Event configuration.old_connections_closed: All calls of a replaced configuration have ended; its connections
+        # to providers are closed.
         # Do: Nothing.
         get_logger().info("configuration.old_connections_closed")

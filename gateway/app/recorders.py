@@ -152,12 +152,12 @@ class StartupHistory:
                     self._steering.recollect(sums[start : start + _SUMS_PER_SLICE])
                     await asyncio.sleep(0)
             except LedgerError as error:
-                # Event steering.not_recollected: The figures of the last day could not be read at the start. Steering
-                # learns from new calls alone, and tries again.
+                # Event steering.not_recollected: The last day's figures could not be read at the start. Steering learns
+                # from new calls, and tries again.
                 # Do: Nothing.
                 _log.info("steering.not_recollected", error=str(error))
             else:
-                # Event steering.recollected: The figures of the last day were read at the start.
+                # Event steering.recollected: The last day's figures were read at the start.
                 # Do: Nothing.
                 _log.debug("steering.recollected", models=len({each.model for each in sums}))
                 return
@@ -177,9 +177,9 @@ class StartupHistory:
             async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
         except (LedgerError, TimeoutError) as error:
-            # Event limits.not_recollected: What clients and races have spent before the start could not be read, so
-            # limits in dollars may allow too much until it can.
-            # Do: Make the database reachable: it is tried again.
+            # Event limits.not_recollected: What was spent before the start could not be read yet, so limits in dollars
+            # may allow too much.
+            # Do: Make the database reachable.
             _log.warning(
                 "limits.not_recollected",
                 error=str(error) or type(error).__name__,
@@ -361,11 +361,11 @@ class UsageWatch:
     def _warn(self, model: str, deployment: str, found: "_Finding") -> None:
         self._on_far_off(model, deployment)
         if self._is_due((model, deployment, "far_off"), LOGGED_EVERY_S):
-            # Event usage.far_off: A deployment reports `times` as many tokens `of` its prompts or answers as other
-            # deployments of the model do for such texts, or as these can have. With `surplus_tokens` it is so many more
-            # for each, however long. `of` is `count` where counts cannot be (none for a text), so that estimates
-            # are used. Costs and tok/s are computed from what providers report.
-            # Do: Compare its usage and its bill with another provider's for the same text.
+            # Event usage.far_off: A deployment reports `times` as many tokens `of` its prompts or answers as others of
+            # the model do for such texts, or as these can have; with `surplus_tokens` so many more for each. `of` is
+            # `count` where counts cannot be (none for a text), so that estimates are used. Costs and tok/s come from
+            # what providers report.
+            # Do: Compare its usage and bill with another provider's for one text.
             _log.warning(
                 "usage.far_off",
                 model=model,
@@ -379,9 +379,9 @@ class UsageWatch:
 
     def _note(self, model: str, deployment: str, found: "_Finding") -> None:
         if self._is_due((model, deployment, "surplus"), NOTED_EVERY_S):
-            # Event usage.surplus: A deployment reports `surplus_tokens` more for each prompt than other deployments of
-            # the model do, however long it is: mostly a chat template, or instructions that its provider adds.
-            # Do: Nothing, or ask the provider what it adds.
+            # Event usage.surplus: A deployment reports `surplus_tokens` more for each prompt than others of the model:
+            # mostly a chat template, or instructions that its provider adds.
+            # Do: Ask the provider what it adds.
             _log.info("usage.surplus", model=model, deployment=deployment, surplus_tokens=round(found.surplus or 0.0))
 
     def _is_due(self, key: tuple[str, str, str], every_s: float) -> bool:

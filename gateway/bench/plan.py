@@ -290,6 +290,15 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     input_usd: float | None = None  # per million tokens; None: unknown
     output_usd: float | None = None
     leaves_out: dict[str, str] = {}  # the classes of prompts that it cannot answer, each with the reason
+    region: str | None = None  # where it runs, on what and how precisely, as far as the configuration says
+    hardware: str | None = None
+    quantization: str | None = None
+
+    @property
+    def setting(self) -> str:
+        """What the configuration says of where and how it runs, in words; empty: nothing."""
+        known = (("region", self.region), ("hardware", self.hardware), ("precision", self.quantization))
+        return ", ".join(f"{word} {value}" for word, value in known if value is not None)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

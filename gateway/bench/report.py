@@ -308,6 +308,8 @@ def method(plan: Plan) -> list[str]:
     at_most = ", ".join(f"{kind} {expected_answer(kind, plan.lengths).at_most}" for kind in plan.kinds)
     way = "through the gateway" if plan.url else "directly to the providers, without a gateway"
     levels = ", ".join(map(str, plan.concurrencies))
+    settings = [f"{plan.labels[each.name]}: {each.setting}" for each in plan.contenders if each.setting]
+    run = [f"Where and how they run, as configured: {'; '.join(settings)}."] if settings else []
     text = f"""
 Requests went {way}, streamed. In each round every deployment was asked the same, in turns, in a random order (seed
 {plan.seed}). No two deployments were measured at the same time.
@@ -341,7 +343,7 @@ together: the chance that any of them is false is 5 %. Intervals in verdicts are
 
 The figures are of these minutes and from this machine. Providers differ by hour and place.
 """
-    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    return [*(" ".join(paragraph.split()) for paragraph in text.split("\n\n")), *run]
 
 
 def as_csv(of: Report) -> str:

@@ -106,13 +106,9 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Compare deployments by the same requests to each.
 
-    The deployments take turns, in a random order.
+    The deployments take turns, in a random order, asked directly, or through a running gateway with --url. The cost
+    is estimated first, and never more than --max-usd. docs/measuring.md explains figures and method.
 
-    It asks the providers directly, with the keys of the configuration, or a running gateway with --url. Each request
-    is in the journal as soon as it has ended; neither prompts nor answers are stored. Nothing is written to the
-    ledger, unless the requests go through a gateway.
-
-    The cost is estimated first, and never more than --max-usd. docs/measuring.md explains figures and method.
 
     As a gate of a pipeline (--fail-if, --against) it exits with 3 if a goal is broken or a run of before was better,
     and with 4 if there is too little data to say.

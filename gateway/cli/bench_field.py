@@ -87,12 +87,16 @@ class Field(msgspec.Struct, frozen=True):
         return costs
 
     def _contender(self, name: str) -> Contender:
-        price = self.deployments[name].price
+        deployment = self.deployments[name]
+        price = deployment.price
         return Contender(
             name=name,
             model=self.models[name],
             input_usd=None if price is None else round(price.input_usd * 1e6, 6),
             output_usd=None if price is None else round(price.output_usd * 1e6, 6),
+            region=deployment.region,
+            hardware=deployment.hardware,
+            quantization=deployment.quantization,
         )
 
     def _left_out(self, plan: Plan, contender: Contender) -> dict[str, str]:

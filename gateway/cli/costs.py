@@ -91,15 +91,9 @@ def costs(
 ) -> None:
     """Compare the ledger with a vendor's bill, by day and model.
 
-    The bill should lie between the least and the most that the ledger says. A bill is of the whole account: it also has
-    what did not go through this gateway. Calls with keys that clients bring are on their bills, and not counted here.
-    What a vendor's export does not contain is told, and not counted as a difference. The day on which the ledger begins
-    is not compared, as only a part of it is there. A call over midnight may be on either day.
+    The bill should lie between the least and the most that the ledger says. docs/limits.md#against-the-vendors-bill
+    says which exports are read, and what cannot be compared. No key is needed, and nothing is sent.
 
-    Exports are the JSON of OpenAI's GET /v1/organization/costs?group_by=line_item, Anthropic's GET
-    /v1/organizations/cost_report?group_by[]=description and OpenRouter's GET /api/v1/activity, in as many files as
-    there are pages. A day in between that no page has is told, and not compared. No key is needed here, and nothing is
-    sent.
 
     Example: holeshot costs --invoice anthropic-2026-10.json --month 2026-10
     """

@@ -40,11 +40,9 @@ def init(
 ) -> None:
     """Write a configuration from the keys in your environment.
 
-    The file has comments. Keys are written as ${NAME}, never as values. A model that several of your providers sell is
-    proposed as a race. With --live the providers are asked for their models; else well-known names are used.
+    Keys are written as ${NAME}, never as values. A model that several of your providers sell is proposed as a race. A
+    JSON Schema is written beside the file, for editors with a YAML language server.
 
-    A JSON Schema is written beside the file, and the file's first line names it: editors with a YAML language server
-    then complete keys and mark mistakes. With --example the file shows every setting.
 
     Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
     """
@@ -201,11 +199,10 @@ def litellm(
 ) -> None:
     """Write a configuration from that of a LiteLLM proxy.
 
-    Models, router groups, fallbacks, Redis and the master key are converted; keys become references to variables.
-    Keys, teams and users are in LiteLLM's database: save what its API says of them, and name the files. Their keys
-    go on working, as both keep the SHA-256 of a key.
-    Settings without a counterpart are listed with their place, on standard error and at the end of the file. A secret
-    in clear text is never copied: it becomes a ${NAME}.
+    Keys, teams and users are in LiteLLM's database: save what its API says of them, and name the files. Settings
+    without a counterpart are listed, on standard error and at the end of the file. A secret in clear text is never
+    copied: it becomes a ${NAME}. docs/migrating.md has more.
+
 
     Example: holeshot import litellm config.yaml --accounts keys.json --accounts teams.json
     """

@@ -37,11 +37,9 @@ def models(
 ) -> None:
     """Show the configured models, or those that providers sell.
 
-    Configured models are shown with their deployments, prices and contexts; without a provider, those of the simulated
-    ones that `holeshot serve` starts.
+    Configured models are shown with their deployments, prices and contexts. With --live every provider is asked for
+    its list, and models that several sell are shown side by side.
 
-    With --live every provider is asked for its list, and models that several providers sell are shown side by side. Two
-    names match only if family, version, size and kind agree. Quantization is shown if the provider gives it.
 
     Example: holeshot models --live --match llama
     """
@@ -246,9 +244,10 @@ def providers(
 ) -> None:
     """Show the providers, and whether they answer.
 
-    These are the providers that are configured, or whose key is in the environment. Each is asked for its list of
-    models, which costs no tokens: is it reachable, how fast, and how much of its rate limits is left, if its headers
-    say so. The exit code is 1 if a configured provider does not answer.
+    Each that is configured, or whose key is in the environment, is asked for its list of models, which costs no
+    tokens: is it reachable, how fast, and how much of its rate limits is left? The exit code is 1 if a configured
+    provider does not answer.
+
 
     Example: holeshot providers --offline
     """

@@ -40,6 +40,13 @@ def race(  # noqa: PLR0917 - options are named on the command line
         int, typer.Option("-n", min=1, help="Number of races, one after the other; then print the wins of each.")
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per race, one per line.")] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Race at the running gateway at this URL. [default: in this process, without a gateway]"),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Race a prompt and watch.
@@ -47,6 +54,9 @@ def race(  # noqa: PLR0917 - options are named on the command line
     It runs in this process, with the same configuration, ledger and leaderboard as `serve`. Without keys, simulated
     providers race. When piped, standard output has only the answer; progress goes to standard error, if that is a
     terminal.
+
+    With --url a running gateway races, with its own limits and budget. The lanes are then shown when the call has
+    ended, if the key is that of an admin, an operator or a viewer.
 
     The first race includes the time to connect; -n 5 shows races without it.
 
@@ -57,11 +67,9 @@ def race(  # noqa: PLR0917 - options are named on the command line
     text = read_standard_input() if prompt == "-" else prompt
     if not text.strip():
         fail("the prompt is empty", MISUSED)
-    settings, _ = read_settings(config)
+    settings = None if url is not None else read_settings(config)[0]
     from gateway.cli.race_run import Question  # noqa: PLC0415 - likewise
-    from gateway.watching import logs  # noqa: PLC0415 - likewise
 
-    logs.configure("error", settings.log_format)  # errors are shown here; a log line would damage the picture
     question = Question(
         model=model or "",
         prompt=text,
@@ -70,8 +78,13 @@ def race(  # noqa: PLR0917 - options are named on the command line
         mode=mode,
         width=width,
     )
+    view = _view(as_json=as_json, times=times)
     try:
-        answered = asyncio.run(_race(settings, question, _view(as_json=as_json, times=times), times))
+        if url is not None:
+            answered = _race_at(url.rstrip("/"), key, question, view, times)
+        else:
+            assert settings is not None
+            answered = asyncio.run(_race(settings, question, view, times))
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
     except BrokenPipeError:
@@ -81,13 +94,30 @@ def race(  # noqa: PLR0917 - options are named on the command line
         raise typer.Exit(FAILED)
 
 
+def _race_at(url: str, key: str | None, question: "Question", view: "View", times: int) -> bool:
+    """Run the races at a gateway; return whether all were answered."""
+    from gateway.cli.race_run import models_of, race_at  # noqa: PLC0415 - as above
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
+
+    try:
+        question = _with_model(question, () if question.model else models_of(url, key))
+        races = [race_at(url, key, question, view) for _ in range(times)]
+    except GatewayError as error:
+        fail(str(error))
+    if times > 1:
+        view.sums_up([lanes.record for lanes in races if lanes.record is not None])
+    return all(lanes.error is None for lanes in races)
+
+
 async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
     """Run the races; return whether all were answered."""
     from gateway.cli.race_run import check_model, open_gateway, run_race  # noqa: PLC0415 - as above
     from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.settings import ConfigurationError  # noqa: PLC0415 - likewise
+    from gateway.watching import logs  # noqa: PLC0415 - likewise
 
+    logs.configure("error", settings.log_format)  # errors are shown here; a log line would damage the picture
     try:
         if question.model:
             await check_model(settings, question.model)

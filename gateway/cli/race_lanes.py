@@ -160,15 +160,27 @@ class Lanes(ClientSink):
         for event in events(block.forward):
             if not read_event(event.data).meaningful:
                 continue
-            self.tokens += 1
-            thought, text = read_text(event.data)
-            self._thoughts.append(thought)
-            if text:
-                self._text.append(text)
-                try:
-                    self._listener.text_added(text)
-                except OSError as error:
-                    raise ClientGone from error
+            try:
+                self.add_text(*read_text(event.data))
+            except OSError as error:
+                raise ClientGone from error
+
+    def add_text(self, thought: str, text: str) -> None:
+        """Add what a meaningful event says.
+
+        Raises:
+            OSError: the output is closed.
+
+        """
+        self.tokens += 1
+        self._thoughts.append(thought)
+        if text:
+            self._text.append(text)
+            self._listener.text_added(text)
+
+    def tell(self, lane: Lane) -> None:
+        """Tell how an attempt ended that was not watched while it ran."""
+        self._listener.changed(lane, lane.start.launch_offset_ms + (lane.ended_ms or 0.0))
 
     async def end(self, last: Block) -> None:
         """Add the text in the last events."""
@@ -201,6 +213,8 @@ def verdict(lanes: Lanes) -> str | None:
     record = lanes.record
     if record is None or record.winner_attempt_id is None or record.ttft_ms is None:
         return None
+    if len(lanes.lanes) < record.launched:
+        return None  # one of them runs on to be measured, elsewhere
     primary, *others = lanes.lanes
     if not others:
         why = "" if record.narrowed is None else f" ({record.narrowed.replace('_', ' ')})"

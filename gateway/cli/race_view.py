@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The results of several races of one prompt, by deployment.
 
-_COLUMNS = ("deployment", "launched", "won", "cancelled", "failed", "ttft_p50_ms", "decode_p50_tps")
+_COLUMNS = ("deployment", "launched", "won", "cut", "failed", "ttft_p50_ms", "decode_p50_tps")
 
 
 def wins_table(calls: Sequence[CallRecord]) -> Any:
@@ -126,9 +126,9 @@ def state(lane: Lane, lanes: Lanes) -> str:
 
 
 _ENDS = {
-    Outcome.LOST: "cancelled",
-    Outcome.SUPERSEDED: "cancelled",
-    Outcome.CLIENT_GONE: "stopped",
+    Outcome.LOST: "cut",
+    Outcome.SUPERSEDED: "cut",
+    Outcome.CLIENT_GONE: "left",
 }
 
 

@@ -3,9 +3,8 @@
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO
 from urllib.parse import urlsplit
 
 from gateway.settings import is_loopback
@@ -16,10 +15,18 @@ _KEYS = {
     401: "the key is missing or wrong: give the key of an admin, an operator or a viewer with --key or HOLESHOT_KEY",
     403: "the key is neither an admin's nor a viewer's: set `role: viewer` for this client",
 }
+_KEYS_OF_CLIENTS = {401: "the key is missing or wrong: give a client's key with --key or HOLESHOT_KEY"}
+_NO_HEADERS: Mapping[str, str] = {}
+
+Answer = http.client.HTTPResponse
 
 
 class GatewayError(Exception):
-    """The gateway could not be asked; the message says why and what to do."""
+    """The gateway could not be asked; the message says why and what to do. ``status`` is of its answer, if any."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def get(url: str, key: str | None) -> bytes:
@@ -46,7 +53,21 @@ def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:
 
 
 @contextmanager
-def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
+def posted(url: str, key: str | None, body: bytes, silent_s: float, headers: Mapping[str, str]) -> Iterator[Answer]:
+    """Post JSON; yield the answer, of which lines are read as they come.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or nothing has come for ``silent_s`` seconds.
+
+    """
+    with _answer(url, key, silent_s, body, headers) as response:
+        yield response
+
+
+@contextmanager
+def _answer(
+    url: str, key: str | None, timeout_s: float, body: bytes | None = None, headers: Mapping[str, str] = _NO_HEADERS
+) -> Iterator[Answer]:
     if "@" in url.partition("?")[0]:
         raise GatewayError("--url has a user or a password, which a gateway does not take: give its key with --key")
     no_address = GatewayError(f"{url!r} is no http:// or https:// address")
@@ -55,8 +76,10 @@ def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
     if key is not None and not (key.isascii() and key.isprintable()):
         words = "such as a line break or a curly quote: look where it is set"
         raise GatewayError(f"the key has a character that no key has, {words}")
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
+    sent = {**headers, **({"authorization": f"Bearer {key}"} if key else {})}
+    if body is not None:
+        sent["content-type"] = "application/json"
+    request = urllib.request.Request(url, body, sent)  # noqa: S310 - the scheme was checked
     handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
     if is_loopback(urlsplit(url).hostname or ""):
         handlers.append(
@@ -67,8 +90,8 @@ def _answer(url: str, key: str | None, timeout_s: float) -> Iterator[IO[bytes]]:
             yield response
     except urllib.error.HTTPError as error:
         with error:
-            why = _reason(error.code, error.read(_LONGEST_ERROR))
-        raise GatewayError(f"{url}: {why}") from None
+            why = _reason(error.code, error.read(_LONGEST_ERROR), _KEYS if body is None else _KEYS_OF_CLIENTS)
+        raise GatewayError(f"{url}: {why}", error.code) from None
     except UnicodeError:  # a path that is not ASCII, or a host that no name server could have
         raise no_address from None
     except (OSError, http.client.HTTPException) as error:
@@ -85,10 +108,10 @@ def _is_address(url: str) -> bool:
     return parts.scheme in ("http", "https")
 
 
-def _reason(status: int, body: bytes) -> str:
+def _reason(status: int, body: bytes, keys: Mapping[int, str]) -> str:
     """Describe an error status: with advice if it is about the key, else in the gateway's words."""
-    if status in _KEYS:
-        return _KEYS[status]
+    if status in keys:
+        return keys[status]
     import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
     try:

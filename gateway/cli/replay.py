@@ -46,11 +46,9 @@ def replay(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Show what another setting would have done.
 
-    It shows speed with intervals, attempts and cost, and which setting to take.
+    It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. It
+    shows speed with intervals, attempts and cost, and which setting to take. docs/measuring.md has the method.
 
-    It replays the ledger's calls: with one attempt, races of two and three, several budgets, without a provider. What
-    cancelled losers would have done is known from audited ones, so p95 needs 500 of them per deployment: if there are
-    fewer, it says how many are missing. docs/measuring.md has the method, its assumptions and its errors.
 
     Example: holeshot replay --model llama-3.3-70b --window 7d --budget 0.1,0.2
 

@@ -181,11 +181,9 @@ def prune(
 ) -> None:
     """Delete rows that are older than `ledger:` says.
 
-    It says so with `keep_calls_days`, `keep_attempts_days`, `keep_rollups_days`, `keep_refusals_days`,
-    `keep_outages_days` and `keep_probes_days`. A running gateway does this every hour. Use this command to do it at
-    once, or to see what would be deleted. On Postgres a whole day is deleted together (a week, if rows are kept for
-    more than three months), and its space is free at once. On SQLite, and for rows from before partitioning, rows are
-    deleted in small batches. Rows that no sum has yet are added up before.
+    A running gateway does this every hour. On Postgres a whole day is deleted together (a week, if rows are kept for
+    more than three months). Rows that no sum has yet are added up before.
+
 
     Example: holeshot prune --dry-run
     """

@@ -89,16 +89,12 @@ def sql(
 ) -> None:
     """Query the ledger in SQL, read-only.
 
-    No function with side effects is run, and no other SQLite file is opened.
-
     On Postgres, use a role that can only read: --reader-role prints the SQL for one, HOLESHOT_SQL_URL uses it.
 
-    On a terminal it prints a table; when piped, CSV, so that `| head` and `> file` work. In CSV, nulls are empty, lists
-    and objects are JSON. Control characters are shown as text. CSV and JSON lines are streamed, so millions of rows
-    need no memory.
+    On a terminal it prints a table; when piped, CSV, in which nulls are empty, lists and objects are JSON.
 
-    docs/reference/ledger.md explains each column; on Postgres its comment does, too. Times may be written as
-    2026-11-22T14:00:00Z, also on SQLite.
+    docs/reference/ledger.md explains each column. Times may be written as 2026-11-22T14:00:00Z, also on SQLite.
+
 
     \b
     Tables: calls, attempts, refusals, outages, slowdowns, alerts, alert_messages,
@@ -111,13 +107,13 @@ def sql(
       answer_quality, client_usage, tag_values, cache_value, waste
     The same of the last hour, day or month: add _1h, _24h or _30d.
       Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
-      refusals_1h, refusals_24h, refusals_30d,
+      refusals_1h, refusals_24h, refusals_30d, regions_1h, regions_24h,
       wrong_keys_1h, wrong_keys_24h, wrong_keys_30d
 
     Example: holeshot sql "select * from race_value_24h"
 
-    With --on clickhouse the query is ClickHouse's SQL. There are calls and attempts, and the views throughput,
-    race_value, slo, client_usage and provider_errors of the same windows, and leaderboard.
+    With --on clickhouse the query is ClickHouse's SQL, over what docs/guides/clickhouse.md lists.
+
 
     Example: holeshot sql --on clickhouse "select * from throughput_30d"
     """  # noqa: D301 - \b itself keeps the lines of the list

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Connection
+from gateway.connections.connection import Arrivals, Connection
 from gateway.connections.fast_refusal import FastRefusal
 from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
@@ -83,12 +83,12 @@ class Cuts:
         if self._untold:
             counts = {str(reason): number for reason, number in self._untold.items()}
             hint = {"hint": _MORE_FILES} if Reason.DESCRIPTORS in self._untold else {}
-            # Event connections.cut: Clients' connections were closed by the gateway, counted by reason since the last
-            # such line: `address` and `strangers` (too many without an admitted request), `descriptors` (no room for
-            # more), `late_head` and `large_head` (headers too slow or too large), `stalled` (reads no answer), `ahead`
-            # (sends much before it has its answer), `key` (revoked or expired).
-            # Do: Nothing for a few. Many of `address`: raise `connections.max_per_address` if they are yours behind one
-            # proxy, or block the address. Many of `descriptors`: raise the limit of open files, or the memory.
+            # Event connections.cut: The gateway closed clients' connections, counted since the last such line:
+            # `address` and `strangers` (too many without an admitted request), `descriptors` (no room for more),
+            # `late_head` and `large_head` (headers too slow or too large), `stalled` (reads no answer), `ahead` (sends
+            # much before it has its answer), `key` (revoked or expired).
+            # Do: Many of `address`: raise `connections.max_per_address` if they are yours behind one proxy, or block
+            # the address. Many of `descriptors`: raise the limit of open files, or the memory.
             structlog.get_logger().warning("connections.cut", **counts, open=self._opened(), **hint)
             self._untold.clear()
 
@@ -281,7 +281,7 @@ class Connections:
         self.most = most
         self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
-        self.pace = Pace(self._loop.time)
+        self.arrivals, self.pace = Arrivals(self._loop), Pace(self._loop.time)
         self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
         self._crowd = 0  # the most that were open since the memory of an earlier crowd was returned
@@ -338,9 +338,9 @@ class Connections:
         if one is None:
             if now_s >= self._told_s + LINE_S:
                 self._told_s = now_s
-                # Event connections.waiting: New connections wait to be accepted: there is no file descriptor, or no
-                # memory, for more, and all open ones are in use.
-                # Do: Raise the limit of open files (`LimitNOFILE=` in systemd, `ulimit -n` in a shell) or the memory.
+                # Event connections.waiting: New connections wait: there is no file descriptor or memory for more, and
+                # all open ones are in use.
+                # Do: Raise the limit of open files (`LimitNOFILE=` in systemd, `ulimit -n`) or the memory.
                 structlog.get_logger().warning("connections.waiting", open=len(self._all), hint=_MORE_FILES)
             return False
         self._cut(one, Reason.DESCRIPTORS)

@@ -551,11 +551,10 @@ class Peers:
                 acceptor.start()
         for pid in self.stopped:
             if pid not in self._stopped_at_s:
-                # Event worker.stopped: The event loop of another worker (`stopped`) stands still: it has not run for
-                # two seconds. This one accepts new connections in its place; the calls that it has are held up. After
-                # ten seconds its parent replaces it.
-                # Do: Find out what stops it: a debugger, a signal, a machine without CPU or memory. If it was none of
-                # these it is a bug: report it with what the gateway was asked.
+                # Event worker.stopped: The event loop of another worker (`stopped`) has stood still for two seconds.
+                # This one accepts its new connections; its calls are held up. After ten seconds it is replaced.
+                # Do: Find out what stops it: a debugger, a signal, no CPU or memory. Else it is a bug: report it with
+                # what the gateway was asked.
                 structlog.get_logger().error("worker.stopped", stopped=pid)
             self._stopped_at_s[pid] = now_s
         self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._look)

@@ -68,9 +68,8 @@ class Certificate:
         try:
             self.context = open_context(self._settings)
         except TlsError as error:
-            # Event tls.invalid: The changed certificate or key cannot be used (`problem`). The one in use stays, until
-            # it expires.
-            # Do: Correct the files: they are read again when they change.
+            # Event tls.invalid: The changed certificate or key cannot be used (`problem`). The one in use stays.
+            # Do: Correct the files.
             self._log.error("tls.invalid", problem=str(error), effect="the certificate in use stays")
             return
         self.on_change(self.context)

@@ -97,8 +97,7 @@ class ApiError(Exception):
 class InvalidRequest(ApiError):
     """The request is invalid."""
 
-    # Means: The gateway itself cannot accept the request: a field is missing, has the wrong type, or contradicts
-    # another.
+    # Means: A field of the request is missing, has the wrong type, or contradicts another.
     # Retry: no.
     # Caller: Correct what the message names; `param` is the field.
     status = 400
@@ -109,24 +108,22 @@ class InvalidRequest(ApiError):
 class TooManyValues(InvalidRequest):
     """The body has more JSON values than ``limits.max_values``, and would have to be built."""
 
-    # Means: The request has more JSON values (objects, arrays, strings, numbers) than `limits.max_values` allows for
-    # what must be built: to be translated to another API, or read by the gateway. What passes as it is has no bound.
+    # Means: The request has more JSON values than `limits.max_values` allows, and must be translated to another API, or
+    # read by the gateway. What passes as it is has no bound.
     # Retry: no.
     # Caller: Send fewer, larger parts: join neighbouring texts, and leave out unused tools.
-    # Operator: Raise `limits.max_values`, or use a provider with the client's own API. A value takes up
-    # to 400 bytes while it is translated.
+    # Operator: Raise `limits.max_values`, or use a provider with the client's own API.
     code = "too_many_values"
 
 
 class Unauthorized(ApiError):
     """The request cannot be attributed to a client. The code is the one that SDKs know."""
 
-    # Means: The request has no key, or a key that no client has (it was mistyped, replaced or revoked).
+    # Means: The request has no key, or one that no client has (mistyped, replaced or revoked).
     # Retry: no.
     # Caller: Send `authorization: Bearer hs-…`: `api_key` in OpenAI's SDKs. Use the gateway's key, not a provider's.
-    # Operator: Make a key with `holeshot keys new NAME`. In the metrics and in `refusals` a missing key is
-    # `no_api_key`. Many wrong keys from one address are a program with an old key, or somebody who guesses; after five
-    # the answers to that address are delayed.
+    # Operator: Make a key with `holeshot keys new NAME`. Many wrong keys from one address are a program with an old
+    # key, or somebody who guesses; after five the answers are delayed.
     status = 401
     type = "authentication_error"
     code = "invalid_api_key"
@@ -163,9 +160,9 @@ class Forbidden(ApiError):
 
     # Means: The key is valid, but it may not do this: its models, providers, role or rights exclude it.
     # Retry: no.
-    # Caller: Read the message: it names what is allowed. Use that, or ask the operator.
+    # Caller: Use what the message allows, or ask the operator.
     # Operator: Change the client's `models`, `only`, `role`, `adhoc`, `max_width` or `override`. Without any `clients:`
-    # only programs on this machine are let in, which use the host 127.0.0.1 or localhost.
+    # only programs on this machine are let in, by the host 127.0.0.1 or localhost.
     status = 403
     type = "permission_error"
     code = "forbidden"
@@ -176,8 +173,7 @@ class NotFound(ApiError):
 
     # Means: There is no such path.
     # Retry: no.
-    # Caller: Check the base URL: OpenAI's SDKs need `/v1` at its end, Anthropic's must not have it. The message has the
-    # nearest path.
+    # Caller: Check the base URL: OpenAI's SDKs need `/v1` at its end, Anthropic's must not have it.
     status = 404
     type = "invalid_request_error"
     code = "not_found"
@@ -188,7 +184,7 @@ class ModelNotFound(ApiError):
 
     # Means: No model of this name is configured.
     # Retry: no.
-    # Caller: Use a name of `GET /v1/models`; the message has the nearest ones.
+    # Caller: Use a name of `GET /v1/models`.
     # Operator: Add it under `models:`. A client with `adhoc: true` may also write `provider/model`.
     status = 404
     type = "invalid_request_error"
@@ -198,12 +194,11 @@ class ModelNotFound(ApiError):
 class ResponseNotFound(ApiError):
     """No such stored response."""
 
-    # Means: In `/v1/responses`: the response to continue or to read is unknown, too old, of another key, or its
-    # provider does not serve this model any more.
+    # Means: The stored response is unknown, too old, of another key, or its provider does not serve this model any
+    # more.
     # Retry: no.
     # Caller: Send the whole conversation as `input`, or make the first response again with `store: true`.
-    # Operator: `response_ids_ttl_s` says how long ids are known. Several replicas know each other's only with
-    # `redis_url`.
+    # Operator: Ids are known for `response_ids_ttl_s`. Replicas know each other's only with `redis_url`.
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
@@ -212,12 +207,12 @@ class ResponseNotFound(ApiError):
 class NothingStored(ApiError):
     """No such file, conversation or other thing at a provider."""
 
-    # Means: The request names something that a provider stores (a file, conversation, prompt, container, item, …), and
-    # no answer to this key has named it; or its provider does not serve this model. The message names the field.
+    # Means: The request names what a provider stores (a file, conversation, prompt, container, item, …), and no answer
+    # to this key has named it; or its provider does not serve this model.
     # Retry: no.
     # Caller: Send the content itself instead of its id.
-    # Operator: `provider_state: any` lets every client name whatever your account has there. Several replicas know each
-    # other's ids only with `redis_url`.
+    # Operator: `provider_state: any` lets every client name what your account has there. Replicas know each other's ids
+    # only with `redis_url`.
     status = 404
     type = "invalid_request_error"
     code = "not_stored_for_this_key"
@@ -226,11 +221,11 @@ class NothingStored(ApiError):
 class NoDeploymentFits(ApiError):
     """None of a model's deployments can answer this request."""
 
-    # Means: None of the model's deployments can answer such a request: it needs tools, pictures, a schema, an API or a
-    # data policy that they lack. The message has the reason of each deployment.
+    # Means: The request needs tools, pictures, a schema, an API or a data policy that all of the model's deployments
+    # lack.
     # Retry: no.
     # Caller: Leave out what the message names, or use another model.
-    # Operator: Add a deployment that can do it. If the catalog is wrong about one, set its `capabilities`.
+    # Operator: Add a deployment that can do it, or correct `capabilities` if the catalog is wrong.
     status = 400
     type = "invalid_request_error"
     code = "unsupported_by_deployments"
@@ -418,7 +413,7 @@ class Overloaded(ApiError):
 
     # Means: The gateway has as many calls as it can serve in time.
     # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says.
+    # Caller: Wait.
     # Operator: Add workers or replicas; give important clients a higher `priority` ([overload](../overload.md)).
     status = 503
     type = "service_unavailable"
@@ -457,8 +452,8 @@ class KeyExpired(Unauthorized):
     # Means: The key was good until the instant in the message.
     # Retry: no.
     # Caller: Ask the operator for a new key.
-    # Operator: To let the same key in again: `holeshot keys limits NAME --expires 90d` for a client in the database,
-    # `expires` for one in the file ([keys](../keys.md)).
+    # Operator: To let the key in again: `holeshot keys limits NAME --expires 90d` for a client in the database,
+    # `expires` in the file ([keys](../keys.md)).
     code = "key_expired"
 
     def __init__(self, message: str, *, client: str | None = None) -> None:
@@ -482,12 +477,11 @@ class SessionEnded(Unauthorized):
 class SignInRefused(ApiError):
     """A person came back from the provider, and is not let in to the page."""
 
-    # Means: On the gateway's page: the sign-in at the provider was not good, or the person's groups give no access. The
-    # message says which.
+    # Means: On the gateway's page: the sign-in at the provider was not good, or the person's groups give no access.
     # Retry: no.
     # Caller: Begin again from the page, or ask the operator.
-    # Operator: Compare `page.sign_in` with what is registered at the provider, and its `viewers`, `operators` and
-    # `admins` with the person's groups ([security](../security.md#sign-in-at-a-provider)).
+    # Operator: Compare `page.sign_in` with what is registered, and its `viewers`, `operators` and `admins` with the
+    # person's groups ([security](../security.md#sign-in-at-a-provider)).
     status = 403
     type = "permission_error"
     code = "sign_in_refused"
@@ -508,8 +502,7 @@ class SignInUnavailable(ApiError):
 class HeaderIgnored(Unauthorized):
     """A header names who has signed in at a proxy, but it is not believed, and there is no session here."""
 
-    # Means: On the gateway's page: a proxy's header names a person, but the gateway does not believe it. The message
-    # says why.
+    # Means: On the gateway's page: a proxy's header names a person, but the gateway does not believe it.
     # Retry: no.
     # Caller: Sign in with a key.
     # Operator: Put the proxy's address into `page.trusted_header.from`, and let the proxy send the header once
@@ -520,9 +513,9 @@ class HeaderIgnored(Unauthorized):
 class KeyUnusable(ApiError):
     """The database has the key, but this version cannot use the settings of its client."""
 
-    # Means: The database has the key, but this version of the gateway cannot use the settings of its client.
+    # Means: This version of the gateway cannot use the settings of the key's client.
     # Retry: after `retry-after`.
-    # Caller: Retry: another replica may be of a newer version. Otherwise ask the operator.
+    # Caller: Retry: another replica may be newer. Otherwise ask the operator.
     # Operator: See `keys.unusable` in the log. Upgrade this replica, or change the client's settings.
     status = 503
     type = "service_unavailable"
@@ -532,7 +525,7 @@ class KeyUnusable(ApiError):
 class KeysNotLoaded(ApiError):
     """The keys could not be read from the database or an issuer yet, so whether this one is good is not known."""
 
-    # Means: The gateway has started, but could not read the keys from the database yet, or an issuer's from its server.
+    # Means: The gateway could not read the keys from the database, or an issuer's from its server, since it started.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
     # Operator: See `keys.stale` or `keys.issuer_unreachable` in the log, and make the database or the issuer reachable.
@@ -544,7 +537,7 @@ class KeysNotLoaded(ApiError):
 class KeysUnreachable(ApiError):
     """The database cannot be asked, so keys can be neither listed nor changed. Calls go on."""
 
-    # Means: In `/admin/keys`: the database does not answer, so keys can be neither listed nor changed. Calls go on.
+    # Means: In `/admin/keys`: the database does not answer. Calls go on.
     # Retry: after `retry-after`.
     # Caller: List the keys before you repeat a change: it may have been made.
     # Operator: See `keys.unreachable` in the log, and make the database reachable.
@@ -556,8 +549,7 @@ class KeysUnreachable(ApiError):
 class KeyConflict(ApiError):
     """The change contradicts what there is: a name that is taken, a client of the file."""
 
-    # Means: In `/admin/keys`: the change contradicts what there is. The name is taken, or the client or all keys are in
-    # the configuration file.
+    # Means: In `/admin/keys`: the name is taken, or the client or all keys are in the configuration file.
     # Retry: no.
     # Caller: Take another name, rotate or change the client that exists, or change it in the file.
     # Operator: Keys can be changed at run time only with `keys: database`.
@@ -571,7 +563,7 @@ class ClientNotFound(ApiError):
 
     # Means: In `/admin/keys`: no client of the database has this name, or it has no such key.
     # Retry: no.
-    # Caller: List the names with `GET /admin/keys`; the message has the nearest one.
+    # Caller: List the names with `GET /admin/keys`.
     status = 404
     type = "invalid_request_error"
     code = "client_not_found"
@@ -583,8 +575,7 @@ class CutByRevocation(ClientDisconnected):
     # Means: The call was cut because its key was revoked, replaced or removed while it ran.
     # Retry: not sent.
     # Caller: Use the new key.
-    # Operator: Nothing. To replace a key without cutting calls, let both be valid for a while: `holeshot keys rotate
-    # NAME --grace 24h`.
+    # Operator: To replace a key without cutting calls: `holeshot keys rotate NAME --grace 24h`.
     code = "key_revoked"
 
 

@@ -67,23 +67,20 @@ class NotAsked(msgspec.Struct, frozen=True):
 class AllProvidersFailed(RaceFailed):
     """Each attempt failed, for reasons of the providers."""
 
-    # Means: Every attempt failed, for different reasons. The message has each deployment with its
-    # [reason](#why-an-attempt-failed).
+    # Means: Every attempt failed, for different [reasons](#why-an-attempt-failed).
     # Retry: yes.
     # Caller: Retry with a growing pause. SDKs do so by themselves.
-    # Operator: Look at the reasons. Add a deployment at another provider, or a fallback model ([when a provider
+    # Operator: Add a deployment at another provider, or a fallback model ([when a provider
     # fails](../guides/failing-provider.md)).
 
 
 class ProviderMisconfigured(RaceFailed):
     """Each deployment needs its operator: the key, the model's name there or the base URL is wrong."""
 
-    # Means: Every deployment fails by its configuration, for several of these reasons: the key, the model's name there,
-    # or the base URL is wrong.
+    # Means: Every deployment fails by its configuration: its key, the model's name there, or the base URL.
     # Retry: no.
-    # Caller: Nothing is wrong with your request or your key. Tell the operator.
-    # Operator: The message has the reason of each deployment. Correct them and reload; `holeshot check --live` asks
-    # every provider.
+    # Caller: Tell the operator. Your request and your key are fine.
+    # Operator: Correct what the message names, and reload; `holeshot check --live` asks every provider.
     status = 424
     type = "provider_configuration_error"
     code = "provider_misconfigured"
@@ -97,11 +94,11 @@ class ProviderMisconfigured(RaceFailed):
 class BroughtKeyRefused(RaceFailed):
     """Each deployment refuses the key that the client has brought for its provider."""
 
-    # Means: The call has brought its own keys of providers (`x-holeshot-provider-keys`, or `provider_keys` of its
-    # client), and each provider refuses them, or wants to be paid first. The message has the reason of each.
+    # Means: Each provider refuses the keys that the call has brought (`x-holeshot-provider-keys`, or `provider_keys` of
+    # its client), or wants to be paid first.
     # Retry: no.
     # Caller: Bring valid keys. The gateway's own key is not at fault.
-    # Operator: Nothing, if the keys come with the request; else correct `provider_keys` of the client.
+    # Operator: Correct the client's `provider_keys`, if it has them.
     status = 401
     type = "authentication_error"
     code = "provider_key_refused"
@@ -110,12 +107,11 @@ class BroughtKeyRefused(RaceFailed):
 class NoValidAnswer(RaceFailed):
     """Those that answered gave nothing that can be used (``win_on: valid``)."""
 
-    # Means: With `win_on: valid`: no deployment gave an answer that fits the schema. Or each answered with a picture or
-    # sound, for which the caller's API has no place. The message has what is wrong with each. All of these answers are
-    # paid for, so `x-should-retry: false` keeps SDKs from trying again.
+    # Means: With `win_on: valid`: no answer fits the schema. Or each is a picture or sound, for which the caller's API
+    # has no place. All of them are paid for, so `x-should-retry: false` keeps SDKs from trying again.
     # Retry: no.
-    # Caller: Make the schema simpler or the prompt clearer, or decide to pay for another try.
-    # Operator: Use deployments that keep to schemas, or `invalid: best` to pass on the best one ([valid
+    # Caller: Make the schema simpler or the prompt clearer.
+    # Operator: Use deployments that keep to schemas, or `invalid: best` ([valid
     # answers](../answers.md#first-valid-wins)).
     code = "no_valid_answer"
 
@@ -127,11 +123,11 @@ class NoValidAnswer(RaceFailed):
 class AllTimedOut(RaceFailed):
     """Each attempt timed out."""
 
-    # Means: Every attempt timed out. The message has each deployment and its time-out.
+    # Means: Every attempt timed out.
     # Retry: yes.
     # Caller: Retry. For long answers, stream.
-    # Operator: Look at which time-out it was, under [Why an attempt failed](#why-an-attempt-failed), and add a
-    # deployment that is faster ([when a provider is slow](../guides/failing-provider.md)).
+    # Operator: See [which time-out](#why-an-attempt-failed) it was, and add a faster deployment ([when a provider is
+    # slow](../guides/failing-provider.md)).
     status = 504
     code = "all_providers_timed_out"
 
@@ -139,12 +135,12 @@ class AllTimedOut(RaceFailed):
 class AllRateLimited(RaceFailed):
     """Every deployment refuses for now; ``retry-after`` is the shortest time."""
 
-    # Means: Either a limit of the gateway is reached (requests, tokens or parallel calls of the client), or every
-    # provider of the model is rate-limited or cooling down. The message says which.
+    # Means: The client has reached a limit (requests, tokens or parallel calls), or every provider of the model is
+    # rate-limited. The message says which.
     # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says. SDKs do so by themselves.
-    # Operator: For a limit of the gateway: raise `rpm`, `tpm` or `max_parallel`. For providers: add one, add a second
-    # key (`api_keys`), or buy a higher limit there.
+    # Caller: Wait; SDKs do so by themselves.
+    # Operator: For the client's limit: raise `rpm`, `tpm` or `max_parallel`. For providers: add one, add a key
+    # (`api_keys`), or buy a higher limit.
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
@@ -159,22 +155,21 @@ class AllRateLimited(RaceFailed):
 class AtCapacity(AllRateLimited):
     """All deployments have reached max_in_flight, and no attempt ended in time."""
 
-    # Means: Every deployment has `max_in_flight` requests at the gateway, or all replicas together have its
-    # `max_in_flight_fleet`, and none ended within `queue_timeout_s`.
+    # Means: Every deployment has its `max_in_flight` or `max_in_flight_fleet` requests, and none ended within
+    # `queue_timeout_s`.
     # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says, and send fewer requests at a time.
-    # Operator: Add a deployment or a server. Raise `max_in_flight` if the server has room, or `queue_timeout_s`.
+    # Caller: Send fewer requests at a time.
+    # Operator: Add a deployment, or raise `max_in_flight` if the server has room.
     code = "at_capacity"
 
 
 class OutOfResources(RaceFailed):
     """The gateway's machine has no more descriptors, ports or memory; ``retry-after`` says when to retry."""
 
-    # Means: The machine of the gateway has no more file descriptors, ports or memory for requests to providers.
+    # Means: The gateway's machine has no more file descriptors, ports or memory.
     # Retry: after `retry-after`.
-    # Caller: Wait as long as `retry-after` says.
-    # Operator: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or use another machine too. The log has
-    # `gateway.out_of_resources`.
+    # Caller: Wait.
+    # Operator: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`), or use another machine too.
     status = 503
     type = "service_unavailable"
     code = ErrorKind.LOCAL_RESOURCES
@@ -196,14 +191,12 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
-    # Means: A provider says that the request is wrong. Its own status (400, 413, 422, or 403 if it
-    # flagged the text), message and code are passed on, so the body has the provider's code; `bad_request` is what the
-    # ledger and the metrics say.
+    # Means: A provider says that the request is wrong. Its own status (400, 413, 422, or 403 if it flagged the text),
+    # message and code are passed on; `bad_request` is the ledger's and the metrics' word.
     # Retry: no.
-    # Caller: Read the message: it names the parameter or the limit that the provider does not accept. Correct the
-    # request.
-    # Operator: If only one provider refuses it, set `drop_params: true` for its deployment, or describe what it cannot
-    # do under `capabilities`, so that it is not asked for such requests.
+    # Caller: Correct what the message names.
+    # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
+    # what it cannot do.
     type = "invalid_request_error"
     code = "bad_request"
 
@@ -307,22 +300,20 @@ _FAULT_OF_OPERATOR = (
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
-    # Error 424 provider_auth: Every deployment refuses the operator's key (401 or 403 from the provider), or wants to
-    # be paid first (402).
+    # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402).
     # Retry: no.
-    # Caller: Nothing is wrong with your request or your key. Tell the operator.
-    # Operator: Set a valid key for the provider and reload, or pay. Without a reload each is tried again once a minute.
+    # Caller: Tell the operator. Your request and your key are fine.
+    # Operator: Set a valid key and reload, or pay. Without a reload each is tried again once a minute.
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
-    # Error 424 provider_not_found: Every deployment answered that it does not know the model's name, or the path.
+    # Error 424 provider_not_found: Every provider answered that it does not know the model's name, or the path.
     # Retry: no.
-    # Caller: Nothing is wrong with your request or your key. Tell the operator.
-    # Operator: Correct the deployment's model name or the provider's `base_url`, and reload. `holeshot models --live`
-    # lists the names that providers know.
+    # Caller: Tell the operator. Your request and your key are fine.
+    # Operator: Correct the model's name or `base_url`, and reload. `holeshot models --live` lists the names that
+    # providers know.
     ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway
-    # Error 424 no_such_api: Every deployment answered that it does not have this API, such as embeddings or responses.
+    # Error 424 no_such_api: Every provider answered that it does not have this API.
     # Retry: no.
     # Caller: Use another model, or another API.
-    # Operator: Correct the provider's `base_url`, or say in `apis` what it has, then reload. `holeshot check --live`
-    # asks it.
+    # Operator: Correct `base_url`, or say in `apis` what it has, and reload.
     ErrorKind.NO_SUCH_API: ErrorKind.NO_SUCH_API,
 }

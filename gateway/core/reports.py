@@ -230,6 +230,9 @@ class Reports(Protocol):
     async def refusals(self, window: Window) -> tuple[Table, Table]:
         """Return refused requests by client and reason, and addresses that sent unknown keys."""
 
+    async def regions(self, window: Window) -> Table:
+        """Return the columns of the view ``regions_1h`` or ``regions_24h``: an hour or a day."""
+
     async def usage(self, window: Window) -> Table:
         """Return the usage of clients."""
 
@@ -280,10 +283,10 @@ class Reports(Protocol):
 class ReportsUnreachable(ApiError):
     """The database cannot be asked, so there is no report. Calls go on, and their rows wait."""
 
-    # Means: Reports (`/api`) need the database, which does not answer or lacks a table. Calls go on.
+    # Means: Reports (`/api`) need the database, which does not answer or lacks a table.
     # Retry: after `retry-after`.
     # Caller: Wait and try again.
-    # Operator: See `report.failed` in the log. Start the database, or run `holeshot migrate`.
+    # Operator: Start the database, or run `holeshot migrate`. The log has `report.failed`.
     status = 503
     type = "service_unavailable"
     code = "database_unreachable"
@@ -295,7 +298,7 @@ class ReportTooSlow(ApiError):
     # Means: The database took too long for a report, and it was stopped.
     # Retry: no.
     # Caller: Ask for a shorter time, or for fewer filters.
-    # Operator: See `report.too_slow` in the log: it has the SQL. Keep fewer attempts (`ledger.keep_attempts_days`).
+    # Operator: The log has the SQL (`report.too_slow`). Keep fewer attempts (`ledger.keep_attempts_days`).
     status = 503
     type = "service_unavailable"
     code = "report_too_slow"
@@ -304,10 +307,9 @@ class ReportTooSlow(ApiError):
 class CallNotFound(ApiError):
     """No such call."""
 
-    # Means: In `/api`: the ledger has no call with this id. It was never there, is not written yet, or was deleted by
-    # age.
+    # Means: In `/api`: the ledger has no call with this id, not yet, or not any more.
     # Retry: yes.
-    # Caller: Wait two seconds if the call has only just ended: rows are written once a second.
+    # Caller: Wait two seconds if the call has only just ended.
     # Operator: `ledger.keep_calls_days` says how long calls are kept.
     status = 404
     type = "invalid_request_error"

@@ -208,6 +208,7 @@ class Resolver:
             region=settings.region,
             same_as=settings.same_as,
             quantization=settings.quantization,
+            hardware=settings.hardware,
             whole=vendor.quirks.whole if vendor is not None else {},
             addresses=addresses(
                 (*([str(provided.base_url)] if provided.base_url else []), *getproxies_environment().values())

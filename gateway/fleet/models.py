@@ -60,6 +60,7 @@ class Deployment(MaskedRecord, frozen=True):
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
+    hardware: str | None = None
     same_as: str | None = None  # the name of the model that it is, where its own does not tell
     whole: Mapping[str, tuple[str, ...]] = {}  # by parameter, the values with which its vendor does not stream
     addresses: re.Pattern[str] | None = None  # the operator's, which no client reads

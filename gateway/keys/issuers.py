@@ -208,7 +208,7 @@ class Issuer:
         before, self.keys = self.keys, keys
         if self._logged_at is not None:
             self._logged_at = None
-            # Event keys.issuer_reachable: The keys of an issuer of tokens could be read again.
+            # Event keys.issuer_reachable: An issuer's keys could be read again.
             # Do: Nothing.
             structlog.get_logger().info("keys.issuer_reachable", issuer=self.address)
         return {name: _numbers(key) for name, key in before.items()} != {n: _numbers(key) for n, key in keys.items()}
@@ -236,9 +236,9 @@ class Issuer:
         if self._logged_at is None or now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now
             effect = "its last keys stay good" if self.keys else "its tokens are refused with 503"
-            # Event keys.issuer_unreachable: The keys of an issuer of tokens could not be read. The last ones stay good;
-            # without any, its tokens are refused with 503.
-            # Do: Make the issuer reachable from the gateway, or correct `issuer` or `jwks_url`.
+            # Event keys.issuer_unreachable: An issuer's keys could not be read. The last ones stay good; without any,
+            # its tokens get 503.
+            # Do: Make it reachable, or correct `issuer` or `jwks_url`.
             structlog.get_logger().warning(
                 "keys.issuer_unreachable", issuer=self.address, problem=problem, effect=effect
             )

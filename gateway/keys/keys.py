@@ -91,7 +91,7 @@ class KeyWatch:
         except KeysUnreachable as error:
             self._log_stale(error.message)
         except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
-            # Event keys.watch_failed: One look for changed keys failed. The next one follows in a second.
+            # Event keys.watch_failed: One look for changed keys failed. The next one follows.
             # Do: It is a bug: report it with the trace.
             get_logger().exception("keys.watch_failed")
         else:
@@ -111,7 +111,7 @@ class KeyWatch:
                 else "keys of the database are refused with 503 until they can be read"
             )
             # Event keys.stale: The keys could not be read from the database for `silent_s`. Known keys stay valid;
-            # changes are not seen. At a start, keys of the database are refused with 503.
+            # changes are not seen. After a start, keys of the database get 503.
             # Do: Make the database reachable.
             get_logger().warning("keys.stale", problem=problem, silent_s=round(now - self._read_at, 1), effect=effect)
 
@@ -202,8 +202,7 @@ class KeyUses:
             try:
                 await self.write()
             except Exception:  # noqa: BLE001 - a bug in one round must not stop all later ones
-                # Event keys.uses_not_written: When keys were last used could not be written. It is tried again in a
-                # minute.
+                # Event keys.uses_not_written: When keys were last used could not be written.
                 # Do: It is a bug: report it with the trace.
                 get_logger().exception("keys.uses_not_written")
 
@@ -355,22 +354,21 @@ class Keys(Generic[C]):
             raise ClientNotFound(f"no client can be called {name!r}")
         with _hiding_address():
             change = await store.change(name, decide, who=who, at=self.utc_now())
-        # Event keys.changed: An administrator (`by`) changed the settings of a client over `/admin/keys`.
-        # Do: Nothing, if you know of it.
-        # Event keys.created: An administrator (`by`) made a client and its key over `/admin/keys`.
-        # Do: Nothing, if you know of it.
-        # Event keys.revoked: An administrator (`by`) revoked keys of a client over `/admin/keys`.
-        # Do: Nothing, if you know of it.
-        # Event keys.rotated: An administrator (`by`) replaced the key of a client over `/admin/keys`.
-        # Do: Nothing, if you know of it.
+        # Event keys.changed: An admin (`by`) changed a client.
+        # Do: Nothing.
+        # Event keys.created: An admin (`by`) made a client.
+        # Do: Nothing.
+        # Event keys.revoked: An admin (`by`) revoked a client's keys.
+        # Do: Nothing.
+        # Event keys.rotated: An admin (`by`) replaced a client's key.
+        # Do: Nothing.
         get_logger().info(f"keys.{change.action}", client=name, by=who)
         if self._watch is not None:
             try:
                 await self._watch.look()
             except KeysUnreachable as error:
-                # Event keys.change_not_seen: A key was changed in the database, but this process could not read the
-                # change back at once.
-                # Do: Nothing: it is read again each second. If it goes on, `keys.stale` follows.
+                # Event keys.change_not_seen: A changed key could not be read back at once.
+                # Do: Nothing.
                 get_logger().warning("keys.change_not_seen", client=name, problem=error.message)
         return change
 
@@ -398,7 +396,7 @@ def _hiding_address() -> Iterator[None]:
         yield
     except KeysUnreachable as error:
         # Event keys.unreachable: A request to `/admin/keys` failed because the database does not answer.
-        # Do: Make the database reachable, list the keys, and repeat the change if it was not made.
+        # Do: Make the database reachable, and repeat the change if it was not made.
         get_logger().warning("keys.unreachable", problem=error.message)
         raise KeysUnreachable(
             "the database does not answer, so keys can be neither listed nor changed; calls go on, and the gateway's"

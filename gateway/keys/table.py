@@ -119,8 +119,7 @@ class KeyTable(Generic[C]):
         if name in self.clients:
             if name not in self._shadowed:
                 self._shadowed.add(name)
-                # Event keys.shadowed: A client of this name is in the file and in the database. The one in the file is
-                # used.
+                # Event keys.shadowed: A client is in the file and in the database. The one in the file is used.
                 # Do: Remove it from the file, or revoke the one in the database.
                 get_logger().warning(
                     "keys.shadowed", client=name, effect="the file has a client of this name too, and wins"
@@ -132,7 +131,7 @@ class KeyTable(Generic[C]):
             client = self._make(name, client_settings(fields_of(rows[-1])))
         except InvalidRequest as error:
             # Event keys.unusable: This version cannot use the settings of a client in the database. Its calls get 503.
-            # Do: Correct the settings that `problem` names, or upgrade this replica to the version that wrote them.
+            # Do: Correct what `problem` names, or upgrade this replica.
             get_logger().error(
                 "keys.unusable", client=name, problem=error.message, effect="its calls are refused with 503"
             )

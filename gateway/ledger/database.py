@@ -320,9 +320,9 @@ def own_signing_key(url: str) -> str:
     else:
         problem = "" if len(key) >= SIGNING_KEY_CHARS else f"it has less than {SIGNING_KEY_CHARS} characters"
     if problem:
-        # Event ledger.signing_key_unusable: The file beside SQLite with the key that signs sessions of the page can be
-        # neither made nor read: sessions hold at one process, until it ends.
-        # Do: Make the file readable, delete it for a new one, or set `page.signing_key`.
+        # Event ledger.signing_key_unusable: The file with the key that signs the page's sessions can be neither made
+        # nor read: sessions hold at one process, until it ends.
+        # Do: Make it readable, delete it, or set `page.signing_key`.
         structlog.get_logger().warning(
             "ledger.signing_key_unusable",
             file=str(path),

@@ -191,11 +191,10 @@ OUTAGE_COLUMNS = _OUTAGES.names
 
 # The status of an interrupted call is unknown; to its client, the gateway failed.
 INTERRUPTED_STATUS = 500
-# Error 500 interrupted: The gateway died or was killed while the call ran. Only the ledger has it: the next process
-# writes the row.
+# Error 500 interrupted: The gateway died or was killed while the call ran. The next process writes the row.
 # Retry: not sent.
 # Caller: Retry: the connection broke.
-# Operator: Find out why the process ended: `worker.died` in the log, or the kernel's log if memory ran out.
+# Operator: Find out why: `worker.died` in the log, or the kernel's log if memory ran out.
 INTERRUPTED = "interrupted"
 
 

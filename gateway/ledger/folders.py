@@ -115,10 +115,9 @@ def orphaned(spool_dir: Path) -> Iterator[tuple[Path, int]]:
 def warn_of_skipped(folder: Path, error: OSError) -> None:
     """Log that the rows of a dead process must wait, and what for; the next look may find them readable."""
     mine = "if it belongs to another user, only a gateway of that user can ship it"
-    # Event ledger.spool_skipped: A folder with waiting rows of processes that died cannot be used (`error`), as where
-    # it belongs to another user of this machine. It is left as it is, and tried again; other folders are adopted.
-    # Do: Start a gateway as that user once, or give the folder to this gateway's user. With an error of the disk,
-    # repair that first.
+    # Event ledger.spool_skipped: A folder with rows of a process that died cannot be used (`error`), as where it
+    # belongs to another user. It is tried again.
+    # Do: Start a gateway as that user once, or give the folder to this gateway's user.
     structlog.get_logger().warning(
         "ledger.spool_skipped",
         spool=str(folder),

@@ -246,9 +246,9 @@ Waits = Callable[[str, datetime, bool], None]
 def say_waits(table: str, until: datetime, is_new: bool) -> None:
     """Log that the deletion of rows waits, when it begins to."""
     if is_new:
-        # Event ledger.deletion_waits: All rows of `table` are too old, or the machine's clock has jumped: the clock
-        # may be wrong. Nothing is deleted there before `until`, by the database's clock.
-        # Do: Check the clock of the database's machine. If it is right, nothing: the rows go in a day.
+        # Event ledger.deletion_waits: All rows of `table` are too old, or the machine's clock has jumped. Nothing is
+        # deleted there before `until`, by the database's clock.
+        # Do: Check the clock of the database's machine. If it is right, the rows go in a day.
         structlog.get_logger().warning(
             "ledger.deletion_waits",
             table=table,

@@ -62,9 +62,12 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     **_spans("refusals"),
     **_spans("wrong_keys"),
     "outages_30d": ("outages_30d", "30d"),
+    "regions_1h": ("regions", "1h"),
+    "regions_24h": ("regions", "24h"),
     "rollup_pending": ("rollup_pending", ""),
 }
-SINCE = {"speed_hours": "0041", "outages_30d": "0041"}  # the revision that a view came with, if not the first
+# The revision that a view came with, if not the first.
+SINCE = {"speed_hours": "0041", "outages_30d": "0041", "regions_1h": "0044", "regions_24h": "0044"}
 
 
 def views_of(revision: str) -> tuple[str, ...]:

@@ -146,8 +146,7 @@ class Shipper:
             self._failing_since_s = self._clock()
         if self._causes.is_new(str(error)):
             # Event ledger.database_unreachable: The database does not answer. Calls go on, and their rows wait on disk.
-            # Logged once for each `cause` in an outage.
-            # Do: Make the database reachable. Nothing is lost meanwhile.
+            # Do: Make the database reachable. Nothing is lost.
             self._log.warning(
                 "ledger.database_unreachable", cause=str(error), hint="calls go on, rows wait in the spool"
             )
@@ -195,7 +194,7 @@ class Pruning:
             if self._shipper.connected and self._fault.is_due(str(error)):
                 # Event ledger.not_pruned: Old rows could not be deleted, mostly because this role does not own the
                 # tables.
-                # Do: Run `holeshot prune` as the tables' owner, for example each night.
+                # Do: Run `holeshot prune` as their owner, for example each night.
                 structlog.get_logger().warning(
                     "ledger.not_pruned", cause=str(error), hint="holeshot prune, as the tables' owner"
                 )
@@ -386,9 +385,9 @@ async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener |
     for first in range(0, len(rest), BATCH_MAX_ENTRIES):
         await shipper.ship(rest[first : first + BATCH_MAX_ENTRIES], reader.set_aside)
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    # Event ledger.spool_adopted: The rows of a process that died were found and written. Its `interrupted` calls have
-    # this as their `error_kind`.
-    # Do: Nothing, unless you do not know why that process died: see `worker.died`, or the kernel's log.
+    # Event ledger.spool_adopted: The rows of a process that died were found and written; `interrupted` of its calls
+    # ran.
+    # Do: If you do not know why it died: see `worker.died`, or the kernel's log.
     structlog.get_logger().info(
         "ledger.spool_adopted",
         spool=folder.name,

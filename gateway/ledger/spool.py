@@ -110,16 +110,14 @@ class Reader:
         """Keep a line that cannot become a row, for the operator."""
         bad_file = self.folder.with_name(f"{self.folder.name}.bad")
         # Event ledger.entry_set_aside: One line of the spool cannot become a row (`cause`), and was moved to `file`.
-        # All others are written.
-        # Do: Report it with the line. The file may be deleted then.
+        # Do: Report it with the line.
         self._log.error("ledger.entry_set_aside", file=str(bad_file), cause=cause)
         try:
             with os.fdopen(os.open(bad_file, _APPENDED, 0o600), "ab") as kept:
                 os.fchmod(kept.fileno(), 0o600)  # it may be there already
                 kept.write(line if line.endswith(b"\n") else line + b"\n")
         except OSError as error:
-            # Event ledger.entry_lost: One row is lost: it could not be encoded, or a line that was to be set aside
-            # could not be written.
+            # Event ledger.entry_lost: One row is lost: it could not be encoded, or could not be set aside.
             # Do: With a `hint` it is a bug: report it. Else make `spool_dir` writable.
             self._log.error("ledger.entry_lost", cause=error.strerror)
 
@@ -436,9 +434,8 @@ class Spool:
     def say_refused(self) -> None:
         """Log that the disk refuses writes."""
         with suppress(OSError):  # the log may be on the same full disk
-            # Event ledger.spool_unwritable: The disk refuses to write waiting rows (`cause`). Calls go on, and rows
-            # stay in memory.
-            # Do: Free disk space, or make the folder writable. Do not restart before: rows in memory would be lost.
+            # Event ledger.spool_unwritable: The disk refuses waiting rows (`cause`), which stay in memory.
+            # Do: Free disk space, or make the folder writable, before you restart: rows in memory would be lost.
             self._log.error(
                 "ledger.spool_unwritable",
                 folder=str(self.folder),

@@ -157,9 +157,9 @@ class SharedClock(msgspec.Struct):
         if off_s > TOLD_S and not self._told:
             self._told = True
             # Event ledger.clock_off: This machine's clock is `ahead_s` seconds ahead of the database's (negative:
-            # behind). Rows of its calls have its times. What replicas share goes by the database's clock. By more than
-            # a minute, it leaves such work to other replicas, if there are any.
-            # Do: Set the clock of this machine, or of the database's, by NTP.
+            # behind). Rows have its times; what replicas share goes by the database's. Beyond a minute it leaves such
+            # work to other replicas.
+            # Do: Set both clocks by NTP.
             structlog.get_logger().warning(
                 "ledger.clock_off",
                 ahead_s=round(self.ahead_s, 1),

@@ -91,9 +91,9 @@ class Folding:
 
     def _say(self, problem: str) -> None:
         if self._shipper.connected and self._fault.is_due(problem):
-            # Event ledger.not_folded: New rows could not be added up (`cause`): figures made of sums stand still. Rows
-            # are stored all the same, and count later.
-            # Do: Run `holeshot migrate` if the schema is old. Else give the gateway's role the right to insert calls.
+            # Event ledger.not_folded: New rows could not be added up (`cause`): sums stand still. Rows are stored, and
+            # count later.
+            # Do: Run `holeshot migrate` if the schema is old, or let the gateway's role insert calls.
             structlog.get_logger().warning(
                 "ledger.not_folded", cause=problem, hint="rows are stored, and are added up as soon as it is possible"
             )
@@ -162,11 +162,11 @@ class Keeper:
             except OSError as error:
                 cause = error.strerror or str(error)
         if self._is_time_to_say():
-            # Event ledger.spool_missing: Files of waiting rows were deleted or moved while the gateway ran. Calls go
-            # on. Rows in these files are shipped, as they are still open; with this process they would be lost. New
-            # rows go to a new file, unless `cause` says why there can be none; `lost` rows are gone.
-            # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there: a cleaner of
-            # temporary files, perhaps. With a `cause`, make `spool_dir` writable now.
+            # Event ledger.spool_missing: Files of waiting rows were deleted while the gateway ran. It can still read
+            # them, but with this process they would be lost. New rows go to a new file, unless `cause` says why not;
+            # `lost` rows are gone.
+            # Do: Keep the gateway running until `ledger.spool_recovered`, and find out who deletes there. With a
+            # `cause`, make `spool_dir` writable now.
             self._say(
                 logging.ERROR,
                 "ledger.spool_missing",
@@ -200,8 +200,8 @@ class Keeper:
             try:
                 await asyncio.to_thread(sync_files, unsynced)
             except OSError as error:
-                # Event ledger.sync_failed: The disk did not confirm that it has stored the spool. The rows are lost
-                # only if the machine itself stops.
+                # Event ledger.sync_failed: The disk did not confirm the spool. The rows are lost only if the machine
+                # itself stops.
                 # Do: Check the disk.
                 self._say(logging.ERROR, "ledger.sync_failed", folder=str(self._spool.folder), cause=error.strerror)
 
@@ -424,9 +424,9 @@ class Ledger:
             if left and self.pending:
                 lost, folder = self._spool.only_in_memory, str(self._spool.folder)
                 # Event ledger.closed_with_pending_rows: The process ended before all rows were in the database.
-                # `pending` are in the folder `spool`; `lost` are nowhere, as the disk refused them too.
-                # Do: Start a gateway with the same `spool_dir`: it writes them. Do not delete the folder. While the
-                # disk is full, free space before you stop a gateway: then nothing is lost.
+                # `pending` are in `spool`; `lost` are nowhere, as the disk refused them too.
+                # Do: Start a gateway with the same `spool_dir`: it writes them. While a disk is full, free space before
+                # you stop a gateway.
                 self._log.warning(
                     "ledger.closed_with_pending_rows", pending=self.pending - lost, lost=lost, spool=folder
                 )
@@ -543,8 +543,7 @@ class Ledger:
             except Exception as error:  # noqa: BLE001 - a bug in one round must not stop all later ones
                 failures += 1
                 if fault.is_due(type(error).__name__):
-                    # Event ledger.task_failed: A round of the ledger's work failed. It is repeated. Logged once an
-                    # hour while it lasts.
+                    # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
             await self._pause(backoff_s(failures) if failures else interval_s)

@@ -66,11 +66,11 @@ class BudgetSpent(LimitReached):
     """A limit in dollars is reached. Type and code are OpenAI's for that."""
 
     # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC). The message says
-    # when it begins again. `x-should-retry: false` keeps OpenAI's SDKs from trying again at once.
+    # when it begins again.
     # Retry: no.
-    # Caller: Wait for the next day or month, or ask the operator for a higher limit.
-    # Operator: Raise `usd_per_day` or `usd_per_month` of the client, or `usd_per_day` of the model. `GET /api/usage`
-    # shows who has spent what ([limits](../limits.md)).
+    # Caller: Wait until then, or ask the operator for a higher limit.
+    # Operator: Raise `usd_per_day` or `usd_per_month` ([limits](../limits.md)). `GET /api/usage` shows who has spent
+    # what.
     type = "insufficient_quota"
     code = "insufficient_quota"
 
@@ -96,7 +96,7 @@ class DollarsHeld(LimitReached):
 class LargerThanLimit(InvalidRequest):
     """A prompt that no minute of the client has room for."""
 
-    # Means: The prompt alone has more tokens than this key, its team or its end user may use in a minute (`tpm`).
+    # Means: The prompt has more tokens than the key, its team or its end user may use in a minute (`tpm`).
     # Retry: no.
     # Caller: Shorten the prompt, or ask the operator for a higher limit.
     # Operator: Raise `tpm` of whom the message names ([limits](../limits.md)).

@@ -441,8 +441,8 @@ class ShardLeases:
                 self._share_again()
             if self._causes.is_new(why(error)):
                 # Event limits.redis_away: Redis does not answer. Each of the `processes` allows its share of what was
-                # left of each limit.
-                # Do: Make Redis reachable. Calls go on meanwhile.
+                # left of limits.
+                # Do: Make Redis reachable. Calls go on.
                 _log.warning(
                     "limits.redis_away",
                     error=why(error),
@@ -453,7 +453,7 @@ class ShardLeases:
             self._mark_away()
             return
         except Exception:  # noqa: BLE001 - the next round may succeed, and without any, shares are used
-            # Event limits.round_failed: One exchange of limits with Redis failed. Shares are used until the next one.
+            # Event limits.round_failed: One exchange of limits with Redis failed. The next one follows.
             # Do: It is a bug: report it with the trace.
             _log.exception("limits.round_failed")
             self._share_again()

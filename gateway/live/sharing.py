@@ -208,9 +208,9 @@ class ForeignCalls:
     def _ignore(self, what: str) -> None:
         self.ignored += 1
         if self.ignored == 1:
-            # Event live.redis_garbage: Another program publishes to the channel `holeshot:live:…` in Redis. What it
-            # sends is ignored and counted.
-            # Do: Give the gateway a Redis, or an ACL, of its own.
+            # Event live.redis_garbage: Another program publishes to the channel `holeshot:live:…` in Redis. It is
+            # ignored.
+            # Do: Give the gateway a Redis or an ACL of its own.
             structlog.get_logger().warning(
                 "live.redis_garbage",
                 ignored=what[:100],
@@ -358,8 +358,8 @@ class Sharing:
     def _failed(self, error: BaseException) -> None:
         """Drop the waiting events: when Redis is back, others get the running calls again."""
         if self._causes.is_new(why(error)):
-            # Event live.redis_away: Live streams show the calls of one process only, as Redis does not answer.
-            # Do: Make Redis reachable. Calls go on meanwhile.
+            # Event live.redis_away: Live streams show one process's calls only, as Redis does not answer.
+            # Do: Make Redis reachable. Calls go on.
             structlog.get_logger().warning(
                 "live.redis_away", error=why(error), effect="live streams have the calls of one process"
             )

@@ -392,8 +392,8 @@ class Prober:
                 since=since,
             )
         except ProbesUnreachable as error:
-            # Event probes.unrecorded: A probe was not sent, because its cost could not be written to the database.
-            # Do: Make the database reachable. Nothing is lost meanwhile.
+            # Event probes.unrecorded: A probe was not sent, as its cost could not be written to the database.
+            # Do: Make the database reachable. Nothing is lost.
             _log.warning("probes.unrecorded", deployment=probe.deployment, problem=str(error))
             return NotProbed.UNRECORDED
 
@@ -431,8 +431,7 @@ class Prober:
         """Pause the deployment for a while: it is not known here when it may be probed."""
         if self._logged.get(name) is not reason:
             # Event probes.not_probed: A deployment is not probed, for this `reason`; said once for each reason.
-            # Do: Nothing, mostly. `no_price`: set `price_per_mtok` or `probes.usd_if_unknown`. `usd_per_day`,
-            # `max_per_day`: the limit of the day is reached. See [probes](../monitoring.md#probes).
+            # Do: For `no_price`, set `price_per_mtok` or `probes.usd_if_unknown` ([probes](../monitoring.md#probes)).
             _log.info("probes.not_probed", deployment=name, reason=str(reason))
         self.not_probed[name] = self._logged[name] = reason
         self._ask_again_at[name] = self._services.clock() + min(60.0, self._settings.quiet_s / 4)
@@ -441,7 +440,7 @@ class Prober:
         del self._running[name]
         if not task.cancelled() and (defect := task.exception()) is not None:
             self._ask_again_at[name] = self._services.clock() + self._settings.quiet_s
-            # Event probes.crashed: A probe failed by a bug. The deployment is probed again later.
+            # Event probes.crashed: A probe failed by a bug.
             # Do: It is a bug: report it with the trace.
             _log.error("probes.crashed", deployment=name, exc_info=defect)
 

@@ -248,7 +248,6 @@ class OpenCall:
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
-        is_fallback = call.asked_model is not None
         self.record = call_record(
             call,
             attempts,
@@ -265,8 +264,6 @@ class OpenCall:
             overhead_ms=overhead_ms,
             alone=alone,
             held=held,
-            answered_model=call.model if is_fallback and winner is not None else None,
-            dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
             tiers=self.services.tiers,
         )
         if self.broken or self.takeover is not None:

@@ -458,8 +458,7 @@ class Race:
         """End the race because of a bug in the gateway."""
         attempt.end(Outcome.INTERRUPTED)
         if self.phase is Phase.OVER:
-            # Event audit.crashed: A loser that ran on after its call to be measured failed by a bug. The caller had its
-            # answer.
+            # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
             # Do: It is a bug: report it with the trace.
             get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
         else:

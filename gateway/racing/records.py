@@ -448,14 +448,11 @@ def call_record(
     overhead_ms: float | None,
     alone: Alone = NOT_KNOWN,
     held: Held | None = None,
-    answered_model: str | None = None,
-    dropped: tuple[str, ...] = (),
     tiers: ServedTiers | None = None,
 ) -> CallRecord:
     """Return the record of ``call``, with its attempts priced.
 
-    ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``answered_model`` is the fallback
-    that answered, if one did; ``dropped`` are the fields that were left out for the winner.
+    ``launched`` may exceed the number of ``attempts``: audited ones may still run.
     """
     asked = requested(call.fields, call.dialect)
     is_text = call.inline_bytes is not None
@@ -477,7 +474,7 @@ def call_record(
         win_on=call.win_on,
         request_id=call.request_id,
         first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
-        answered_model=answered_model,
+        answered_model=call.model if call.asked_model is not None and winner is not None else None,
         launched=launched,
         extras=extras,
         width_asked=width_asked,
@@ -527,7 +524,7 @@ def call_record(
             if call.deadline_ms is None
             else _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
         ),
-        dropped=dropped,
+        dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         attempts=bill.attempts,
         kind=call.kind,
         trace=call.trace,
@@ -588,5 +585,8 @@ def _is_truncated(winner: AttemptRecord) -> bool:
 def _counted(priced: Sequence[AttemptRecord], winner: AttemptRecord | None) -> AttemptRecord | None:
     """Return the attempt whose token counts are the call's: the winner, else the first that was sent the prompt."""
     if winner is not None:
-        return next((one for one in priced if one.id == winner.id), winner)
+        for one in priced:
+            if one.id == winner.id:
+                return one
+        return winner
     return next((one for one in priced if one.prompt_tokens is not None), None)

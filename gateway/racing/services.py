@@ -155,8 +155,7 @@ class Outbox:
                 tell(*args)
             except Exception:  # noqa: BLE001 - a defect of a recorder must not end a call, nor hide what others did
                 # Event call.recorder_failed: One of those that keep figures of calls (steering, metrics, live view,
-                # traces) failed on a first token or the end of an attempt. The call and what the others were told are
-                # not affected.
+                # traces) failed. The call is not affected.
                 # Do: It is a bug: report it with the trace.
                 get_logger().exception("call.recorder_failed")
 

@@ -83,8 +83,8 @@ def past_any_proxy() -> Iterator[None]:
 async def _log_complaints(stderr: asyncio.StreamReader) -> None:
     """Write the child's standard error to our log."""
     while said := await stderr.read(_LONGEST_COMPLAINT_BYTES):
-        # Event demo.complained: The simulated providers of a gateway without any key wrote this to standard error.
-        # Do: Nothing, if the demo works. Else configure a provider.
+        # Event demo.complained: The simulated providers wrote this to standard error.
+        # Do: If the demo does not work, configure a provider.
         structlog.get_logger().error("demo.complained", problem=said.decode(errors="replace").rstrip())
 
 

@@ -130,8 +130,8 @@ class Reloader:
                 try:
                     await self._reload()
                 except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
-                    # Event configuration.unreadable: Reading the file failed in a way that was not foreseen. The
-                    # running configuration stays.
+                    # Event configuration.unreadable: Reading the file failed in an unforeseen way. The running
+                    # configuration stays.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
 
@@ -146,8 +146,8 @@ class Reloader:
         finally:
             self._files.watch(self._source.files)
         for failure in self._source.references.failures:
-            # Event secrets.command_failed: A command of `${exec:…}` ran again and failed (`problem`). What it printed
-            # before stays in use; it runs again within 30 s.
+            # Event secrets.command_failed: A command of `${exec:…}` failed (`problem`). What it printed before stays in
+            # use; it runs again within 30 s.
             # Do: Run it by hand, as the gateway's user and with its environment.
             self._log.warning("secrets.command_failed", problem=failure, effect="its former value stays in use")
         restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
@@ -162,7 +162,7 @@ class Reloader:
             return
         self._told = restart
         if restart:
-            # Event configuration.needs_restart: The file was read, but these `settings` are used only by a new process.
+            # Event configuration.needs_restart: These `settings` of the changed file need a new process.
             # Do: Restart the gateway when it suits.
             self._log.warning("configuration.needs_restart", settings=restart)
         # Event configuration.reloaded: The changed file is in force for new calls.
@@ -170,9 +170,8 @@ class Reloader:
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _log_invalid(self, problem: str) -> None:
-        # Event configuration.invalid: The changed file is not accepted; `problem` has the line and what is wrong. The
-        # running configuration stays.
-        # Do: Correct the file: it is read again when it changes. `holeshot check` tells before.
+        # Event configuration.invalid: The changed file is not accepted (`problem`). The running configuration stays.
+        # Do: Correct the file. `holeshot check` tells before.
         self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")
 
 

@@ -221,9 +221,8 @@ class Supervisor:
             self._beats.clear(self._places.pop(pid))
             self._on_death(pid)
             if not self._stopping:
-                # Event worker.died: A worker process ended by itself; `exit_code` is negative if a signal ended it (-9:
-                # killed, often as memory ran out). Another one is started. Its running calls are cut, and get
-                # `interrupted` in the ledger.
+                # Event worker.died: A worker process ended (`exit_code` -9: killed, often as memory ran out). Another
+                # one is started. Its running calls are `interrupted`.
                 # Do: See `worker.failed` before it, or the kernel's log.
                 structlog.get_logger().error("worker.died", pid=pid, exit_code=os.waitstatus_to_exitcode(status))
                 self._pause(time.monotonic() - born_at)
@@ -234,8 +233,8 @@ class Supervisor:
         for pid, place in self._places.items():
             silent_s = self._silence.silent_s[place]
             if silent_s >= REPLACED_S:
-                # Event worker.replaced: The event loop of a worker has stood still for `silent_s` seconds, so it is
-                # killed, and another one is started. Its running calls are cut, and get `interrupted` in the ledger.
+                # Event worker.replaced: A worker's event loop has stood still for `silent_s` seconds, so it is
+                # replaced. Its running calls are `interrupted`.
                 # Do: See `worker.stopped`.
                 structlog.get_logger().error("worker.replaced", pid=pid, silent_s=round(silent_s, 1))
                 os.kill(pid, signal.SIGKILL)
@@ -261,9 +260,8 @@ class Supervisor:
             if not self._has_forked:
                 raise
             # Event worker.not_forked: The system refuses a new worker (`error`): processes or memory have run out. It
-            # is tried again, after at most 30 s; the other workers serve meanwhile.
-            # Do: Raise the number of processes that this user or container may have, free memory, or set fewer
-            # `workers`.
+            # is tried again within 30 s.
+            # Do: Raise the user's or container's number of processes, free memory, or set fewer `workers`.
             structlog.get_logger().error("worker.not_forked", error=str(error))
             self._pause(0.0)
             return
@@ -283,7 +281,7 @@ class Supervisor:
             self._work(place, self._lifeline)
             code = 0
         except Exception:  # noqa: BLE001 - the process ends here, and nothing else would log why
-            # Event worker.failed: A worker could not go on. Its trace says why; another one is started.
+            # Event worker.failed: A worker could not go on. Another one is started.
             # Do: It is a bug: report it with the trace.
             structlog.get_logger().exception("worker.failed")
         finally:
@@ -293,9 +291,9 @@ class Supervisor:
 
 def say_ended_at_once() -> None:
     """Log that a second signal ends the process."""
-    # Event gateway.ended_at_once: A second signal came before the end, so running calls are cut. No row of a call that
-    # was answered is lost: rows that are not in the database yet are in `spool_dir`.
-    # Do: Start a gateway with the same `spool_dir`: it writes them. To end in order, send one signal and wait.
+    # Event gateway.ended_at_once: A second signal came, so running calls are cut. Rows that are not in the database yet
+    # are in `spool_dir`.
+    # Do: Start a gateway with the same `spool_dir`. To end in order, send one signal and wait.
     structlog.get_logger().warning(
         "gateway.ended_at_once", hint="rows not yet in the database are in spool_dir; the next start writes them"
     )
@@ -331,8 +329,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
     if settings.workers > 1 and not hasattr(os, "fork"):
         raise OSError(errno.ENOSYS, "this system cannot fork worker processes; set workers: 1")
     descriptors = raise_limit()
-    # Event gateway.descriptors: At the start: how many files and sockets the process may open, and how many of them
-    # clients may have.
+    # Event gateway.descriptors: How many files and sockets the process may open, and clients of them.
     # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
@@ -366,9 +363,8 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop  # noqa: PLC0415 - some systems have none
     except ImportError:
-        # Event gateway.no_uvloop: The package uvloop is not there, so asyncio's own event loop is used: a call costs
-        # more CPU, and nothing else differs.
-        # Do: Install it, if there is one for this system: `pip install uvloop`.
+        # Event gateway.no_uvloop: There is no uvloop, so a call costs more CPU.
+        # Do: `pip install uvloop`, where it exists.
         structlog.get_logger().warning("gateway.no_uvloop", effect="asyncio's own loop is used; a call costs more CPU")
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
@@ -409,7 +405,7 @@ async def _serve(
         _announce(settings, sock)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
-    # Event gateway.stopped: It has ended in order: calls are over, and rows are in the database or the spool.
+    # Event gateway.stopped: It has ended in order: rows are in the database or the spool.
     # Do: Nothing.
     structlog.get_logger().info("gateway.stopped")
 
@@ -436,8 +432,7 @@ async def _open(
 async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> None:
     """Continue to answer while reporting not to be ready, so that load balancers can stop sending calls."""
     duck_s = 0.0 if stop.is_urgent.is_set() else gateway.context.settings.lame_duck_s
-    # Event gateway.stopping: It was asked to end. It still answers for `lame_duck_s`; then running calls may end within
-    # `grace_s`.
+    # Event gateway.stopping: It was asked to end. It answers for `lame_duck_s`; then running calls have `grace_s`.
     # Do: Nothing.
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
@@ -455,7 +450,7 @@ def _check_authorities(path: str | None) -> None:
     except OSError as error:
         problem = f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
         effect = "providers with a private authority are not trusted; correct the variable, or unset it"
-        # Event tls.authorities_missing: `SSL_CERT_FILE` names a file that cannot be used, so providers with a private
+        # Event tls.authorities_missing: The file in `SSL_CERT_FILE` cannot be used, so providers with a private
         # authority are not trusted.
         # Do: Correct the variable, or unset it, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
@@ -464,8 +459,7 @@ def _check_authorities(path: str | None) -> None:
 def _check_prices(today: date) -> None:
     source = DatasheetTable.shipped().source()
     if source is not None and (problem := source.is_old(today)) is not None:
-        # Event configuration.old_prices: The table of prices is over 90 days old, so costs and limits in dollars may be
-        # wrong.
+        # Event configuration.old_prices: The table of prices is over 90 days old.
         # Do: Upgrade Holeshot, or set `price_per_mtok` where a vendor has another price now.
         structlog.get_logger().warning("configuration.old_prices", problem=problem)
 
@@ -474,8 +468,8 @@ def _check_no_proxy() -> None:
     """Log what NO_PROXY has that is not understood."""
     if entries := not_understood():
         effect = "calls to these go through the proxy, with their keys and prompts; correct the variable and restart"
-        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood, so calls to
-        # what they mean go through the proxy, with their keys and prompts.
+        # Event configuration.no_proxy_not_understood: `NO_PROXY` has `entries` that are not understood: such calls go
+        # through the proxy, with keys and prompts.
         # Do: Write a name, `.domain`, `*.domain`, an address or a network such as 10.0.0.0/8; `:port` may follow all
         # but a network. Restart.
         structlog.get_logger().warning("configuration.no_proxy_not_understood", entries=entries, effect=effect)
@@ -549,7 +543,7 @@ class _StopSignals:
 
     def _orphaned(self) -> None:
         # Event worker.orphaned: The parent process of the workers is gone, so this one stops.
-        # Do: Find out what killed the parent. The supervisor (systemd, Docker) starts the gateway again.
+        # Do: Find out what killed the parent.
         structlog.get_logger().error("worker.orphaned", effect="it stops, as its parent process has ended")
         self._on_signal(signal.SIGINT)
 

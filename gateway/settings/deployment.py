@@ -93,6 +93,7 @@ class DeploymentSettings(Section):
     drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None
+    hardware: str | None = None
     quantization: str | None = None
     same_as: str | None = None  # the model that it is, where its name does not tell: embeddings of others are not mixed
     extra_body: dict[str, object] = {}

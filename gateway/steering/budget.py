@@ -392,7 +392,7 @@ class Budgets:
 
     def call(self, model: str, race: RaceSettings, now_s: float, payer: str | None = None) -> None:
         """Count a call. ``payer`` is the model whose limit in dollars applies; None: the model itself."""
-        self._calls.setdefault(model, Launches()).add(now_s)
+        (self._calls.get(model) or self._calls.setdefault(model, Launches())).add(now_s)
         if race.usd_per_day is not None:
             pace = self._paces.get(model)
             if pace is None:

@@ -10,18 +10,18 @@ FIRST_EDGE_S = 0.010  # bound: no provider answers earlier
 BUCKETS = 112  # bound: 14 octaves, to 163.84 s: beyond every first-token timeout
 
 # The board
-SLOT_S = 30  # tuned: one histogram per slot; short enough for forgetting, long enough for few writes
+SLOT_S = 30  # tuned: one histogram per slot; short enough to forget, long enough for few writes
 SLOTS_KEPT = 20  # tuned: ten minutes; the oldest weighs 4 %
 HALF_LIFE_S = 120.0  # tuned: providers change within minutes
-STANDINGS_AGE_S = 1.0  # bound: a snapshot is used for this time before it is computed again
-# bound: if the background task has not refreshed for this time, calls compute their snapshots
+STANDINGS_AGE_S = 1.0  # bound: for so long a snapshot is used
+# bound: after so long without the background task, calls compute their snapshots
 REFRESHED_AT_LEAST_S = 5.0
-REFRESH_MOST_S = 0.004  # bound: maximum of one slice of this work before other tasks run
+REFRESH_MOST_S = 0.004  # bound: one slice of this work at most
 REFRESH_EVERY_S = 0.1  # bound: between two slices
-KEY_EXPIRY_S = 900  # bound: Redis deletes a slot, and its marks of repeated flushes, after all replicas have dropped it
+KEY_EXPIRY_S = 900  # bound: Redis deletes a slot after all replicas have dropped it
 FLUSH_S = 1.0  # bound: between two exchanges with Redis, of up to a hundred replicas; two seconds of a thousand
-LATE_MERGE_S = 30.0  # bound: all slots, not only the newest two, are read this often: others may have flushed late
-REDIS_TIMEOUT_S = 1.0  # bound: nothing waits for Redis; this only limits one round of the background task
+LATE_MERGE_S = 30.0  # bound: so often all slots are read, not only the newest two
+REDIS_TIMEOUT_S = 1.0  # bound: of one round of the background task
 
 # Memory: beyond the board's ten minutes, for models with few calls, and to know what is usual
 # world minute, fiveminutes: a working day, and a temporary change; the longest first
@@ -30,24 +30,24 @@ MODELS_REMEMBERED = 1000  # bound: those called last
 
 # The size of prompts
 SIZE_REFERENCE_TOKENS = 1000.0  # judgement: the policy's histograms have times for a prompt of this size
-# judgement: the size at which reading the prompt takes as long as the rest; typical of hosted models
+# judgement: the size at which reading the prompt takes as long as the rest
 KNEE_PRIOR_TOKENS = 8000.0
 KNEE_DOUBT = 1.2  # judgement: standard deviation of ln(knee) among deployments: a factor of three
 SIZE_NOISE = 0.5  # judgement: standard deviation of ln(ttft) at one size
 KNEE_HALF_LIFE_S = 3600.0  # judgement: a property of the hardware, so it changes slowly
 
 # The estimator
-PRIOR_EVENTS = 4.0  # tuned: weight of the pool in a deployment's histogram: a few samples of its own outweigh it
+PRIOR_EVENTS = 4.0  # tuned: weight of the pool: a few samples of its own outweigh it
 # statistics: of its own, before its curve predicts what an overtaken primary would have taken
 EXPECTED_FROM_EVENTS = 30.0
 FIXED_PRIOR_EVENTS = 2.0  # tuned: weight of the fixed prior in the pool
 FIXED_PRIOR_MEDIAN_S = 0.7  # judgement: for a prompt of the reference size: a typical hosted model
 FIXED_PRIOR_SIGMA = 1.0  # tuned: of ln(seconds): wide, so that samples decide
-MEAN_CAP_S = 30.0  # tuned: times are cut to this in the mean, so that one hung attempt does not outweigh all others
+MEAN_CAP_S = 30.0  # tuned: times are cut to this in the mean, so that one hung attempt does not outweigh the others
 ERROR_PRIOR = (0.05, 5.0)  # tuned: errors, attempts: 1 %
 # judgement: tokens, seconds of decoding: 60 tok/s, outweighed by one loser watched for 32 tokens
 SPEED_PRIOR = (2.0, 1 / 30)
-AT_ONCE_TPS = 5000.0  # bound: of providers that send the whole answer at its end; real decoding is never as fast
+AT_ONCE_TPS = 5000.0  # bound: faster is no decoding, but an answer sent whole
 SPEED_KNOWN_S = 0.5  # judgement: with less decoding measured, speed is not used against a deployment
 ANSWER_PRIOR = (250.0, 100.0)  # tuned: tokens per answer, answers: chat and extraction mixed
 SUCCESS_FLOOR = 0.1  # tuned: an error rate multiplies a score by at most ten
@@ -56,80 +56,79 @@ SUCCESS_FLOOR = 0.1  # tuned: an error rate multiplies a score by at most ten
 # world kinds: answers; the weight of the coarser cell: kinds differ far more than answers of one kind
 LENGTH_PRIOR = 2.0
 LENGTH_MEMORY = 50.0  # judgement: answers in a cell's mean: prompts change, and an error of 5 to 10 % is acceptable
-LENGTH_STEPS_PER_OCTAVE = 4  # bound: steps of a prediction: 19 %, finer than its accuracy, so that plans can be reused
-LENGTH_CELLS_KEPT = 4096  # bound: 200 bytes each, of all clients; the least recently used are dropped
+LENGTH_STEPS_PER_OCTAVE = 4  # bound: steps of a prediction, 19 %, so that plans can be reused
+LENGTH_CELLS_KEPT = 4096  # bound: 200 bytes each, of all clients
 TAG_VALUES_KNOWN = 32  # bound: a tag with more values is an id and predicts nothing
 TAG_KEYS_KNOWN = 32  # bound: per model; limits what clients can store
-TAGS_FORGOTTEN_AFTER = 10_000  # bound: tagged answers; then the tags that are ids are determined again
+TAGS_FORGOTTEN_AFTER = 10_000  # bound: tagged answers; then ids among tags are found again
 
 # Smoothness
-# judgement: of silence in an answer are no stall: a pause one hardly notices, and usual between bursts of tokens
+# judgement: of silence are no stall: hardly noticed, and usual between bursts
 STALL_FROM_S = 0.5
 STALL_PRIOR = 5.0  # world stalls: usual answers: one unlucky stall of 5 s must not outweigh a better start
 
 # Reading
-# judgement: if the whole answer comes a second earlier, that is worth 50 ms of the first token, even to slow readers:
-# people skim, copy and stop reading
+# judgement: a whole answer a second earlier is worth 50 ms of the first token, even to slow readers: people skim
 WHOLE_SHARE = 0.05
-# world kinds, decode: the same where calls are raced and the first token is sent at once. Attempts are taken to be
-# independent, which overstates what a racer takes off the first token
+# world kinds, decode: the same where calls are raced and the first token is sent at once, as attempts are taken to be
+# independent
 RACED_WHOLE_SHARE = 0.1
 
 # Choosing
-NEAR = 1.5  # tuned: deployments within this factor of the best share the traffic: against herding and unseen congestion
+NEAR = 1.5  # tuned: within this factor of the best deployments share the traffic: against herding
 SPREAD_EXPONENT = 12  # tuned: weight (best/score)^12: 10 % slower gets a third of the draws
-# world quiet: share of calls, while nothing is known about one of them, for example its decode speed
+# world quiet: of calls, while something is not known of one, as its decode speed
 EXPLORE_NEW_SHARE = 0.25
-# world stalls: expected of an attempt to explore; one that costs its call more is made as much more rarely
+# world stalls: an attempt to explore that costs its call more is made as much more rarely
 EXPLORE_HARM_S = 0.02
-EXPLORE_SHARE = 0.02  # tuned: share of calls that try, in a spare slot, the deployment not asked for longest
+EXPLORE_SHARE = 0.02  # tuned: of calls try, in a spare slot, the deployment not asked for longest
 MEETS_QUANTILE = 0.9  # judgement: nine of ten first tokens must come within ttft_ms; the hedge is for the tenth
-# judgement: below this share of a rate limit, the draw weight falls in proportion, before a 429 comes
+# judgement: below this share of a rate limit the draw weight falls in proportion
 HEADROOM_LOW = 0.2
 HEADROOM_WEIGHT_MIN = 0.02  # bound: not 0: the figure may be outdated
-HEADROOM_WINDOW_S = 60.0  # vendors: limits are per minute and refill steadily: after this time the used part is back
-COLD_EVENTS = 3  # tuned: with fewer first tokens a primary is unknown and gets company at once; the same for its speed
-HEDGE_SHARE = 0.1  # tuned: hedging at the 90 % quantile costs this much; a larger budget is used for races
+HEADROOM_WINDOW_S = 60.0  # vendors: limits refill steadily: then the used part is back
+COLD_EVENTS = 3  # tuned: with fewer first tokens, or speeds, a primary is unknown and gets company
+HEDGE_SHARE = 0.1  # tuned: what hedging at the 90 % quantile costs; more budget is for races
 HEDGE_MIN_S = 0.05  # tuned: earliest hedge
-# world constant: of the primary's mean TTFT: what an attempt from the start must save at least; less is not felt
+# world constant: of the primary's mean TTFT an attempt from the start must save; less is not felt
 WORTH_SHARE = 0.01
-WORTH_HELD = 0.2  # world region, flapping: the part of this floor that holds for answers that are held
-# judgement: shares of the primary's first tokens after which a hedge may start if a second has a value
+WORTH_HELD = 0.2  # world region, flapping: the part of this floor for held answers
+# judgement: quantiles at which a hedge may start if a second has a value
 VALUED_STARTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
-# world correlated: of the seconds that independent attempts would save, until audits say how many it is
+# world correlated: of the seconds that independent attempts would save, until audits tell
 KEPT_PRIOR = 0.75
 KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
-RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or where some hang
-LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside this one
+RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
+LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
-# judgement: if median and q90 of an effort's first tokens differ by less from the others', all are one population
+# judgement: if median and q90 of an effort differ by less, all are one population
 EFFORT_ALIKE = 1.5
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
-RUN_ON_EVERY = 10  # judgement: of so many known primaries that another model overtakes, one runs on to its first token
-IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; for a deadline another model is not asked before
-LINEUPS_KEPT = 4096  # bound: combinations of model, sizes of prompt and answer, objective and usable deployments
+RUN_ON_EVERY = 10  # judgement: one of so many overtaken known primaries runs on to its first token
+IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; a deadline asks no other model before
+LINEUPS_KEPT = 4096  # bound: combinations of model, sizes, objective and deployments
 LINEUPS_WARMED = 100  # bound: of one model: takes some milliseconds
-# bound: after its last use a lineup is still updated in the background when there are new standings
+# bound: after its last use a lineup is still updated in the background
 LINEUPS_WARM_S = 10.0
 
 # Load: found in a simulation where all calls went to the fastest decoder; elsewhere it changes nothing
-# world herd, bursts: longer than for latencies: it must still be known when the next burst comes
+# world herd, bursts: it must still be known when the next burst comes
 LOAD_HALF_LIFE_S = 300.0
-# world herd, bursts: in samples x variance of ln(1 + in flight): a dozen first tokens are not enough for a fit
+# world herd, bursts: in samples x variance of ln(1 + in flight): a dozen are not enough for a fit
 LOAD_PRIOR = 2.0
-# world herd, bursts: standard errors subtracted from the slope: without queueing, noise must not reduce the traffic
+# world herd, bursts: standard errors subtracted from the slope, so that noise reduces no traffic
 ELASTICITY_DOUBT = 1.5
 ELASTICITY_MAX = 0.8  # world herd, bursts: steeper slopes are those of an overloaded queue
-# world herd, bursts: the provider has more in flight than this replica knows, and queues grow faster than a power law
+# world herd, bursts: the provider has more in flight than this replica knows
 LOAD_GAIN = 4.0
-SURPRISE_HALF_LIFE_S = 4.0  # world herd, bursts: recent first tokens show the load that other replicas have just added
+SURPRISE_HALF_LIFE_S = 4.0  # world herd, bursts: recent first tokens show other replicas' new load
 SURPRISE_PRIOR = 2.0  # world herd, bursts: first tokens; pulls the surprise to 0
 SURPRISE_MAX = 2.0  # bound: of ln(ttft), what one first token can count
 CROWDING_MAX = 16.0  # bound: maximum factor, up and down
-# world herd: with more crowding a racer starts as a hedge: it would slow down the call it should speed up
+# world herd: with more crowding a racer starts as a hedge
 CROWDED = 1.25
 
 # Prompt caches
@@ -137,101 +136,100 @@ PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # vendors: 4 KB are 1,024
 CACHE_WARM_S = 300.0  # vendors: since the last use: the shortest time that vendors promise
 CACHE_MISSES = 2  # judgement: in a row, until no cache is expected: a single miss may be chance
 PREFIXES_KEPT = 20_000  # bound: per replica
-# judgement: a prompt does not go to its rendezvous deployment with more in flight there than this factor of its share
-# and HOME_SLACK
+# judgement: of its share, and HOME_SLACK: with more in flight a prompt does not go to its rendezvous deployment
 HOME_LOAD = 1.5
 HOME_SLACK = 4.0  # judgement: attempts; likewise
 
 # The budget
-BURST_CALLS = 20.0  # judgement: dollars are saved for this many calls: a burst, but not the sum of a night
+BURST_CALLS = 20.0  # judgement: dollars are saved for so many calls: a burst, not a night
 BURST_TOKENS = 20.0  # tuned: extra attempts that a quiet model has saved; the bucket starts full
-# judgement: rescues a call that no budget has to pay for; with more of them all its deployments are slow
+# judgement: rescues a call that no budget has to pay for
 RESCUED_SHARE = 0.25
 RESCUED_OF = 200  # judgement: calls of a model
-# judgement: added to ln(value of a second) when in an hour nothing of a mean hour's dollars is spent: follows the load
-# of hours, not faults of minutes, in which more should be spent
+# judgement: added to ln(value of a second) when in an hour nothing of a mean hour's dollars is spent: follows hours,
+# not minutes
 PACE_GAIN = 1.6
-PACE_EVERY_S = 60.0  # bound: between two steps: longer than replicas need to know what the others have spent
-PACE_STEP_MAX = 1.0  # bound: of ln(value of a second) in one step, after a pause or an expensive attempt
-# judgement: ln(100): an attempt that saves 10 ms is bought: then the day's sum is no limit
+PACE_EVERY_S = 60.0  # bound: between two steps: replicas know what the others have spent
+PACE_STEP_MAX = 1.0  # bound: of ln(value of a second) in one step
+# judgement: ln(100): an attempt that saves 10 ms is bought
 PACE_MOST = 4.6
 PACE_LEAST = -9.2  # bound: ln(1/10,000): nothing is bought
-PACE_FAIR = 0.4  # judgement: the same, of a replica's own part: less, as it is spent in fewer attempts
+PACE_FAIR = 0.4  # judgement: the same, of a replica's own part
 PACE_MEMORY_S = 3600.0  # judgement: of a replica's share in all calls
 PACE_MEMORY = 200  # judgement: attempts in the mean of what one costs
-PACE_PRIOR = 0.1  # judgement: of a mean hour's calls, added to those of each hour of the day before
+PACE_PRIOR = 0.1  # judgement: of a mean hour's calls, added to each hour of the day before
 
 # Failures
 COOL_MIN_S = 1.0  # judgement: a 429 without retry-after; doubled while they go on
 COOL_MAX_S = 60.0  # bound: a longer retry-after is not believed
 STRIKES = 4  # tuned: failures in a row that open the breaker
-# judgement: factor between a usual first token and the age of a cut that says nothing: it has lost by a hair
+# judgement: times a usual first token: a cut before has lost by a hair, and says nothing
 HAIR = 1.25
 # world hang: -ln of the probability of so many attempts cut at such ages without a first token:
 # 1 in 10^6
 SILENCE = 14.0
-DOUBTED_KEPT = 256  # bound: samples of a deployment since its last first token, which may belong to a fault
-KNOWN_EVENTS = 10.0  # judgement: of a deployment in memory; silence counts against it only with so many
-LEFT_ALONE = 12  # judgement: clients in a row that gave up on a silent deployment, if all are one or it is unknown
-UNANSWERED = 12  # judgement: late attempts in a row that open the breaker of one that is unknown or was overtaken
-LEFT_UNKNOWN_S = 5.0  # judgement: half the wait for an unknown one; a client that leaves sooner proves nothing
-OPEN_S = 5.0  # tuned: doubled at each opening; a recovered one gets its calls back within half a minute
+DOUBTED_KEPT = 256  # bound: samples since the last first token, which may belong to a fault
+KNOWN_EVENTS = 10.0  # judgement: in memory; silence counts against a deployment only with so many
+LEFT_ALONE = 12  # judgement: clients in a row that gave up on an unknown deployment
+UNANSWERED = 12  # judgement: late attempts in a row that open an unknown one's breaker
+LEFT_UNKNOWN_S = 5.0  # judgement: a client that leaves sooner proves nothing
+OPEN_S = 5.0  # tuned: doubled at each opening
 OPEN_MAX_S = 20.0  # world hang, longhang: longest opening
 PROBE_EVERY_S = 3.0  # tuned: a half-open deployment is tried by one request at a time
 # tuned, world slowdown: a first token later than this many q95 is a strike, and a probe's within
 # it closes the breaker
 PROBE_FACTOR = 3.0
-# judgement: no first token within this is late: hardly noticed, and a busy machine's own delay may be as long
+# judgement: no first token within this is late
 LATE_MIN_S = 0.25
-# judgement: of our event loop in the way of a first token: to connect, send, read it, and wake up the attempt
+# judgement: of our event loop in the way of a first token
 OWN_TURNS = 4.0
-OWN_SHARE = 0.5  # judgement: of a timeout's length: with so much delay of our own it is no strike
+OWN_SHARE = 0.5  # judgement: of a timeout: with so much delay of our own it is no strike
 PROBE_WATCH_S = 30.0  # bound: the maximum for probes
-# judgement: half-open without a probe (no call, or none with a budget): then one call uses it again on trial
+# judgement: half-open without a probe: then one call uses it on trial
 UNPROBED_S = 60.0
-TRIAL_HEDGED_S = 1.0  # judgement: latest start of another one beside a trial: the call waits for nothing that may hang
-OUT_PROBE_EVERY_S = 60.0  # bound: a rejected key or unknown model is corrected by an operator, if at all
+TRIAL_HEDGED_S = 1.0  # judgement: latest start of another one beside a trial
+OUT_PROBE_EVERY_S = 60.0  # bound: an operator must correct it
 
 # Strikes across replicas
 WELL_S = 5.0  # world replicas: a first token outweighs other replicas' reports for so long
-STRIKE_NEWS_S = 15.0  # world replicas: a failure is reported for so long; without repetition it was not an outage
-REPORT_AGE_S = 5.0  # bound: two of the longest rounds: a replica without a report is gone, or its clock is wrong
+STRIKE_NEWS_S = 15.0  # world replicas: a failure is reported for so long
+REPORT_AGE_S = 5.0  # bound: two of the longest rounds: a replica without a report is gone
 REPORT_KEPT_S = 60.0  # bound: then any replica deletes the report of one that is gone
-PRICE_STEP_S = 0.2  # tuned: added to the score by each 429: scarce capacity is used only if it is worth it
+PRICE_STEP_S = 0.2  # tuned: added to the score by each 429
 PRICE_MAX_S = 10.0  # tuned: added to the score at most
 PRICE_HALF_LIFE_S = 120.0  # tuned: of what 429s added to the score
 PRICE_MIN_S = 0.001  # bound: less is treated as 0
-# judgement: since the pause of the last 429: so long its deployment counts as limited, and another 429 confirms it
+# judgement: after the last 429's pause its deployment counts as limited for so long
 LIMIT_KEPT_S = 300.0
 LIMIT_USED = 0.9  # world limited: of what rate limits let through: primaries and extra attempts together
-# world limited: admitted in the minute before a 429: so many show an account that others may have, too
+# world limited: admitted in the minute before a 429: so many show an account that others have, too
 WARY_FROM = 30
-LIMIT_GROWS = 1.25  # world limited, ratelimit: the factor by which more is tried each minute than was admitted lately
-TOLD_FROM = 5  # statistics: launches in a minute, from which on what is left of a limit says how large it is
-# vendors: a 429 with a shorter wait is of a limit that refills steadily, with a longer one of a window
+LIMIT_GROWS = 1.25  # world limited, ratelimit: times what was admitted lately is tried each minute
+TOLD_FROM = 5  # statistics: launches in a minute, before what is left of a limit says how large it is
+# vendors: a 429 with a shorter wait is of a limit that refills steadily
 REFILLED_S = 5.0
-# world limited: the calls of so many seconds are expected to go on, whichever are more: a lull frees no room
+# world limited: the calls of so many seconds, whichever are more, are expected to go on
 DEMAND_S = (10, 30)
 
 # Quality of answers
-# statistics: ln: at one judged answer a second a healthy deployment is demoted at most once in e^15 s, 38 days
+# statistics: ln: a healthy deployment is demoted at most once in e^15 judged answers
 FLAW_ALARM = 15.0
-# judgement: of FLAW_ALARM, from one client: at least three are needed, though not all at their maximum
+# judgement: of FLAW_ALARM, from one client: at least three are needed
 FLAW_CLIENT_SHARE = 0.4
 PAIR_CLIENT_SHARE = 0.6  # judgement: the same if two clients have nearly all answers: both are needed
 LONE_CLIENT_SHARE = 1.0  # bound: the same if one client has nearly all
-FLAW_CLIENTS_OF = 0.95  # judgement: of the latest answers count as nearly all: clients with few are not waited for
-RESTORED_ODDS = 20.0  # judgement: of being as good as the peers; a mistake is cheap, as it is detected again
-FLAWED_TIMES = 3.0  # judgement: worse means three times the peers' rate of flaws, or 5 percentage points more
+FLAW_CLIENTS_OF = 0.95  # judgement: of the latest answers count as nearly all
+RESTORED_ODDS = 20.0  # judgement: of being as good as the peers
+FLAWED_TIMES = 3.0  # judgement: the peers' rate of flaws is worse
 FLAWED_STEP = 0.05  # judgement: the share of flaws that is worse, beyond the peers' rate
 FLAWED_RATE_MAX = 0.9  # bound: if the peers' own rate is near this, none is worse
-FLAW_RATE_Z = 2.58  # statistics: standard errors: the upper end of the 99 % interval of the peers' rate is used
+FLAW_RATE_Z = 2.58  # statistics: standard errors, for the upper end of the peers' rate
 FLAW_RATE_MIN = 0.005  # bound: with a rate of 0, one flaw would be a proof
 QUALITY_MEMORY = 2_000.0  # judgement: answers of a deployment; then older ones count half
-EXPLORE_FLAWED_SHARE = 0.01  # judgement: of calls that a demoted deployment answers, as otherwise it could never return
+EXPLORE_FLAWED_SHARE = 0.01  # judgement: of calls that a demoted deployment answers, so that it can return
 
 # The published leaderboard
 PUBLISH_EVENTS = 3  # judgement: with fewer first tokens a quantile is not published
 Z_95 = 1.96  # statistics: half-width of a 95 % interval in standard errors
-LEAST_AUDITS = 30  # statistics: minimum of audited attempts that may represent all overtaken ones of a deployment
-BUFFERED_ANSWERS = 20  # judgement: so many of the last answers decide whether answers are buffered
+LEAST_AUDITS = 30  # statistics: so many audited attempts may represent all overtaken ones
+BUFFERED_ANSWERS = 20  # judgement: so many of the last answers decide

@@ -495,8 +495,8 @@ class Learning:
             self.limited.add(name)
             if health.rate_limited(attempt.retry_after_s, now_s):
                 # Event steering.limited: A deployment answered 429, for the first time in minutes, and pauses for
-                # `pause_s` seconds: what it asks for, within 1 s and 60 s.
-                # Do: Nothing: others answer. If it goes on, ask the provider for a higher limit, or add a deployment.
+                # `pause_s` seconds, as it asks (1 to 60).
+                # Do: If it goes on, ask the provider for a higher limit, or add a deployment.
                 pause_s = round(health.cooling_s(now_s), 3)
                 get_logger().warning("steering.limited", model=model, deployment=name, pause_s=pause_s)
             return

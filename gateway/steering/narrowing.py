@@ -102,11 +102,10 @@ class Narrowings:
             since = datetime.fromtimestamp(recent.unix_s[recent.reasons.index(reason)], UTC)
             recent.told = reason, since
             facts = {"model": model, "reason": reason, "since": since.isoformat(), "why": self._why(model, reason)}
-            # Event race.narrowed: Most calls of `model` have fewer attempts than their mode, width and budget ask for,
-            # since `since`; `reason` is a value of `calls.narrowed`, and `why` says it in words. It is written once
-            # when that begins, and again if the reason changes; as a warning where a limit or a fault is the reason.
-            # Do: See the [reasons](../policy.md#fewer-attempts): raise the limit that is named, or nothing if it is as
-            # you want it.
+            # Event race.narrowed: Since `since` most calls of `model` have fewer attempts than their mode, width and
+            # budget ask for; `reason` is a value of `calls.narrowed`, and `why` says it in words. A warning where a
+            # limit or a fault is the reason.
+            # Do: Raise the limit that is named, if you wish ([reasons](../policy.md#fewer-attempts)).
             if reason in _EXPECTED:
                 get_logger().info("race.narrowed", **facts)
             else:
@@ -117,8 +116,7 @@ class Narrowings:
         assert recent.told is not None
         reason, since = recent.told
         recent.told = None
-        # Event race.widened: For a minute most calls of `model` were not narrowed by `reason` any more, as they were
-        # since `since`.
+        # Event race.widened: For a minute most calls of `model` were not narrowed by `reason` any more.
         # Do: Nothing.
         get_logger().info("race.widened", model=model, reason=reason, since=since.isoformat())
 

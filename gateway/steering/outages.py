@@ -47,8 +47,7 @@ class Outages:
         where = {} if model is None else {"model": model}
         # Event steering.opened: A deployment failed several times in a row (its breaker is open). It gets no calls for
         # 5 to 20 s; then one call tries it.
-        # Do: Nothing: others answer. If it goes on, an alert follows. See [when a provider
-        # fails](../guides/failing-provider.md).
+        # Do: See [when a provider fails](../guides/failing-provider.md). If it goes on, an alert follows.
         get_logger().warning("steering.opened", **where, deployment=deployment, cause=reason)
         self.begin(deployment, reason, model, ago_s)
 

@@ -7,6 +7,7 @@ replicas share. The cells belong to this replica.
 """
 
 from collections import OrderedDict
+from functools import lru_cache
 from math import exp2, log, log2
 from typing import TypeAlias
 
@@ -140,6 +141,7 @@ _KNEES = tuple(125.0 * 2.0**octave for octave in range(14))  # to a million toke
 _CLASS_TOKENS = (500, 3_000, 16_000)  # the typical size of each class
 
 
+@lru_cache(maxsize=4_096)  # asked some four times a call
 def size_of(tokens: int | None, size_class: int = 0) -> int:
     """Return the half octave of a prompt with ``tokens``; the typical one of its class if unknown."""
     if tokens is None:

@@ -137,9 +137,9 @@ class Quality:
     ) -> Change | None:
         """Add a judged answer to ``client`` (None if clients are not distinguished); return the change it causes."""
         key = (model, kind)
-        group = self._groups.setdefault(key, _Group())
+        group = self._groups.get(key) or self._groups.setdefault(key, _Group())
         group.count(client)
-        record = group.records.setdefault(deployment, _Record())
+        record = group.records.get(deployment) or group.records.setdefault(deployment, _Record())
         record.count(flaw)
         if flaw is None and not record.shares and not record.is_demoted:  # nearly always: no evidence, and no change
             record.begin(is_demoted=False)

@@ -212,9 +212,8 @@ class Values:
         if not self._said:
             self._said = True
             hint = "another program writes to holeshot:* there; invalid values are ignored and counted"
-            # Event steering.redis_garbage: Another program writes to keys `holeshot:…` in Redis. What is not a figure
-            # is ignored and counted.
-            # Do: Give the gateway a Redis, a number of a database, or an ACL of its own.
+            # Event steering.redis_garbage: Another program writes to keys `holeshot:…` in Redis. It is ignored.
+            # Do: Give the gateway a Redis, a database or an ACL of its own.
             _log.warning("steering.redis_garbage", model=model, ignored=what, hint=hint)
 
 
@@ -411,9 +410,9 @@ class RedisBoard:
                 await self._exchange(shard, unix_s)
         except _ERRORS as error:
             if self._away.is_new(why(error), shard):
-                # Event steering.redis_away: Each replica steers by its own measurements, as Redis does not answer. With
-                # a Redis Cluster this is one master, `node`, and its models.
-                # Do: Make Redis reachable. Calls go on meanwhile.
+                # Event steering.redis_away: Each replica steers by its own measurements, as Redis (of a Cluster: the
+                # master `node`) does not answer.
+                # Do: Make Redis reachable. Calls go on.
                 _log.warning(
                     "steering.redis_away",
                     error=why(error),
@@ -476,8 +475,8 @@ class RedisBoard:
             self._learn_strikes(strikes, unix_s, replies)
         if lost:
             # Event steering.redis_lost_data: Redis has lost figures: it was restarted or emptied, or a replica took
-            # over. Each process writes its own again.
-            # Do: Nothing. If it repeats, Redis removes keys because its memory is full: give it more.
+            # over. They are written again.
+            # Do: If it repeats, Redis' memory is full: give it more.
             _log.warning(
                 "steering.redis_lost_data", node=self.nodes.address(shard), hint="this replica writes its counts again"
             )

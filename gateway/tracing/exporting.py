@@ -310,7 +310,7 @@ class OtlpExporter:
             session=None if any(os.environ.get(name) for name in _OWN_SESSION) else _session_with(self._answered),
         )
         if self._logged.text is not None:
-            # Event tracing.setting_ignored: The exporter ignores a variable `OTEL_…` (`reason`), and uses its default.
+            # Event tracing.setting_ignored: The exporter ignores a variable `OTEL_…` (`reason`).
             # Do: Correct the variable and restart.
             structlog.get_logger().warning("tracing.setting_ignored", reason=self._logged.text)
             self._logged.clear()

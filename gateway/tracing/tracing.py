@@ -90,7 +90,7 @@ class Sender:
         if self._queue:
             lost = self._drop(len(self._queue))
             # Event tracing.spans_dropped: The process ended before the collector had taken these spans.
-            # Do: Nothing, if it is rare.
+            # Do: Nothing.
             get_logger().warning("tracing.spans_dropped", spans=lost, effect="the collector did not take them in time")
 
     def _wait(self, thread: threading.Thread) -> None:
@@ -129,8 +129,7 @@ class Sender:
         self.dropped += sum(ended.spans for ended in batch)
         self._failures += 1
         if self._failures == 1:
-            # Event tracing.not_exported: The collector did not accept spans (`reason`). They are dropped and counted
-            # until it does. Calls are not affected.
+            # Event tracing.not_exported: The collector did not accept spans (`reason`). They are dropped until it does.
             # Do: Check `tracing.endpoint`, its `headers`, and the collector.
             get_logger().warning(
                 "tracing.not_exported",
@@ -144,8 +143,7 @@ class Sender:
         self._rejected += spans
         now_s = time.monotonic()
         if self._log_at_s is None or now_s >= self._log_at_s:
-            # Event tracing.spans_rejected: The collector accepted exports, but did not keep `spans` of their spans
-            # (`reason`). At most one line a minute.
+            # Event tracing.spans_rejected: The collector did not keep `spans` of what it accepted (`reason`).
             # Do: Check the limits of the collector.
             get_logger().warning("tracing.spans_rejected", spans=self._rejected, reason=reason)
             self._rejected, self._log_at_s = 0, now_s + LOG_EVERY_S
@@ -275,8 +273,7 @@ class Tracing:
         try:
             self._set_up(settings)
         except ValueError as error:
-            # Event tracing.not_configured: A variable `OTEL_…` in the environment is invalid (`problem`). Traces stay
-            # as they were.
+            # Event tracing.not_configured: A variable `OTEL_…` is invalid (`problem`). Traces stay as they were.
             # Do: Correct the variable and restart.
             get_logger().error("tracing.not_configured", problem=str(error), effect="traces stay as they were")
             return

@@ -189,8 +189,7 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
         renderer = structlog.processors.JSONRenderer(serializer=_json)
 
     def announce(dropped: int) -> bytes:
-        # Event log.lines_dropped: What reads standard error was too slow or stood still, so this many `lines` were not
-        # written.
+        # Event log.lines_dropped: What reads standard error was too slow, so this many `lines` were not written.
         # Do: Make the reader of the log faster, or set `log_level: warning`.
         event: EventDict = {
             "event": "log.lines_dropped",
@@ -353,11 +352,10 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
     error_kind: str | msgspec.UnsetType = msgspec.UNSET
     causes: list[str] | msgspec.UnsetType = msgspec.UNSET
-    # Event call.finished: The one line of each call: who answered (`winner`), how soon (`ttft_ms`, ms since the request
-    # arrived) and how fast (`decode_tps`, tokens per second). `narrowed` says why it had fewer attempts than its mode,
-    # width and budget ask for. A failed call has `error_kind` and `causes`, with the
-    # reason of each attempt.
-    # Do: Nothing. For a failed call see [errors](errors.md). It is not written with `log_level` above `info`.
+    # Event call.finished: The one line of each call: who answered (`winner`), how soon (`ttft_ms`) and how fast
+    # (`decode_tps`, tokens per second). `narrowed` says why it had fewer attempts. A failed call has `error_kind` and
+    # `causes`, with the reason of each attempt.
+    # Do: For a failed call see [errors](errors.md).
     event: str = "call.finished"
     level: str = "info"
     timestamp: datetime

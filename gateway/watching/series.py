@@ -131,10 +131,9 @@ class Series:
         if self._is_refused:
             return
         self._is_refused = True
-        # Event metrics.not_shared: The folder in which workers share their metrics refuses new series (`error`). They
-        # are counted, and are missing where another worker answers for `/metrics`; calls go on.
-        # Do: Free space there (`TMPDIR`, usually /tmp). Series follow then; those of a worker that started without
-        # space, after a restart.
+        # Event metrics.not_shared: The folder in which workers share their metrics refuses new series (`error`), which
+        # are missing where another worker answers for `/metrics`.
+        # Do: Free space there (`TMPDIR`, usually /tmp); a worker that started without space needs a restart.
         structlog.get_logger().error(
             "metrics.not_shared",
             folder=str(self._folder),
@@ -239,10 +238,7 @@ CLIENT_CALLS = Family(
     ("client", "status"),
 )
 # What the dollars of metrics are: neither of the two bounds of the ledger.
-_ESTIMATE = (
-    "Of a loser the best estimate, cost_usd: its prompt and what of its answer was received, or an answer as long as "
-    "the winner's where the provider is known to bill whole ones."
-)
+_ESTIMATE = "Of a loser the best estimate, as cost_usd in SQL."
 CLIENT_TOKENS = Family(
     "holeshot_client_tokens_total",
     "Tokens of a client's calls, without losers: those that answered report, else estimates.",

@@ -127,6 +127,14 @@ def is_json(text: str) -> bool:
     return True
 
 
+def fit(value: object, type_: Any) -> Any:
+    """Return a decoded value as ``type_``; None if it is something else."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
+
+
 def no_json_object() -> UpstreamError:
     """Return the error of an event that is not a JSON object, to be raised."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
@@ -136,7 +144,7 @@ def no_json_object() -> UpstreamError:
 # event of a stream has the same bytes as the one before it, except for a few letters of text. Splitting a block at
 # the bytes between two texts finds all texts with one search; then it is proved that nothing else was there.
 
-_MARK_BYTES = len(b'"content":"')  # before the texts of chat's events
+_MARK_BYTES = len(b'"delta":{"content":"')  # before the texts of chat's events
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _START = b"data: "
 _END = b"\n\n"
@@ -152,6 +160,13 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     raw_texts: list[bytes]
     chars: int  # of text; escapes count as they are written
+
+    def text(self) -> str:
+        """Return the texts joined; ASCII without escapes, as most is, need not be read as JSON."""
+        together = b"".join(self.raw_texts)
+        if together.isascii() and BACKSLASH not in together:
+            return together.decode()
+        return "".join(self.texts())
 
     def texts(self) -> list[str]:
         """Return the texts. A half of a character becomes U+FFFD, as for readers of the events themselves."""
@@ -184,9 +199,10 @@ class Pattern(msgspec.Struct, frozen=True):
             return None
         data = block[start:end]
         # Split at a short mark: Python takes far longer to find a long one. Then check that nothing else was between.
-        _, *pieces = data.split(before[-_MARK_BYTES:])
+        mark = before[-_MARK_BYTES:]
+        _, *pieces = data.split(mark)
         last = pieces.pop()[: -len(after)]
-        raw = [*map(itemgetter(slice(_MARK_BYTES - len(self.between))), pieces), last]
+        raw = [*map(itemgetter(slice(len(mark) - len(self.between))), pieces), last]
         again = self.between.join([b"", *raw, b""])  # begins with ``after`` and ends with ``before``
         if len(again) != len(data) + len(self.between) or not again.startswith(data, len(after)):
             return None
@@ -215,7 +231,7 @@ def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | N
 
 def _chars(raw: list[bytes], together: bytes) -> int | None:
     """Count the characters; None unless each text is the inside of a JSON string and not empty."""
-    if LF in together or CR in together or b"" in raw:
+    if LF in together or CR in together or not all(raw):
         return None
     if QUOTE in together or BACKSLASH in together:
         try:

@@ -228,9 +228,10 @@ class Http1Connection(asyncio.Protocol):
             problem = str(error.__context__ or error)  # the parser wraps a Fault
         pieces = message.pieces
         if pieces:
-            self._unproductive = 0 if len(data) <= LARGE_READ_BYTES else self._excess(pieces, len(data))
-            response.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             pieces.clear()
+            self._unproductive = 0 if len(data) <= LARGE_READ_BYTES else self._excess(len(body), len(data))
+            response.feed(body)
         if message.complete:
             self._finish(response, reusable=problem is None)
         elif problem is not None:
@@ -244,9 +245,12 @@ class Http1Connection(asyncio.Protocol):
                 self._bounded = True
                 self._transport.set_protocol(BoundedReads(self))
 
-    def _excess(self, pieces: list[bytes], size: int) -> int:
-        """Count the framing in a large read of ``size`` bytes; return how many were unproductive: 0, or too many."""
-        framing = size - sum(map(len, pieces))
+    def _excess(self, body: int, size: int) -> int:
+        """Count the framing in a large read of ``size`` bytes, of which ``body`` are of the answer's body.
+
+        Return how many were unproductive: 0, or too many.
+        """
+        framing = size - body
         if 2 * framing > size:
             self._framing_bytes += framing
         return self._framing_bytes if self._framing_bytes > FRAMING_BYTES else 0

@@ -433,6 +433,31 @@ def test_an_open_alert_is_a_count_in_the_menu_and_the_title_and_what_builds_up_i
     assert seen.overflow_px() <= 0
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_regions_are_compared_where_calls_were_served_in_several(
+    demo: Installation, visit: Callable[..., Visit], width: int
+) -> None:
+    row = {
+        "model": MODEL, "n": 800, "n_failed": 8, "n_ttft": 792, "ttft_p50_ms": 210.0, "ttft_p95_ms": 640.0,
+        "ttft_p99_ms": 900.0, "total_mean_ms": 2400.0, "extra_per_call": 0.9, "cost_usd": 1.25,
+    }  # fmt: skip
+    regions: list[dict[str, Any]] = [{**row, "region": "eu-central"}]
+    found = {"window": "24h", "data": regions, "sql": "select * from regions_24h"}
+
+    seen = visit(demo, width=width)
+    seen.page.route("**/api/regions", lambda route: route.fulfill(json=found))
+    page = seen.open("leaderboard")
+    seen.settle()
+    assert not page.get_by_role("heading", name="Regions").is_visible()  # there is nothing to compare
+    regions.append({**row, "region": None, "ttft_p50_ms": 480.0, "n": 200})
+    page.reload()
+    seen.settle()
+    told = page.locator("section[aria-labelledby=regions]").inner_text()
+    assert re.search(r"eu-central.*800.*210\s*ms.*not named.*200.*480\s*ms", told, re.DOTALL), told
+    assert seen.axe() == []
+    assert seen.overflow_px() <= 0
+
+
 @pytest.mark.parametrize("name", ["nonsense", "constructor"])
 def test_an_address_that_is_no_view_says_so(demo: Installation, visit: Callable[..., Visit], name: str) -> None:
     seen = visit(demo)

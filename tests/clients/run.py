@@ -48,6 +48,7 @@ PROGRAMS = (
     Program("anthropic-python-1", "python/anthropic_python.py", "former"),
     Program("google-genai", "python/google_genai.py", "google"),
     Program("google-genai-2", "python/google_genai.py", "former"),
+    Program("cohere", "python/cohere_python.py", "cohere"),
     Program("langchain", "python/langchain.py", "openai-3"),
     Program("pydantic-ai", "python/pydantic_ai.py", "openai-3"),
     Program("llama-index", "python/llama_index.py", "openai-2"),

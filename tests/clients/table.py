@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tests.clients.case import Feature
-
 _NOT_RUN = "-"
-_MARKS = {"pass": "✓", "refused": "r", "fail": "✗"}
+_PASSED = "✓"
+_MARKS = {"pass": _PASSED, "refused": "r", "fail": "✗"}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -99,7 +98,7 @@ class Table:
 
     def as_markdown(self) -> str:
         """Return the page."""
-        return "\n".join((*_HEAD, *self._scores(), "", *self._matrix(), ""))
+        return "\n".join((*_HEAD, *self._scores(), ""))
 
     def as_cases(self) -> str:
         """Return the raw tables of the page: every case."""
@@ -125,40 +124,16 @@ class Table:
             lines.append(_row(client, version, *(self._score(client, target) for target in self._targets)))
         return lines
 
-    def _matrix(self) -> list[str]:
-        features = [feature for feature in Feature if self._of(feature=feature)]
-        lines = [
-            "## Clients and features",
-            "",
-            f"In each cell: {', '.join(self._targets)}.",
-            "",
-            _row("client", *features),
-            _row("---", *["---"] * len(features)),
-        ]
-        for client in self._clients:
-            cells = [self._cell(self._of(client=client, feature=feature)) for feature in features]
-            lines.append(_row(client, *cells))
-        return lines
-
-    def _cell(self, results: Sequence[Result]) -> str:
-        return (
-            " ".join(_worst(item.outcome for item in results if item.target == target) for target in self._targets)
-            if results
-            else ""
-        )
-
     def _details(self) -> list[str]:
         lines: list[str] = []
         for client in self._clients:
-            lines += ["", f"## {client}", "", "<details>", "<summary>Every case</summary>", ""]
-            lines.append(_row("feature", "case", *self._targets))
-            lines.append(_row(*["---"] * (2 + len(self._targets))))
-            cases = dict.fromkeys((item.feature, item.case) for item in self._of(client=client))
-            for feature, case in cases:
+            lines += ["", f"## {client}", ""]
+            cases: dict[str, list[str]] = {}
+            for feature, case in dict.fromkeys((item.feature, item.case) for item in self._of(client=client)):
                 found = {item.target: item.outcome for item in self._of(client=client, case=case)}
-                marks = (_MARKS[found[target]] if target in found else _NOT_RUN for target in self._targets)
-                lines.append(_row(feature, case, *marks))
-            lines += ["", "</details>"]
+                marks = _short(_MARKS[found[each]] if each in found else _NOT_RUN for each in self._targets)
+                cases.setdefault(feature, []).append(case if marks == _PASSED else f"{case} ({marks})")
+            lines += [f"- **{feature}**: {', '.join(some)}" for feature, some in cases.items()]
         return [*lines, ""]
 
 
@@ -168,25 +143,23 @@ _HEAD = (
     "**Which SDKs, frameworks and coding agents work with the gateway?** Tried with the real programs: only base URL",
     "and key are changed. Each runs the same cases against four targets:",
     "",
-    "- *directly*: the upstream itself, without the gateway. What fails there is not the gateway's fault.",
+    "- *directly*: the upstream itself. What fails there is not the gateway's fault.",
     "- *native*: through the gateway, which races two upstreams that speak the client's API.",
-    "- *translated*: the upstreams speak another API (Anthropic's Messages for clients of chat, chat completions for",
-    "  clients of Responses, Messages and Gemini).",
-    "- *translated twice*: clients of Responses race Messages, by way of chat; clients of Messages, Gemini and chat",
-    "  race Responses.",
+    "- *translated*: the upstreams speak another API: Messages for clients of chat, chat completions for all others.",
+    "- *translated twice*: clients of Responses race Messages, by way of chat; all others race Responses.",
     "",
     "✓ passed · ✗ failed · r refused: no translation exists, and the error names the parameter · - not applicable",
     "",
-    "A score is the cases that passed, plus those that were refused (r), of all that apply. To set a client up, see",
-    "[any client, any provider](../using/apis.md). `make test WHAT=clients` writes this page, and",
-    "[a list of every case](../../tests/clients/RESULTS.md).",
+    "A score is the cases that passed, plus those that were refused (r), of all that apply. [Set a client",
+    "up](../using/apis.md); [every case](../../tests/clients/RESULTS.md).",
     "",
 )
 
 _HEAD_OF_APPENDIX = (
     "# Raw tables: clients",
     "",
-    "**Which cases has each client passed?** [Clients](clients.md) says what the columns and marks mean.",
+    "**Which cases has each client passed?** Those without marks everywhere. Others have four marks in brackets,",
+    "which [clients](../../docs/reference/clients.md) explains.",
 )
 
 
@@ -194,6 +167,7 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _worst(outcomes: Iterable[str]) -> str:
-    found = set(outcomes)
-    return next((_MARKS[outcome] for outcome in ("fail", "pass", "refused") if outcome in found), _NOT_RUN)
+def _short(marks: Iterable[str]) -> str:
+    """Return the marks of all targets: one, if the case or feature passed everywhere."""
+    whole = "".join(marks)
+    return _PASSED if set(whole) == {_PASSED} else whole

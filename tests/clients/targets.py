@@ -35,6 +35,7 @@ MODELS = {
     "speech": "gpt-4o-mini-tts",
     "transcriptions": "whisper-1",
     "images": "gpt-image-1",
+    "decisions": "gpt-6-luna",
 }
 _TALKING = ("chat", "completions", "responses", "messages", "gemini")
 _NATIVE = {surface: surface for surface in _TALKING}
@@ -104,7 +105,8 @@ def _provider(dialect: str, url: str) -> Json:
         return {"kind": "anthropic", "apis": ["messages"], "base_url": f"{url}/v1", "api_key": KEY}
     if dialect == "gemini":
         return {"kind": "gemini", "base_url": f"{url}/v1beta", "api_key": KEY}
-    apis = ["embeddings", "moderations", "rerank", "audio", "images"] if dialect == "things" else [dialect]
+    things = ["embeddings", "moderations", "rerank", "audio", "images", "decisions"]
+    apis = things if dialect == "things" else [dialect]
     return {"kind": "openai_compatible", "apis": apis, "base_url": f"{url}/v1", "api_key": KEY}
 
 

@@ -183,7 +183,7 @@ def _client(evidence: Evidence) -> str:
     if tokens:
         wanted = max(asked.behaviour.tokens for asked in evidence.providers[tokens[0]].asked)
         is_all = len(tokens) == wanted and error is None
-        what.append(f"{'the whole answer' if is_all else f'{len(tokens)} tokens of {wanted}'} of {_place(name)}")
+        what.append(f"{'all' if is_all else f'{len(tokens)} tokens of {wanted}'} of {_place(name)}")
     if error is not None:
         what.append(f"{'an error event' if tokens else 'an error'} `{error[1].decode()}`")
     if not seen.is_whole:
@@ -202,7 +202,12 @@ def _ledger(evidence: Evidence) -> str:
         (each for each in evidence.store.attempts.values() if each.call_id == call.id), key=lambda each: each.number
     )
     ends = [
-        (_place(each.provider), f"{each.outcome}" + (f" (`{each.error_kind}`)" if each.error_kind else ""))
+        (
+            _place(each.provider),
+            f"`{each.error_kind}`"
+            if each.outcome == "failed"
+            else each.outcome + (f" (`{each.error_kind}`)" if each.error_kind else ""),
+        )
         for each in attempts
     ]
     told = []
@@ -223,7 +228,7 @@ def _operator(evidence: Evidence) -> str:
     told += [
         f"`shed_calls_total{shed}`" for shed in re.findall(r"holeshot_shed_calls_total(\{.+\}) ", evidence.metrics)
     ]
-    return ", ".join(told) or "nothing else"
+    return ", ".join(told)
 
 
 def _place(provider: str | None) -> str:
@@ -232,30 +237,22 @@ def _place(provider: str | None) -> str:
 
 HEAD = """# Faults
 
-**The question**: when something breaks, what does a client get, what do the tables say, and what does the operator see?
-For whoever writes a client, or is called at night.
+When something breaks, what does a client get, what do the tables say, and what does the operator see?
 
-| it breaks | the client |
-|---|---|
-| at one provider, before the first token | gets the whole answer of another provider, and does not notice |
-| at one provider, in an answer that is not streamed | the same |
-| at one provider, in the middle of a stream | gets a part, then an error, but with [takeover](../answers.md#takeover) |
-| at all providers | gets one error, whose status says what to do: 429 and 503 with `retry-after`, 424, 502, 504 |
+What breaks at one provider before the first token, or in an answer that is not streamed, the client does not notice. A
+stream that breaks ends with an error, but with [takeover](../answers.md#takeover).
 
-Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code.
+Of the {faults} faults below, {whole} end with the whole answer. [Errors](errors.md) explains each code. Each line is
+what a whole gateway did between simulated clients and four providers, of which one attempt runs at a time
+(`mode: single`): in a race the others answer meanwhile.
 
-The tables are made by tests: every line is what a whole gateway did, between simulated clients and providers
-(`python -m tests.schedules.faults` writes them). Only one attempt runs at a time (`mode: single`), so that each
-fault is seen: in a race the others answer meanwhile.
+- *The first* is the provider that is asked first; *another* is one of three more.
+- *The ledger*: the call's status and `error_kind`, then each attempt's `outcome` and
+  `error_kind`; a kind alone: it failed.
+- *Also*: what the operator sees beside the call's line in the log and its rows. *State* is the first's on the
+  leaderboard.
 
-- *The first* is the provider that is asked first, as it is known to be the fastest; *another* is one of three more.
-- *The ledger*: `calls.status_code` and `calls.error_kind`; then each attempt's `outcome` and, in brackets, its
-  `error_kind` ([SQL](../sql.md)).
-- *The operator also sees*: what there is beside the call's line in the log, its rows, and
-  `holeshot_attempt_errors_total`, which counts each failed attempt by its `error_kind`. *State* is the first's on the
-  leaderboard; metrics are named without `holeshot_`.
-
-Faults of the stores hold up no call: [production](../production.md#when-something-is-away) has them.
+Faults of the stores hold up no call ([production](../production.md#when-something-is-away)).
 [More that was tried](../../benchmarks/failover/RESULTS.md): odd answers, full disks, no descriptors, wrong clocks.
 """
 
@@ -263,13 +260,13 @@ Faults of the stores hold up no call: [production](../production.md#when-somethi
 def page() -> str:
     """Return docs/reference/faults.md."""
     sights = {name: seen(fault) for faults in FAULTS.values() for name, fault in faults.items()}
-    whole = sum("the whole answer" in sight.client for sight in sights.values())
+    whole = sum(" all of " in sight.client for sight in sights.values())
     lines = [HEAD.format(faults=len(sights), whole=whole)]
     for title, faults in FAULTS.items():
         lines += [
             f"## {title}",
             "",
-            "| fault | the client gets | the ledger | the operator also sees |",
+            "| fault | the client gets | the ledger | also |",
             "|---|---|---|---|",
         ]
         for name in faults:

@@ -18,4 +18,4 @@ def test_the_page_has_every_fault_and_no_other() -> None:
 
 
 def test_a_call_without_a_fault_is_answered_by_the_provider_that_is_asked_first() -> None:
-    assert seen(Fault()).client == "200, the whole answer of the first"
+    assert seen(Fault()).client == "200, all of the first"

@@ -12,10 +12,10 @@ from tools.documentation import (
     conversations,
     errors,
     events,
-    headers,
     http_api,
     ledger_comments,
     policy,
+    prose,
     vendors,
 )
 
@@ -27,7 +27,6 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/configuration.md": configuration.page,
     f"{FOLDER}/command-line.md": commands.page,
     f"{FOLDER}/http-api.md": http_api.page,
-    f"{FOLDER}/headers.md": headers.page,
     f"{FOLDER}/errors.md": errors.page,
     f"{FOLDER}/events.md": events.page,
     f"{FOLDER}/policy.md": policy.page,
@@ -54,6 +53,8 @@ def main() -> None:
         if not only_check:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(pages()[path], encoding="utf-8")
+    if not only_check:
+        sys.stdout.writelines(f"{line}\n" for line in prose.report())
     sys.exit(1 if only_check and stale else 0)
 
 

@@ -13,28 +13,46 @@ _HEAD = """# Command line
 
 Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
 
-- **Which configuration**: verbs with `--config` read that file, else the one in `HOLESHOT_CONFIG`, else
-  `config/gateway.yaml`.
-- **For scripts**: figures go to standard output, all else to standard error, and `--json` prints JSON.
+- **For scripts**: figures go to standard output, all else to standard error.
 - **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
   wrongly; 130, Ctrl-C.
+- **Options of many verbs**, which are only named below:
 
-This page is made from the code by `make docs`, and a test compares them.
+  - **`--config`**, **`-c`**: the configuration file; else the one in `HOLESHOT_CONFIG`, else `config/gateway.yaml`.
+  - **`--json`**: print JSON.
+  - **`--url`**: the running gateway; else host and port of the configuration.
+  - **`--key`**: the key of an admin, an operator or a viewer, if keys are required.
 """
 _DEFAULT = re.compile(r"\s*\[default: (?P<what>.*)\]$")
 _EXAMPLE = "Example: "
+# Options that the head explains, and how their help begins.
+_SHARED = {
+    "--config": "Configuration file",
+    "--json": "Print",
+    "--url": "URL of the running gateway",
+    "--key": "The key of an admin",
+}
 
 
 def page() -> str:
     """Return the text of docs/reference/command-line.md."""
-    lines = [_HEAD]
+    lines, told = [_HEAD], dict[tuple[str, str], str]()  # the verb that has said what an option does
     for name, command in _commands("holeshot", typer.main.get_command(application())):
         lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
+        shared, known = list[str](), dict[str, list[str]]()
         for each in command.params:
             if each.name == "help" or (each.param_type_name == "option" and each.hidden):
                 continue
             names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
-            lines += _entry(names, each)
+            text = str(getattr(each, "help", None) or "")
+            if _is_shared(names[0], text):
+                shared.append(code(names[0]))
+            elif (before := told.setdefault((names[0], text), name)) != name:
+                known.setdefault(before, []).append(code(names[0]))
+            else:
+                lines += _entry(names, each)
+        shared += [f"as of {code(before)} {', '.join(some)}" for before, some in known.items()]
+        lines += [f"Also {', '.join(shared)}.", ""] if shared else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -50,6 +68,11 @@ def _entry(names: Sequence[str], one: Any) -> list[str]:
     return [shown, f": {marked(_DEFAULT.sub('', text))}", ""]
 
 
+def _is_shared(name: str, text: str) -> bool:
+    """Return whether the head of the page explains an option, and its own help says no more."""
+    return text.startswith(_SHARED.get(name, "?"))
+
+
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     inner = getattr(command, "commands", None)
     if inner is None or command.invoke_without_command:
@@ -62,14 +85,15 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return a help text as Markdown. Preformatted blocks (after a backspace character) and examples become code."""
+    """Return a help text as Markdown. Examples become code; what is preformatted is left out."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
         plain = " ".join(block.split())
         if block.lstrip().startswith("\b"):
-            lines += ["```", *block.replace("\b", "").strip("\n").splitlines(), "```", ""]
-        elif plain.startswith(_EXAMPLE):
-            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
+            continue  # a list for the terminal, which a page of its own has for readers
+        if plain.startswith(_EXAMPLE):
+            example = [] if "```text" in lines else ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
+            lines += example  # the first: --help has all
         else:
             lines += [marked(plain), ""]
     return lines[:-1]

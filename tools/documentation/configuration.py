@@ -10,14 +10,16 @@ from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
 from tools.documentation.tables import code
 
 ANY = "NAME"  # stands for a name that the operator chooses
+_ENDLESS = 1e12
 ROOT = "Settings"  # the class of the first level, which has another title in the schema
 _HEAD = """# Configuration
 
-Every key of the configuration: its type, its default, and what it is for. The file is `config/gateway.yaml`, or the
-path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
+Every key with its type (if it is no text), its default (if it has one), and what it is for. The file is
+`config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
 [gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
 
-- In headings `NAME` is a name that you choose, and `[]` is each entry of a list. So `models.NAME.race`, key `mode`, is:
+
+- In headings `NAME` is a name that you choose, and `[]` each entry of a list. So `models.NAME.race`, key `mode`, is:
 
   ```yaml
   models:
@@ -32,11 +34,8 @@ path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-
 - A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
   `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
 - `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file
-  by itself; if it is wrong, the gateway keeps the one it has.
-- These need a restart: {restart}.
+  by itself; if it is wrong, it keeps the one it has. These need a restart: {restart}.
 - `holeshot schema` prints the JSON Schema, with which editors complete and check.
-
-This page is made from the code by `make docs`, and a test compares them.
 """
 
 
@@ -45,23 +44,28 @@ def page() -> str:
     schema = json_schema()
     head = _HEAD.replace("{restart}", ", ".join(map(code, NEEDS_RESTART)))
     lines = [head, "## First level", ""]
-    for name, one in schema["properties"].items():
-        if not _section(schema, one):
-            lines += _entry(schema, ROOT, name, one, is_required=False)
-    last = ""
+    last, shown = "", dict[tuple[str, str, str], str]()
     for path, section in sections():
-        if path == "":
-            continue
         top = path.partition(".")[0]
         if top != last:
             last = top
             lines += [f"## {code(top)}", ""]
         if path != top:
             lines += [f"### {code(path)}", ""]
-        lines += [_about(path, section), ""]
+        lines += [_about(path, section), ""] if path else []
+        known: dict[str, list[str]] = {}  # keys that another section explains, by its path
         for name, one in section["properties"].items():
-            if not _section(schema, one):
-                lines += _entry(schema, section["title"], name, one, is_required=name in section.get("required", ()))
+            if _section(schema, one):
+                continue
+            title = section["title"]
+            entry = (name, REASONS[title][name], _type(schema, one))
+            if (before := shown.setdefault(entry, path)) != path:
+                known.setdefault(before, []).append(code(name))
+            else:
+                lines += _entry(schema, title, name, one, is_required=name in section.get("required", ()))
+        lines += [
+            line for before, names in known.items() for line in (f"{', '.join(names)}: as in {code(before)}.", "")
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -84,26 +88,26 @@ def keys() -> Iterator[tuple[str, str]]:
 
 
 def default_of(title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> str:
-    """Return a key's default as Markdown: "required" if it must be set, empty if the default is unknown."""
+    """Return a key's default as Markdown: "required" if it must be set, empty if there is none."""
     if is_required:
         return "required"
     if (title, name) in DEFAULTS:
-        return f"default: {DEFAULTS[title, name]}"
-    if "default" not in one:
-        return ""
-    value = one["default"]
+        return DEFAULTS[title, name]
+    value = one.get("default")
     if value is None or value in ({}, [], ""):
-        return "not set by default"
+        return ""
     if isinstance(value, list):
-        return f"default: {', '.join(code(str(each)) for each in value)}"
+        return ", ".join(code(str(each)) for each in value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return f"default: {code(json.dumps(value).strip(chr(34)))}"
+    return code(json.dumps(value).strip(chr(34)))
 
 
 def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, Any], *, is_required: bool) -> list[str]:
     default = default_of(title, name, one, is_required=is_required)
-    return [f"**{code(name)}** ({'; '.join((_type(schema, one), default))})", f": {REASONS[title][name]}", ""]
+    kind = _type(schema, one)
+    facts = "; ".join(each for each in (kind, default) if each not in {"", "text", "`false`"})
+    return [f"**{code(name)}**{f' ({facts})' if facts else ''}", f": {REASONS[title][name]}", ""]
 
 
 def _about(path: str, section: Mapping[str, Any]) -> str:
@@ -159,19 +163,20 @@ def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
         return code(str(one["const"]))
     kind = one.get("type")
     if kind == "array":
-        return f"list of {_type(schema, one['items'])}" if "items" in one else "list"
+        of = _type(schema, one["items"]) if "items" in one else "text"
+        return "list" if of == "text" else f"list of {of}"
     if kind == "object":
         inner = one.get("additionalProperties")
-        return f"names, each with a {_type(schema, inner)}" if isinstance(inner, dict) and inner else "names and values"
+        return f"{_type(schema, inner)} by name" if isinstance(inner, dict) and inner else "values by name"
     if kind in {"integer", "number"}:
         return " ".join(filter(None, (str(kind), _bounds(one))))
-    return {"null": "", "boolean": "true or false", "string": "text"}.get(str(kind), str(kind or ""))
+    return {"null": "", "boolean": "true/false", "string": "text"}.get(str(kind), str(kind or ""))
 
 
 def _bounds(one: Mapping[str, Any]) -> str:
-    """Return the bounds in words: ``from 0 to 65535``, ``above 0 and below 1``."""
+    """Return the bounds: ``0-65535``, ``>0, <1``, ``≥1``. Those beyond what anybody sets are left out."""
     least, most = one.get("minimum"), one.get("maximum")
-    if least is not None and most is not None:
-        return f"from {least:g} to {most:g}"
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    return " and ".join(f"{word} {one[name]:g}" for name, word in words.items() if name in one)
+    if least is not None and most is not None and most < _ENDLESS:
+        return f"{least:g}-{most:g}"
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    return ", ".join(f"{sign}{one[name]:g}" for name, sign in signs.items() if name in one and one[name] < _ENDLESS)

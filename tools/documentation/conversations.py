@@ -9,9 +9,9 @@ from tools.documentation.tables import code, table
 
 _HEAD = """# Conversations, field by field
 
-How does an answer that came in pieces become the whole one, and what may a conversation that goes on at another vendor
-contain? Both are tables in the code, from which `make docs` makes this page; a test compares them.
-[Histories](../providers.md#histories) says what to set for a server of your own.
+How an answer that came in pieces becomes the whole one, and what a conversation that goes on at another vendor may
+contain. [Histories](../providers.md#histories) says what to set for a server of your own.
+
 
 ## How the fields of a stream join
 
@@ -30,9 +30,9 @@ events said, they count. Deltas of these events are pieces of a text:
 """
 _HISTORIES = """## What vendors accept in a history
 
-Empty: everything. Where each is from stands beside the row, in `providers/vendors.toml`. Servers that are not listed
-get what the client sent; one that answers 400 about roles is asked once more in the strictest order,
-and at once from then on; `holeshot check --live` prints the line that decides it beforehand.
+Empty: everything. Servers that are not listed get what the client sent; one that answers 400 about roles is asked once
+more in the strictest order.
+
 """
 _JOINS = {
     "LAST": "the last one has all",

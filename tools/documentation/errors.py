@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,12 @@ from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured
 from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
 from providers import ErrorKind
 from tools.documentation import advice
-from tools.documentation.tables import code, table
+from tools.documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
+NEVER = "no"
+NOTHING = "Nothing."
 NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that an error is raised with instead of the code of its class.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
@@ -30,32 +33,26 @@ GIVEN: Mapping[str, tuple[int, str, str]] = {
 }
 _HEAD = """# Errors
 
-Every error of the gateway, what it means, and what to do about it.
+Every error of the gateway, and what to do about it.
 
-- **Find it** by the status and the `code` in the body. The body has the format of the API that was called; in OpenAI's
-  it is `{"error": {"message", "type", "param", "code"}}`. Anthropic's format has no code: go by the status and the
-  message.
 - **Read the message first.** It names the field, the limit or the deployment.
-- **Retry?** says whether the same request can succeed if it is sent again: `later` is after the time in the header
-  `retry-after`. OpenAI's and Anthropic's SDKs retry 408, 409, 429 and all statuses from 500 by themselves, twice, and
-  wait as long as `retry-after` says, if that is at most a minute.
-- A stream that has begun has the status 200 already. If it breaks, its last event is the error, and its usual end
-  (`[DONE]`) does not come.
-- For the operator: `calls.error_kind` has the same code, and so has the field `error_kind` of the event
-  [`call.finished`](events.md).
+- **Find it** by the status and the `code` in the body, which has the format of the API that was called; in OpenAI's
+  it is `{"error": {"message", "type", "param", "code"}}`. Anthropic's has no code.
+- **Retry** says when the same request can succeed if it is sent again: `later` is after the header `retry-after`.
+  Where it is missing, another try is in vain. SDKs retry 408, 409, 429 and all statuses from 500 twice by themselves.
+- A stream that has begun has the status 200. If it breaks, its last event is the error, and `[DONE]` does not come.
+- SQL and the log ([`call.finished`](events.md)) have the code as `error_kind`.
 
-This page is made from the code by `make docs`, and a test compares them.
 """
 _REFUSALS = """## Words for refused requests
 
-For a request that the gateway itself refused, the table `refusals`, the event `request.refused` and the metrics have
-the code above as the `reason`, but for these:
+The table `refusals`, the event `request.refused` and the metrics have the code above as the `reason`, but for these:
 """
 _KINDS = """## Why an attempt failed
 
-An attempt is one request to one provider. The reason of its failure is in the message of the errors 424, 429, 502 and
-504, in the column `attempts.error_kind`, and in `causes` of [`call.finished`](events.md). One failed attempt is no
-failed call: another deployment is asked, as long as there is one. What to do is for the operator.
+The reason why an attempt (one request to one provider) failed is in the message of the errors 424, 429, 502 and 504, in
+`attempts.error_kind`, and in `causes` of [`call.finished`](events.md). The call goes on while another deployment can be
+asked.
 """
 
 
@@ -98,24 +95,20 @@ def refusals() -> Mapping[str, str]:
 def page() -> str:
     """Return the text of docs/reference/errors.md."""
     found, advised = codes(), by_code()
-    lines = [_HEAD, "## All", ""]
-    rows = [
-        (str(status), f"[{code(name)}](#{_anchor(status, name)})", _short(advised[status, name].retry))
-        for status, name in found
-    ]
-    lines += [*table(("status", "code", "retry?"), rows), ""]
-    last = 0
-    for (status, name), types in found.items():
-        if status != last:
-            last = status
-            lines += [f"## {status} {_phrase(status)}", ""]
-        lines += [*_entry(status, name, types, advised[status, name])]
+    lines = [_HEAD]
+    for status, alike in groupby(found, key=lambda each: each[0]):
+        names = [name for _, name in alike]
+        types = {each for name in names for each in found[status, name]}
+        shared = f" *Type:* {' or '.join(map(code, sorted(types)))}." if len(types) == 1 else ""
+        lines += [f"## {status} {_phrase(status)}", "", *([shared.strip(), ""] if shared else [])]
+        for name in names:
+            lines += _entry(status, name, () if shared else found[status, name], advised[status, name])
     lines += [_REFUSALS]
     for name, means in refusals().items():
         lines += [f"**{code(name)}**", f": {means}", ""]
     lines += [_KINDS]
     for kind, (means, do) in kinds().items():
-        lines += [f"**{code(str(kind))}**", f": {means}", "", f"  *What to do:* {do}", ""]
+        lines += [f"**{code(str(kind))}**", f": {means}{'' if do == NOTHING else f' *Do:* {do}'}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -163,21 +156,11 @@ def _advice(parts: Mapping[str, str]) -> Advice:
 
 
 def _entry(status: int, name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
-    lines = [f"### {status} {code(name)}", "", guidance.means, "", f"**Caller:** {guidance.caller}", ""]
-    if guidance.operator:
-        lines += [f"**Operator:** {guidance.operator}", ""]
-    if guidance.retry == NOT_SENT:
-        return [*lines, "No client receives this code.", ""]
-    return [*lines, f"*Retry?* {guidance.retry}. *Type:* {' or '.join(map(code, types))}.", ""]
-
-
-def _short(retry: str) -> str:
-    """Return ``retry`` for a narrow column."""
-    return "later" if retry == LATER else retry
-
-
-def _anchor(status: int, name: str) -> str:
-    return f"{status}-{name}"
+    retry = {NEVER: "", LATER: " *Retry:* later.", NOT_SENT: " No client receives it."}
+    means = f"{guidance.means}{retry.get(guidance.retry, f' *Retry:* {guidance.retry}.')}"
+    means += f" *Type:* {' or '.join(map(code, types))}." if types and guidance.retry != NOT_SENT else ""
+    lines = [f"### {status} {code(name)}", "", means, "", f"**Caller:** {guidance.caller}", ""]
+    return [*lines, f"**Operator:** {guidance.operator}", ""] if guidance.operator else lines
 
 
 # 499 is nginx's, not HTTP's. The others have older names in Python before 3.13.

@@ -1,6 +1,7 @@
 """Every event of the log: name, levels and fields from the calls that write it, and the advice beside them."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,17 @@ from tools.documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
+# What to do that the page says once, for all events.
+NOTHING, REPORT = "Nothing.", "It is a bug: report it with the trace."
+# Fields that the page explains once, or whose names say enough.
+UNLISTED = frozenset(
+    {
+        *("hint", "effect", "exception", "cause", "error", "problem"),
+        *("deployment", "model", "provider", "client", "metric", "alert", "message", "webhook", "tries", "kind"),
+        *("open", "folder", "spool", "file", "node", "pid", "peer", "endpoint", "method", "began_at"),
+    }
+)
+_CODE = re.compile(r"`(\w+)`")
 _REFUSED = ("count", "peer", "method", "endpoint", "client")
 _SLOWDOWN = ("model", "deployment", "metric")
 
@@ -100,23 +112,21 @@ HANDED: Mapping[str, tuple[str, ...]] = {
 }
 _HEAD = """# Events of the log
 
-Every event that the gateway writes, what it means, and what to do when you see it.
-
-The log goes to standard error, one line for each event. With `log_format: json` (the default without a terminal) a line
-is an object with `event`, `level`, `timestamp` and the fields below:
+Every event that the gateway writes to standard error, one line each. With `log_format: json` (the default without a
+terminal) a line is an object:
 
 ```json
 {"event": "limits.redis_away", "level": "warning", "timestamp": "2030-01-01T12:00:00Z", "processes": 2, "hint": "…"}
 ```
 
-- `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` is written
-  with `log_level: debug` only.
-- `hint` and `effect` are sentences for you. `exception` is the trace of a bug.
-- Most problems that last are also an [alert](../monitoring.md#alerts-and-targets), which can call a webhook. Watch
-  alerts; read the log for details.
-- A line whose `event` is a sentence comes from a library, not from the gateway.
-
-This page is made from the code by `make docs`, and a test compares them.
+- `error`: something is broken; look now. `warning`: look when it repeats. `info`: for the record. `debug` needs
+  `log_level: debug`.
+- An entry has the level, the meaning, what to do (if there is anything to do), and more fields. Not listed are `hint`
+  and `effect`, sentences for you, and names that say enough, such as `cause`, `model` and `file`.
+- An `exception` is the trace of a bug: please report it.
+- Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
+  details.
+- A line whose `event` is a sentence comes from a library.
 """
 
 
@@ -163,10 +173,12 @@ def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
     levels = ", ".join(
         sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
     )
-    lines = [f"**{code(name)}** ({levels})", f": {parts['Means']}", "", f"  *What to do:* {parts['Do']}", ""]
-    if one.fields:
-        lines += [f"  *Fields:* {', '.join(code(each) for each in sorted(one.fields))}.", ""]
-    return lines
+    is_said = parts["Do"] == NOTHING or (parts["Do"] == REPORT and "exception" in one.fields)
+    do = "" if is_said else f" *Do:* {parts['Do']}"
+    named = set(_CODE.findall(parts["Means"] + do))
+    fields = sorted(one.fields - UNLISTED - named)
+    shown = f" *Fields:* {', '.join(map(code, fields))}." if fields else ""
+    return [f"**{code(name)}** ({levels})", f": {parts['Means']}{do}{shown}", ""]
 
 
 @cache

@@ -5,21 +5,16 @@ from typing import Any
 from tools.documentation.document import openapi
 from tools.documentation.tables import code, table
 
-_HEAD = """# Headers
+_HEAD = """## Headers
 
-The headers that the gateway reads from requests, and those that it adds to answers. All are optional. An answer has
-only those that apply to it. The headers of a streamed answer are sent with its first token, so they say nothing of its
-end.
+All are optional. An answer has only those that apply to it; those of a streamed answer are sent with its first token.
+`x-holeshot-narrowed` has one of [these reasons](../policy.md#fewer-attempts).
 
-`Idempotency-Key` is not passed on to providers ([why](../using/apis.md)). `x-holeshot-narrowed` has one of
-[these reasons](../policy.md#fewer-attempts).
-
-This page is made from the code by `make docs`, and a test compares them.
 """
 
 
-def page() -> str:
-    """Return the text of docs/reference/headers.md."""
+def section() -> str:
+    """Return the section of docs/reference/http-api.md about headers."""
     document = openapi()
     read: dict[str, Any] = {}
     for path in document["paths"].values():
@@ -32,13 +27,13 @@ def page() -> str:
     return "\n".join(
         [
             _HEAD,
-            "## Of requests",
+            "### Of requests",
             "",
             *table(
                 ("header", "what it says"), [(code(name), read[name].get("description", "")) for name in sorted(read)]
             ),
             "",
-            "## Of answers",
+            "### Of answers",
             "",
             *table(
                 ("header", "what it says"),

@@ -1,28 +1,48 @@
 """Every route of the gateway, and how a program reads /api."""
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.admin.openapi.operation import (
+    ADMIN,
+    ADMIN_VISITOR,
+    ANYBODY,
+    CALLER,
+    CALLING_VISITOR,
+    CLIENT,
+    VIEWER,
+    VISITOR,
+)
+from tools.documentation import headers
 from tools.documentation.document import openapi
 from tools.documentation.tables import code, marked
 
 _HEAD = """# HTTP API
 
-Every route, what it does, and how it can answer. A running gateway serves the same as OpenAPI at `/openapi.json`, with
-all fields, and as a page at `/docs`. [The read API](#the-read-api) has examples of
-`/api`.
+Every route and what it does. A running gateway serves the same as OpenAPI at `/openapi.json`, with all fields and
+errors, and as a page at `/docs`. [The read API](#the-read-api) has examples of `/api`.
 
 - **Keys**: `authorization: Bearer hs-…`, `x-api-key` as Anthropic's SDKs send it, or `x-goog-api-key` as Google's do.
-  Without `clients:` in the configuration, programs on this machine need none.
+  Without `clients:` in the configuration, programs on this machine need none. In brackets stands whose key a route
+  needs: *any*, a *caller's* (not a viewer's), a *viewer's* (an operator's or an admin's, too), an *admin's*, or *none*;
+  *or session*: the page's sign-in will do.
+- **`/api/keys`** is `/admin/keys` for the page's session.
 - **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
-- [Headers](headers.md) has those of requests and answers.
-
-This page is made from the code by `make docs`, and a test compares them.
+- [Headers](#headers) come last.
 """
 _READ_API = Path(__file__).with_suffix(".md")  # written by hand
-_FIRST_ERROR = 400
+_NEEDS: Mapping[str, str] = {
+    ANYBODY.words: "none",
+    CLIENT.words: "any",
+    CALLER.words: "caller",
+    VIEWER.words: "viewer",
+    ADMIN.words: "admin",
+    VISITOR.words: "viewer or session",
+    ADMIN_VISITOR.words: "admin or session",
+    CALLING_VISITOR.words: "caller or session",
+}
 
 
 def page() -> str:
@@ -34,37 +54,34 @@ def page() -> str:
         for method, operation in operations.items():
             tag = (operation.get("tags") or ["Others"])[0]
             by_tag.setdefault(tag, []).append((f"{method.upper()} {path}", operation))
-    lines = [_HEAD, _READ_API.read_text(encoding="utf-8")]
+    lines, told = [_HEAD, _READ_API.read_text(encoding="utf-8")], dict[str, str]()  # the tag that has a description
+    named = {name for routes in by_tag.values() for name, _ in routes}
     for tag, routes in by_tag.items():
         lines += [f"## {tag}", "", *([marked(about[tag]), ""] if about.get(tag) else [])]
-        for facts, alike in groupby(routes, key=lambda route: _facts(route[1])):
-            lines += _group(
-                [(code(name), operation.get("summary", "").rstrip(".")) for name, operation in alike], facts
-            )
-    return "\n".join(lines).rstrip() + "\n"
+        found = [(name, operation, *_described(operation)) for name, operation in routes]
+        usual, times = Counter(access for _, _, access, _ in found).most_common(1)[0]
+        usual = usual if times > 1 else ""
+        lines += [f"Key: *{usual}*, where no other is named.", ""] if usual else []
+        groups: dict[str, list[str]] = {}
+        for name, operation, access, about_it in found:
+            if name.replace(" /api/", " /admin/") in named - {name}:
+                continue  # the same for the page, as the head says
+            groups.setdefault(about_it, []).append(_route(name, "" if access == usual else f" ({access})", operation))
+        for about_it, entries in groups.items():
+            said = told.setdefault(about_it, tag)
+            lines += [*entries, ""]
+            lines += [marked(about_it) if said == tag else f"As *{said}* above.", ""] if about_it else []
+    return "\n".join([*lines, headers.section()]).rstrip() + "\n"
 
 
-def _group(routes: Sequence[tuple[str, str]], facts: Sequence[str]) -> list[str]:
-    """Return the entry of routes with the same ``facts``, which are written once, below all of them."""
-    if len(routes) == 1:
-        lines = [f"**{routes[0][0]}**", f": {routes[0][1]}.", ""]
-        return [*lines, *(line for fact in facts for line in (f"  {fact}", ""))]
-    listed = [f"- **{name}**: {summary}." for name, summary in routes]
-    return [*listed, "", *(line for fact in facts for line in (fact, ""))]
+def _described(operation: Mapping[str, Any]) -> tuple[str, str]:
+    """Return whose key an operation needs, in a word or three, and the rest of its description."""
+    text = " ".join(operation.get("description", "").split())
+    needs = max((each for each in _NEEDS if text.endswith(each)), key=len)
+    return _NEEDS[needs], text.removesuffix(needs).strip()
 
 
-def _facts(operation: Mapping[str, Any]) -> Sequence[str]:
+def _route(name: str, access: str, operation: Mapping[str, Any]) -> str:
     query = [each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"]
-    statuses = sorted(status for status in operation["responses"] if status.isdigit())
-    good = [each for each in statuses if int(each) < _FIRST_ERROR]
-    bad = [each for each in statuses if int(each) >= _FIRST_ERROR]
-    return tuple(
-        filter(
-            None,
-            (
-                marked(" ".join(operation.get("description", "").split())),
-                f"*Query:* {', '.join(map(code, query))}." if query else "",
-                f"*Answers:* {', '.join(good)}. *Errors:* {', '.join(bad)}.",
-            ),
-        )
-    )
+    asked = f" *Query:* {', '.join(map(code, query))}." if query else ""
+    return f"- **{code(name)}**{access}: {operation.get('summary', '').rstrip('.')}.{asked}"

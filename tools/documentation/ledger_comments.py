@@ -1,7 +1,7 @@
-"""SQL comments on the ledger's tables, views and columns, from docs/reference/ledger.md, for psql and other tools.
+"""SQL comments on the ledger's tables, views and columns, from docs/reference/ledger.md and migrations/SUMS.md.
 
-A section of the page describes one or several tables or views. A column's comment is the definition (``: ``), the list
-item or the sentence that names it first.
+A section of these pages describes one or several tables or views. A column's comment is the definition (``: ``), the
+list item or the sentence that names it first.
 """
 
 import json
@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ledger.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "docs" / "reference" / "ledger.md", ROOT / "migrations" / "SUMS.md")
 PARTS = ("Views", "Tables", "Sums")
 _ROWS = ("calls", "attempts")
 
@@ -23,7 +24,7 @@ _SENTENCE = re.compile(r"(?<=[.:]) (?=[A-Z`(])")
 
 def comments() -> dict[str, dict[str, str]]:
     """Return the comments of each table and view, by column; "" is the table or view itself."""
-    page = PAGE.read_text(encoding="utf-8")
+    page = "\n".join(each.read_text(encoding="utf-8") for each in PAGES)
     texts: dict[str, str] = {}
     for part in PARTS:
         start = page.index(f"\n## {part}\n") + 1

@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.documentation.tables import code, table
+from tools.documentation.tables import code
 
 ROOT = Path(__file__).resolve().parents[2]
 STEERING = "gateway/steering/constants.py"
+BOUND = "bound"  # the origin of what only limits time, memory, work or harm
 # Of these files only the constants that shape a race: their other constants are not part of the policy.
 RACE = {
     "gateway/racing/hold.py": ("HOLD_MIN_S", "HOLD_MARGIN_S", "HOLD_MAX_S"),
@@ -21,19 +22,16 @@ RACE = {
 }
 _HEAD = """# Constants of the policy
 
-Which number is behind each rule of [the policy](../policy.md)? None of them is a setting: they are in
-`gateway/steering/constants.py`, and each is what the comment beside it says. *From* is where a value came from:
+The numbers behind the rules of [the policy](../policy.md). None is a setting. In brackets stands where a value came
+from:
 
-- **tuned**: chosen by simulation over eight [worlds](../steering.md#in-simulation): calm, drift, outage, ratelimit,
-  correlated, decode, herd, mixed.
-- **world NAME**: introduced to mend a weakness that this world shows, not searched for over all worlds; the seeds 101
-  to 103 are held out.
-- **bound**: a limit on time, memory, work or harm.
+- **tuned**: chosen by simulation over eight [worlds](../steering.md#in-simulation).
+- **world NAME**: introduced to mend a weakness that this world shows, not searched for over all worlds.
 - **vendors**: what vendors document.
 - **statistics**: a formula, or a usual level of confidence.
 - **judgement**: reasoned, not measured.
 
-This page is made from the code by `make docs`, and a test compares them.
+*Bounds* limit time, memory, work or harm; `gateway/steering/constants.py` has the reason of each.
 """
 _ASSIGNED = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*) = (?P<value>[^#]+?)(?:  # (?P<why>.*))?$")
 _UNITS = {"S": "s", "TPS": "tok/s", "TOKENS": "tokens", "BYTES": "bytes", "EVENTS": "events", "SHARE": "share"}
@@ -52,19 +50,23 @@ def page() -> str:
     lines = [_HEAD]
     constants = list(read(STEERING))
     for section in dict.fromkeys(each.section for each in constants):
-        rows = []
-        for each in constants:
+        lines += [f"## {section}", ""]
+        bounds = []
+        for each in (each for each in constants if each.section == section):
             origin, _, why = each.why.partition(": ")
-            if each.section == section:
-                rows.append((code(each.name), _value(STEERING, each.name), _why(why), origin))
-        lines += [f"## {section}", "", *table(("name", "value", "what for", "from"), rows), ""]
-    rows = [
-        (code(each.name), _value(path, each.name), _why(each.why), code(path))
+            stated = f"{code(each.name)} = {_value(STEERING, each.name)}"
+            if origin == BOUND:
+                bounds.append(stated)
+            else:
+                lines.append(f"- {stated} ({origin}): {_why(why)}")
+        lines += [f"- Bounds: {', '.join(bounds)}.", ""] if bounds else [""]
+    race = [
+        f"- {code(each.name)} = {_value(path, each.name)} ({code(path)}): {_why(each.why)}"
         for path, names in RACE.items()
         for each in read(path)
         if each.name in names
     ]
-    return "\n".join([*lines, "## Constants of the race", "", *table(("name", "value", "what for", "where"), rows), ""])
+    return "\n".join([*lines, "## Constants of the race", "", *race, ""])
 
 
 def read(path: str) -> Iterator[Constant]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 _CODE = re.compile(r"`[^`]*`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-_PAGE = re.compile(r"\bdocs/(?P<folder>reference/)?(?P<page>[a-z-]+)\.md")
+_PAGE = re.compile(r"\bdocs/(?P<folder>[a-z]+/)?(?P<page>[a-z-]+)\.md(?P<anchor>#[a-z-]+)?")
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -34,7 +34,7 @@ def marked(text: str) -> str:
 
 def _marked(text: str) -> str:
     with_options = _OPTION.sub(lambda match: code(match[0]), text.replace("<", "\\<"))
-    return _PAGE.sub(r"[\g<page>](../\g<folder>\g<page>.md)", with_options)
+    return _PAGE.sub(r"[\g<page>](../\g<folder>\g<page>.md\g<anchor>)", with_options)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -5,22 +5,17 @@ from tools.documentation.tables import code, table
 
 _HEAD = """# Vendors
 
-Which vendors does Holeshot know, and what does it know of each? A provider with one of these names needs its key only;
-a `preset` with it starts another provider from its row. [Providers](../providers.md) says what else may be set, and
-what to do for a server that is not here.
-
-`make docs` makes this page from `providers/vendors.toml`, where the reason for each quirk stands; a test compares them.
-An empty cell is not known, or there is none. *Bills after a hang-up*: whether a whole answer is paid for although the
-gateway has dropped it, as it does with those that lose a race. Vendors without an address have one for each customer,
-which you set as `base_url`; those of kind `litellm` are asked through that library, which knows their addresses.
-[Conversations](conversations.md#what-vendors-accept-in-a-history) has what each accepts in a history.
+A provider with one of these names needs its key only; a `preset` with it starts another provider from its row
+([providers](../providers.md)). An empty cell is not known, or there is none. *Bills*: whether a whole answer is paid
+for although it was cut. Vendors without an address have one for each customer, which you set as `base_url`. What each
+accepts in a history is in [conversations](conversations.md#what-vendors-accept-in-a-history).
 """
 _BILLS = {None: "", True: "yes", False: "no"}
 
 
 def page() -> str:
     """Return the text of docs/reference/vendors.md."""
-    columns = ("name", "vendor", "address", "key in", "APIs", "bills after a hang-up")
+    columns = ("name", "vendor", "address", "key in", "APIs", "bills")
     return "\n".join([_HEAD, *table(columns, map(_row, load_catalog().values())), ""])
 
 

@@ -55,8 +55,7 @@ ALERTS: tuple[Alert, ...] = (
         lasting="5m",
         severity="ticket",
         summary="{{ $labels.deployment }} is out: it is broken, refuses the key, or does not know the model.",
-        description="See why on the page (Alerts), or in the view provider_errors. Correct its key or name and reload; "
-        "until it answers again it gets probes only.",
+        description="See why on the page (Alerts). Correct its key or name and reload; until then it gets probes only.",
         labels={**_JOB, "deployment": "d"},
         fires=Example({_gauge("holeshot_breaker_open", 'deployment="d"'): _ALWAYS}),
         quiet=Example(
@@ -150,8 +149,8 @@ ALERTS: tuple[Alert, ...] = (
         lasting="5m",
         severity="ticket",
         summary="A round of {{ $labels.instance }} with Redis takes more than 50 ms.",
-        description="Calls that need a larger lease wait no longer, and go on with a share. If Redis' core is full "
-        "(redis-cli info cpu), a Redis Cluster has several. Else it is the network, or the gateway's own core.",
+        description="If Redis' core is full (redis-cli info cpu), a Redis Cluster has several. Else it is the network, "
+        "or the gateway's own core.",
         labels={**_JOB, "instance": "a"},
         fires=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.08+0x60"}),
         quiet=Example({_gauge("holeshot_redis_round_seconds", 'of="limits"'): "0.004+0x60"}),

@@ -4,30 +4,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.watching.series import Family
-from tools.documentation.tables import code, marked
+from tools.documentation.tables import marked
 from tools.monitoring.alert import Alert
 
 _HEAD = """# Metrics and alert rules
 
-**What does each metric of `GET /metrics` count, and when does each alert rule fire?** The page is Prometheus' text
-format. If keys are required, it needs that of an admin, an operator or a viewer.
-[Monitoring](../monitoring.md#monitoring) says how to scrape it; begin there. [The rules](#alert-rules) come last.
+What each metric of `GET /metrics` counts, in Prometheus' text format, and [when each alert rule fires](#alert-rules).
+[Monitoring](../monitoring.md#monitoring) says how to scrape it; begin there.
 
-- **Entries**: the type, the unit unless it is a count, the labels, and what it counts.
+- **Entries**: the type, the labels, and what it counts.
 - **Types**: a *counter* only grows, so look at its rate; a *gauge* is a value of now; a *histogram* counts by
-  [buckets](#buckets).
+  buckets, which `/metrics` names.
 - **Several workers**: any of them returns the sums of all. Gauges that are not sums say so: *least* or *most* of all
   workers.
 - **No series yet**: a counter or histogram begins with its first event. A gauge of something that is not configured is
   absent.
-- **Names**: models and deployments come from the configuration; those that clients name themselves are `adhoc`. Only
-  counters have the label `client`: the first 1,000 clients have series of their own, later ones are `(others)`, calls
-  without a key `anonymous`.
+- **Names**: models and deployments that clients name themselves are `adhoc`. Only counters have the label `client`: the
+  first 1,000 clients have series of their own, later ones are `(others)`, calls without a key `anonymous`.
 - **Do not compare providers by these histograms.** A loser that was cut before its first token has no time to first
-  token (TTFT), so histograms of attempts look better than the truth. The leaderboard and the views of the ledger
-  correct for it ([SQL](../sql.md)).
-
-This page is made from the code by `python -m tools.monitoring`, and a test compares them.
+  token (TTFT), so they look better than the truth. The leaderboard and [SQL](../sql.md) correct for it.
 """
 # Topics of metrics, by prefixes of their names after ``holeshot_``. The longest matching prefix decides.
 _TOPICS: Mapping[str, Sequence[str]] = {
@@ -47,23 +42,15 @@ _TOPICS: Mapping[str, Sequence[str]] = {
 }
 _RULES = """## Alert rules
 
-The rules of `config/monitoring/holeshot.rules.yml`, for Prometheus. `page`: look now; `ticket`: look today, as
-in [the gateway's own alerts](../monitoring.md#alerts-and-targets). Each fires when its expression has held for the
-time beside it.
+For Prometheus, with their expressions in
+[holeshot.rules.yml](../../config/monitoring/holeshot.rules.yml). `page`: look now; `ticket`: look today, as in
+[the gateway's own alerts](../monitoring.md#alerts-and-targets). Each fires when it has held for the time beside it.
 """
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _OTHERS = "The process"
-_COUNT = "count"
-_UNITS = (
-    ("_tokens_per_second", "tokens/s"),
-    ("_tokens_total", "tokens"),
-    ("_seconds_total", "seconds"),
-    ("_seconds", "seconds"),
-    ("_s", "seconds"),
-    ("_usd_total", "US dollars"),
-    ("_usd", "US dollars"),
-    ("_bytes", "bytes"),
-    ("_ratio", "ratio"),
+# How a text says for people who read only it what the type says here.
+_MERGED = re.compile(
+    r"[;.] (?:[Tt]he )?(?:longest|oldest|least|most) (?:of all workers|that a worker (?:knows of|sees))\b"
 )
 _MERGES = {"sum": "", "min": ", least", "max": ", most"}
 
@@ -75,10 +62,7 @@ def page(families: Iterable[Family], alerts: Iterable[Alert]) -> str:
     for family in listed:
         by_topic[topic_of(family.name)] += _entry(family)
     lines = [line for topic, entries in by_topic.items() for line in (f"## {topic}", "", *entries)]
-    buckets = [f"- `{family.name}`: {_bounds(family.bounds)}" for family in listed if family.bounds]
-    return "\n".join(
-        [_HEAD, *lines, "## Buckets", "", "Upper bounds of histograms, inclusive:", "", *buckets, "", *rules(alerts)]
-    )
+    return "\n".join([_HEAD, *lines, *rules(alerts)])
 
 
 def rules(alerts: Iterable[Alert]) -> list[str]:
@@ -93,16 +77,10 @@ def topic_of(name: str) -> str:
     return max(fitting, default=(0, _OTHERS))[1]
 
 
-def unit_of(family: Family) -> str:
-    """Return the unit, from the end of the name; "count" without one."""
-    return next((unit for end, unit in _UNITS if family.name.endswith(end)), _COUNT)
-
-
 def _entry(family: Family) -> list[str]:
     facts = [family.kind + _MERGES[family.merge]]
-    facts += [unit] if (unit := unit_of(family)) != _COUNT else []
     facts += [f"by {', '.join(f'`{label}`' for label in family.labels)}"] if family.labels else []
-    return [f"**`{family.name}`** ({'; '.join(facts)})", f": {family.documentation}", ""]
+    return [f"**`{family.name}`** ({'; '.join(facts)})", f": {_MERGED.sub('', family.documentation)}", ""]
 
 
 def _rule(alert: Alert) -> list[str]:
@@ -110,12 +88,6 @@ def _rule(alert: Alert) -> list[str]:
     summary = _LABEL.sub(lambda match: match[1].upper(), alert.summary)
     return [
         f"**{alert.name}** ({alert.severity}{lasts})",
-        f": {summary} *What to do:* {marked(alert.description)}",
-        "",
-        f"  {code(alert.expr)}",
+        f": {summary} *Do:* {marked(alert.description)}",
         "",
     ]
-
-
-def _bounds(bounds: Sequence[float]) -> str:
-    return ", ".join(f"{bound:.4g}" for bound in bounds)

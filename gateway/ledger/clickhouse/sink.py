@@ -104,8 +104,8 @@ class Queue:
             make_private(self.folder)  # it may have been deleted
             yield
         except OSError as error:
-            # Event ledger.clickhouse_refused: A part of the spool could not be kept for ClickHouse, as the disk refuses
-            # (`cause`): its rows are in SQL only.
+            # Event ledger.clickhouse_refused: The disk refuses to keep rows for ClickHouse (`cause`): SQL alone has
+            # them.
             # Do: Free disk space.
             self._log.error("ledger.clickhouse_refused", segment=name, cause=error.strerror)
 
@@ -143,7 +143,7 @@ class Queue:
         if self._said_at_s is None or now_s - self._said_at_s >= REMIND_S:
             self._said_at_s = now_s
             # Event ledger.clickhouse_dropped: More rows wait for ClickHouse than `ledger.clickhouse.max_spool_gb`
-            # allows, so the oldest are not sent to it: so far `lost` calls of this process. SQL has them.
+            # allows, so the oldest are not sent: so far `lost` calls. SQL has them.
             # Do: Make ClickHouse reachable, or raise the setting.
             self._log.error(
                 "ledger.clickhouse_dropped",
@@ -325,9 +325,9 @@ class ClickHouseSink:
 
     def _set_aside(self, line: bytes, cause: str) -> None:
         path = self.queue.folder / "rows.bad"
-        # Event ledger.clickhouse_set_aside: ClickHouse does not accept a row (`cause`), and its line of the spool was
-        # moved to `file`. SQL has it.
-        # Do: Report it with the line. The file may be deleted then.
+        # Event ledger.clickhouse_set_aside: ClickHouse does not accept a row (`cause`), which was moved to `file`. SQL
+        # has it.
+        # Do: Report it with the line.
         self._log.error("ledger.clickhouse_set_aside", file=str(path), cause=cause)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as kept:
             kept.write(line)
@@ -373,9 +373,9 @@ class ClickHouseSink:
         if not self.away:
             self.away, self._away_since_s = True, self._clock()
         if self._causes.is_new(str(error)):
-            # Event ledger.clickhouse_unreachable: ClickHouse does not answer, or refuses (`cause`). Calls go on, SQL
-            # has their rows, and those for ClickHouse wait on disk, up to `ledger.clickhouse.max_spool_gb`.
-            # Do: Make ClickHouse reachable, and give its user the right to create tables and views, and to insert.
+            # Event ledger.clickhouse_unreachable: ClickHouse does not answer, or refuses (`cause`). Its rows wait on
+            # disk, up to `ledger.clickhouse.max_spool_gb`; SQL has them.
+            # Do: Make it reachable, and let its user create tables and views, and insert.
             self._log.warning(
                 "ledger.clickhouse_unreachable", cause=str(error), hint="calls go on, rows wait on disk; SQL has them"
             )

@@ -1,4 +1,4 @@
-"""The list of calls, and one call: of the ledger, and of memory while their rows are not stored yet."""
+"""The list of calls, and one call: of the ledger, and of memory while rows are not stored yet; calls by region."""
 
 import uuid
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.core.calls import CallRecord, CallStart
-from gateway.core.reports import CallsWanted, Ended, FoundCall, Table
+from gateway.core.reports import CallsWanted, Ended, FoundCall, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
@@ -100,6 +100,12 @@ async def found(
     stored = {str(each["id"]) for each in attempts}
     attempts += [each for each in late if each["id"] not in stored]
     return FoundCall(rows[0], sorted(attempts, key=_number), "ledger", sql, call_sql)
+
+
+async def by_region(reader: Reader, window: Window) -> Table:
+    """Return the calls of an hour or a day by model and region."""
+    sql = f"select * from regions_{window} order by model, region"  # noqa: S608 - our own values
+    return Table(shapes.rows(await reader.run(sql)), sql)
 
 
 def _list_sql(words: Words, wanted: CallsWanted, since: datetime | None, limit: int) -> str:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated
+from gateway.alerts.stated_models import Hour, Stated
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 
@@ -47,6 +47,11 @@ async def open_slowdowns(reader: Reader) -> list[Slowdown]:
 async def stated_models(reader: Reader, sql: str) -> list[Stated]:
     """Return the models that deployments have stated, as ``sql`` selects them."""
     return [Stated(**row) for row in rows(await reader.run(sql))]
+
+
+async def lengths(reader: Reader, sql: str) -> list[Hour]:
+    """Return how long prompts and answers were by hour, as ``sql`` selects it."""
+    return [Hour(**row) for row in rows(await reader.run(sql))]
 
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:

@@ -244,8 +244,7 @@ class Reader:
                 answer = await run(connection, sql, self._timeout_s)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             # Event report.too_slow: A report was stopped after `limit_s` seconds. `sql` is the statement.
-            # Do: Ask for less. If it is frequent, keep fewer attempts (`ledger.keep_attempts_days`), or use a faster
-            # database.
+            # Do: Ask for less, keep fewer attempts (`ledger.keep_attempts_days`), or use a faster database.
             self._log.warning("report.too_slow", limit_s=self._timeout_s, sql=sql)
             raise ReportTooSlow(
                 f"the database took longer than {self._timeout_s:g} s for this: ask for a shorter window, or for less"
@@ -253,7 +252,7 @@ class Reader:
         except DATABASE_ERRORS as error:
             if _is_our_fault(error):
                 raise
-            # Event report.failed: A report of the page or of `/api` could not be made (`cause`). The caller gets 503.
+            # Event report.failed: A report could not be made (`cause`). The caller gets 503.
             # Do: Make the database reachable. If a table is missing, run `holeshot migrate`.
             self._log.warning("report.failed", cause=str(unreachable(engine.url, error)))
             raise ReportsUnreachable(self._said(error), headers={"retry-after": str(RETRY_S)}) from error

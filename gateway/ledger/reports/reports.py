@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated
+from gateway.alerts.stated_models import Hour, Stated
 from gateway.core import tasks
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
@@ -201,8 +201,8 @@ class Replays:
                     child.kill()
                 await child.wait()
         if child.returncode or not written:
-            # Event report.child_failed: The process that computes a replay for the page ended with `code`; `said` is
-            # the end of its standard error.
+            # Event report.child_failed: The process of a replay for the page ended with `code`; `said` is the end of
+            # its standard error.
             # Do: If memory ran out, ask for a shorter window. Else report it.
             self._log.error(
                 "report.child_failed", code=child.returncode, said=complaint[-2000:].decode(errors="replace")
@@ -295,6 +295,11 @@ class LedgerReports:
         """Return refused requests by client and reason, and addresses that sent unknown keys."""
         return await history.refusals(self._reader, window, self._minute())
 
+    async def regions(self, window: Window) -> Table:
+        """Return the calls of an hour or a day by region."""
+        now = self._minute()
+        return await self._kept.get(("regions", window, now), lambda: calls.by_region(self._reader, window))
+
     async def usage(self, window: Window) -> Table:
         """Return the usage of clients."""
         return await history.usage(self._reader, window, self._minute())
@@ -340,6 +345,10 @@ class LedgerReports:
     async def stated_models(self, sql: str) -> Sequence[Stated]:
         """Return the models that deployments have stated, as ``sql`` selects them."""
         return await incidents.stated_models(self._reader, sql)
+
+    async def lengths(self, sql: str) -> Sequence[Hour]:
+        """Return how long prompts and answers were by hour, as ``sql`` selects it."""
+        return await incidents.lengths(self._reader, sql)
 
     async def gaps(self) -> Gaps:
         """Return the gaps between chunks, which are read once a minute; only the first request waits for them."""

@@ -68,7 +68,7 @@ class TargetCounting:
             if str(error) != self._problem:
                 # Event targets.not_counted: Calls of targets could not be counted in advance. Reports are right, but
                 # slower.
-                # Do: Make the database reachable. Nothing is lost meanwhile.
+                # Do: Make the database reachable. Nothing is lost.
                 structlog.get_logger().warning("targets.not_counted", cause=str(error))
             self._problem = str(error)
 

@@ -146,6 +146,8 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 # Raised while merging JSON that is valid, but not a chunk.
 _MALFORMED = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
+_anything = msgspec.json.Decoder()  # made once, as is the encoder: each call would check its options
+_encoder = msgspec.json.Encoder(enc_hook=whole)
 
 
 class ChatGathering(Gathering):
@@ -169,7 +171,7 @@ class ChatGathering(Gathering):
         try:
             # The first chunk is always merged in full: it has the fields that plain chunks only repeat.
             if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
-                self._merge(msgspec.json.decode(chunk.data))
+                self._merge(_anything.decode(chunk.data))
         except _MALFORMED as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -184,7 +186,7 @@ class ChatGathering(Gathering):
             )
         if self._choice not in self._choices:
             return False
-        self._texts.setdefault(self._choice, []).extend(run.texts())
+        self._texts.setdefault(self._choice, []).append(run.text())
         return True
 
     def body(self) -> bytes:
@@ -207,7 +209,7 @@ class ChatGathering(Gathering):
                 self._answer.setdefault("usage", usage)
             choices.append(choice)
         answer = {**self._answer, "object": "chat.completion", "choices": choices}
-        return msgspec.json.encode(answer, enc_hook=whole)
+        return _encoder.encode(answer)
 
     def _add_text(self, index: int, message: dict[str, Any]) -> None:
         """Add the text so far, at the end of the parts if there are any."""

@@ -1,6 +1,7 @@
 """holeshot race on scripted providers: its races in this process, the verb itself as a process."""
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -23,8 +24,10 @@ from gateway.cli.race_view import JsonView, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
 from gateway.settings import load
-from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
+from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
+from tests.app.gateway.running_gateway import MODEL, serving
 
+RIGHT_KEY = "hs-the-right-key-of-a-client"
 Holeshot = Callable[..., Result]
 ROOT = Path(__file__).parents[3]
 ENVIRON = {"HOLESHOT_CONFIG": "gateway.yaml", "COLUMNS": "100", "LINES": "20", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
@@ -273,6 +276,39 @@ async def test_a_database_out_of_reach_costs_no_answer(raced: RacedProviders) ->
     assert (code, out) == (0, "Hello!\n")
     assert err.splitlines()[-1] == "holeshot: the database is unreachable; the rows wait in spool"
     assert "s3cret" not in err
+
+
+async def test_a_running_gateway_races_with_its_url(raced: RacedProviders, tmp_path: Path) -> None:
+    never: list[Step] = [RoleOnly(), Hang()]
+    async with serving(tmp_path / "gateway", {"fast": answer("Hel", "lo", "!"), "slow": never}) as running:
+        running["fast"].script = [Gate(running["slow"].requested), *running["fast"].script]
+        code, out, err = await raced.race("Why?", "--url", running.url, "--width", "2", "--json")
+        assert code == 0, err
+        told = json.loads(out)
+        assert (told["answer"], told["winner"], told["error"]) == ("Hello!", "fast/m", None)
+        assert {each["deployment"]: each["outcome"] for each in told["attempts"]} == {"fast/m": "won", "slow/m": "lost"}
+        assert (told["model"], told["mode"], told["launched"]) == (MODEL, "race", 2)
+        assert told["tags"] == {"from": "holeshot race"}
+        assert not raced.fast.received
+
+        code, out, err = await raced.race("Why?", "--url", f"{running.url}/", "-n", "2")
+        assert (code, out) == (0, "Hello!\nHello!\n")
+        assert "2 races" in err
+
+
+async def test_a_running_gateways_errors_are_told_as_one_line(raced: RacedProviders, tmp_path: Path) -> None:
+    clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest(), "models": [MODEL]}}
+    async with serving(tmp_path / "gateway", {"one": answer("Hel", "lo")[:-3]}, clients=clients) as running:
+        code, out, err = await raced.race("Why?", "--url", running.url, "-m", MODEL)
+        assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
+        code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY, "-m", "nothing")
+        assert (code, out, "nothing" in err) == (1, "", True)
+        assert len(err.splitlines()) == 1
+        code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY)
+        assert (code, out) == (1, "Hello\n")
+        assert "the answer broke off" in err.splitlines()[-1]
+    code, _, err = await raced.race("Why?", "--url", running.url)
+    assert (code, "no gateway at" in err) == (1, True)
 
 
 async def test_an_unknown_model_is_one_line_with_near_names(raced: RacedProviders) -> None:

@@ -182,6 +182,24 @@ async def test_reading_that_is_paused_is_seen_and_the_wire_is_resumed_by_one_met
     assert resumed == [False], HELP + "BaseProtocol.resume_reading"
 
 
+async def test_a_read_of_a_body_parses_on_only_where_reading_was_paused() -> None:
+    parsed: list[bytes] = []
+
+    class Noting(ServerConnection):
+        def data_received(self, data: bytes) -> None:
+            parsed.append(data)
+            super().data_received(data)
+
+    connection = Noting(web.Server(nothing), loop=asyncio.get_running_loop())  # type: ignore[arg-type]
+    connection.data_received(POST[:-1])
+    [(_, payload)] = connection.messages
+    assert payload.read_nowait() == b"h"
+    assert parsed == [POST[:-1]]
+    connection.pause_reading()
+    connection.resume_reading()
+    assert parsed == [POST[:-1], b""], HELP + "BaseProtocol.resume_reading"
+
+
 async def test_the_head_of_an_event_stream_goes_out_with_its_first_events() -> None:
     written: list[int] = []
 

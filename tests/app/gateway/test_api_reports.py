@@ -21,7 +21,7 @@ from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 REPORTS = (
     "leaderboard", "explain", "history", "slowdowns", "heat", "race-value", "replay", "calls", "refusals", "slo",
-    "usage", "teams", "alerts", "configuration",
+    "usage", "regions", "teams", "alerts", "configuration",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
 

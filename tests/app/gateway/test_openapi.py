@@ -89,6 +89,8 @@ GETS = (
     "/api/replay",
     "/api/race-value?by=client",
     "/api/refusals",
+    "/api/regions",
+    "/api/regions?window=no_such",
     "/api/usage",
     "/api/teams",
     "/api/alerts",

@@ -801,6 +801,82 @@ def sound_is_transcribed(target: Target) -> None:
 
 
 @suite.case(Feature.OTHERS)
+def speech_comes_as_events(target: Target) -> None:
+    asked: Any = {"model": target.models["speech"], "voice": "alloy", "input": "hello you", "stream_format": "sse"}
+    with sdk(target).audio.speech.with_streaming_response.create(**asked) as stream:
+        equal(stream.headers["content-type"].partition(";")[0], "text/event-stream")
+        lines = [line.removeprefix("data: ") for line in stream.iter_lines() if line]
+    events = [json.loads(line) for line in lines]
+    sound = b"".join(base64.b64decode(event["audio"]) for event in events[:-1])
+    expect(sound.startswith(b"ID3") and sound.endswith(b"hello you"), sound[:20])
+    equal((events[-1]["type"], events[-1]["usage"]["total_tokens"]), ("speech.audio.done", 12))
+
+
+@suite.case(Feature.OTHERS)
+def a_transcript_comes_word_by_word(target: Target) -> None:
+    model, file = target.models["transcriptions"], ("hello.wav", io.BytesIO(WAV), "audio/wav")
+    events = list(sdk(target).audio.transcriptions.create(model=model, file=file, stream=True))
+    said = f"{len(WAV)} bytes of hello.wav for {model}"
+    equal("".join(event.delta for event in events if event.type == "transcript.text.delta"), said)
+    equal((events[-1].type, events[-1].text), ("transcript.text.done", said))
+
+
+@suite.case(Feature.OTHERS)
+def decisions_are_made(target: Target) -> None:
+    client = sdk(target)
+    if not hasattr(client, "decisions"):
+        return  # version 2 has none
+    questions: Any = [
+        {"type": "predicate", "name": "angry", "instructions": "Say yes if the writer is angry."},
+        {"type": "choice", "instructions": "Who handles it?", "choices": [{"value": "post"}, {"value": True}]},
+    ]
+    raw = client.decisions.with_raw_response.create(
+        model=target.models["decisions"], input="The parcel never came.", questions=questions
+    )
+    answer = raw.parse()
+    equal([each.type for each in answer.answers], ["predicate", "choice"])
+    equal((answer.answers[0].name, answer.answers[0].probability), ("angry", 0.9))
+    equal((answer.answers[1].choice, answer.usage.input_tokens), ("post", 4))
+    if target.gateway:
+        equal(raw.headers["x-holeshot-launched"], "2")
+
+
+@suite.case(Feature.OTHERS)
+def the_tokens_of_an_input_are_counted(target: Target) -> None:
+    counted = sdk(target).responses.input_tokens.count(model=target.responses, input="say: hello you")
+    equal((counted.input_tokens, counted.object), (3, "response.input_tokens"))
+
+
+@suite.case(Feature.OTHERS)
+def a_long_conversation_is_compacted(target: Target) -> None:
+    said = [*user("say: one"), {"role": "assistant", "content": "one"}, *user("say: two")]
+    compacted = sdk(target).responses.compact(model=target.responses, input=said)
+    equal(compacted.object, "response.compaction")
+    equal([item.type for item in compacted.output], ["message", "compaction"])
+    equal(compacted.output[1].encrypted_content, "sealed")
+    expect(compacted.usage.input_tokens > 0, compacted.usage)
+
+
+@suite.case(Feature.OTHERS)
+def a_conversation_is_kept(target: Target) -> None:
+    client = sdk(target)
+    keeper: Any = {"extra_body": {"model": f"responses-a/{target.responses}"}} if target.gateway else {}
+    made = client.conversations.create(items=user("Be brief."), metadata={"topic": "cats"}, **keeper)
+    equal((client.conversations.retrieve(made.id).metadata, made.object), ({"topic": "cats"}, "conversation"))
+    equal(client.conversations.update(made.id, metadata={"topic": "dogs"}).metadata, {"topic": "dogs"})
+    answer = client.responses.create(model=target.responses, input="echo: system", conversation=made.id, store=True)
+    equal(json.loads(answer.output_text), "Be brief.")
+    items = client.conversations.items
+    [added] = items.create(made.id, items=[{"type": "message", "role": "user", "content": "And kind."}]).data
+    equal(items.retrieve(added.id, conversation_id=made.id).content[0].text, "And kind.")
+    equal([item.content[0].text for item in items.list(made.id)], ["Be brief.", "And kind."])
+    items.delete(added.id, conversation_id=made.id)
+    equal(len(list(items.list(made.id))), 1)
+    expect(client.conversations.delete(made.id).deleted)
+    raised(openai.NotFoundError, lambda: client.conversations.retrieve(made.id))
+
+
+@suite.case(Feature.OTHERS)
 def images_are_drawn(target: Target) -> None:
     answer = sdk(target).images.generate(model=target.models["images"], prompt="a cat", n=2)
     equal([base64.b64decode(item.b64_json)[:4] for item in answer.data], [b"\x89PNG"] * 2)

@@ -26,6 +26,20 @@ def events(asked: Asked, given: Answer, server: str) -> Iterator[Json]:
         yield {"type": event.pop("type"), "sequence_number": number, **event}
 
 
+def counted(given: Answer) -> Json:
+    """Return the tokens of an input."""
+    return {"object": "response.input_tokens", "input_tokens": given.prompt_tokens}
+
+
+def compacted(asked: Asked, given: Answer) -> Json:
+    """Return a conversation as what its user said and one item that stands for the rest."""
+    part = {"type": "input_text", "text": asked.text}
+    message = {"type": "message", "id": f"msg_{given.id}", "role": "user", "status": "completed", "content": [part]}
+    rest = {"type": "compaction", "id": f"cmp_{given.id}", "encrypted_content": "sealed"}
+    made = {"id": f"resp_{given.id}", "object": "response.compaction", "created_at": CREATED}
+    return {**made, "output": [message, rest], "usage": _usage(given)}
+
+
 def _events(asked: Asked, given: Answer, server: str) -> Iterator[Json]:
     begun = _response(asked, given, server, [], done=False)
     yield {"type": "response.created", "response": begun}

@@ -15,11 +15,13 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_DELETE, METH_POST
 
 from tests.clients.upstream import asked as reading
 from tests.clients.upstream import chat, completions, gemini, messages, responses, things
 from tests.clients.upstream.answer import Answer, answer, spoilt
 from tests.clients.upstream.asked import Asked
+from tests.clients.upstream.conversations import Conversations
 from tests.clients.upstream.counts import Counts
 from tests.clients.upstream.errors import Refused, Said, in_anthropics_words, in_googles_words, in_openais_words
 
@@ -85,6 +87,8 @@ THINGS = {
     "/v1/embeddings": things.embeddings,
     "/v1/moderations": things.moderations,
     "/v1/rerank": things.rerank,
+    "/v2/rerank": things.rerank,
+    "/v1/decisions": things.decisions,
     "/v1/images/generations": things.images,
 }
 
@@ -96,6 +100,7 @@ class Upstream:
         self._name = name
         self._counts = Counts()
         self._stored: dict[str, str] = {}  # what users said, by the id of the response
+        self._conversations = Conversations(name)
 
     def application(self) -> web.Application:
         """Return it as an aiohttp application."""
@@ -111,6 +116,13 @@ class Upstream:
         app.add_routes(
             [
                 web.post("/v1/messages/count_tokens", self._count_tokens),
+                web.post("/v1/responses/input_tokens", self._count_input),
+                web.post("/v1/responses/compact", self._compact),
+                web.post("/v1/conversations", self._converse),
+                web.route("*", "/v1/conversations/{id}", self._conversation),
+                web.route("*", "/v1/conversations/{id}/items", self._conversation_items),
+                web.route("*", "/v1/conversations/{id}/items/{item}", self._conversation_item),
+                web.post("/v1beta/decisions", self._decide_googles),
                 web.post("/v1/audio/speech", self._speak),
                 web.post("/v1/audio/transcriptions", self._listen),
                 web.post("/v1/audio/translations", self._listen),
@@ -192,7 +204,10 @@ class Upstream:
 
     def _remembering(self, asked: Asked) -> Asked:
         """Put what was said before a stored response into the system text; store this one unless it is forbidden."""
-        before = asked.body.get("previous_response_id")
+        before, conversation = asked.body.get("previous_response_id"), asked.body.get("conversation")
+        if conversation is not None:
+            name = conversation if isinstance(conversation, str) else conversation["id"]
+            asked = msgspec.structs.replace(asked, system=self._conversations.said(name))
         if before is not None:
             if before not in self._stored:
                 raise Refused(404, f"Previous response with id '{before}' not found.")
@@ -212,8 +227,13 @@ class Upstream:
                 return
         raise Refused(int(status), f"failed with {status}, as asked for")
 
+    async def _decide_googles(self, request: web.Request) -> web.Response:
+        return web.json_response(things.googles_decisions(await _body(request)))
+
     async def _do(self, request: web.Request) -> web.Response:
         body = await _body(request)
+        if request.path == "/v1/decisions" and "x-goog-api-key" in request.headers:  # its SDK begins it with v1, too
+            return await self._decide_googles(request)
         if body.get("model") == "missing-model":
             raise Refused(404, "The model `missing-model` does not exist")
         return _answered(THINGS[request.path](body))
@@ -222,17 +242,57 @@ class Upstream:
         given = answer(reading.from_messages({"max_tokens": 1, **await _body(request)}))
         return web.json_response({"input_tokens": given.prompt_tokens}, headers=_ANTHROPIC_HEADERS)
 
-    async def _speak(self, request: web.Request) -> web.Response:
+    async def _count_input(self, request: web.Request) -> web.Response:
+        return _answered(responses.counted(answer(reading.from_responses(await _body(request)))))
+
+    async def _compact(self, request: web.Request) -> web.Response:
+        asked = reading.from_responses(await _body(request))
+        return _answered(responses.compacted(asked, answer(asked)))
+
+    async def _converse(self, request: web.Request) -> web.Response:
+        return _answered(self._conversations.make(await _body(request)))
+
+    async def _conversation(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        if request.method == METH_POST:
+            return _answered(self._conversations.change(name, await _body(request)))
+        return _answered(
+            (self._conversations.delete if request.method == METH_DELETE else self._conversations.tell)(name)
+        )
+
+    async def _conversation_items(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        if request.method == METH_POST:
+            return _answered(self._conversations.add(name, await _body(request)))
+        return _answered(self._conversations.items(name))
+
+    async def _conversation_item(self, request: web.Request) -> web.Response:
+        tell = self._conversations.drop if request.method == METH_DELETE else self._conversations.item
+        return _answered(tell(request.match_info["id"], request.match_info["item"]))
+
+    async def _tell_events(self, request: web.Request, events: Iterable[Json]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**_OPENAI_HEADERS, "content-type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        for event in events:
+            await response.write(b"data: " + _json(event) + b"\n\n")
+        await response.write_eof()
+        return response
+
+    async def _speak(self, request: web.Request) -> web.StreamResponse:
         body = await _body(request)
+        if body.get("stream_format") == "sse":
+            return await self._tell_events(request, things.spoken(body))
         kind = {"wav": "audio/wav", "opus": "audio/opus"}.get(body.get("response_format") or "mp3", "audio/mpeg")
         return web.Response(body=things.SPEECH + body["input"].encode(), content_type=kind, headers=_OPENAI_HEADERS)
 
-    async def _listen(self, request: web.Request) -> web.Response:
+    async def _listen(self, request: web.Request) -> web.StreamResponse:
         form = await request.post()
         file = form["file"]
         if not isinstance(file, web.FileField):
             raise Refused(400, "'file' is not a file")
         text = f"{len(file.file.read())} bytes of {file.filename} for {form.get('model')!s}"
+        if form.get("stream") == "true":
+            return await self._tell_events(request, things.transcribed(text))
         if form.get("response_format") == "text":
             return web.Response(text=f"{text}\n", headers=_OPENAI_HEADERS)
         return _answered({"text": text, "usage": {"type": "duration", "seconds": 1}})

@@ -1,10 +1,10 @@
-"""Answers of the endpoints that do not talk: embeddings, moderations, rerank, images, sound, lists of models."""
+"""Answers of the endpoints that do not talk: embeddings, moderations, rankings, decisions, images, sound, models."""
 
 import base64
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.clients.upstream.chat import CREATED
@@ -14,6 +14,7 @@ Json = dict[str, Any]
 MODELS = (
     *("gpt-4o", "gpt-4.1", "gpt-3.5-turbo-instruct", "text-embedding-3-small", "omni-moderation-latest"),
     *("claude-haiku-4-5", "gemini-2.5-flash", "rerank-v3.5", "gpt-4o-mini-tts", "whisper-1", "gpt-image-1"),
+    "gpt-6-luna",
 )
 DIMENSIONS = 8
 SPEECH = b"ID3\x04" + bytes(range(256)) * 4
@@ -67,6 +68,67 @@ def rerank(body: Json) -> Json:
     scored = sorted(((score(item), -index) for index, item in enumerate(body["documents"])), reverse=True)
     results = [{"index": -place, "relevance_score": points} for points, place in scored[: body.get("top_n")]]
     return {"id": "rerank-upstream", "results": results, "meta": {"billed_units": {"search_units": 1}}}
+
+
+def decisions(body: Json) -> Json:
+    """Return an answer to each question of OpenAI's API: the first choice or level, and yes to what has "yes" in it."""
+    tokens = len(str(body["input"]).split())
+    return {
+        "model": body["model"],
+        "answers": [_decided(question) for question in body["questions"]],
+        "usage": {
+            "input_tokens": tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": len(body["questions"]),
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": tokens + len(body["questions"]),
+        },
+    }
+
+
+def _decided(question: Json) -> Json:
+    told = {"type": question["type"], "name": question.get("name")}
+    match question["type"]:
+        case "predicate":
+            return {**told, "probability": _probability(question)}
+        case "choice":
+            values = [choice["value"] for choice in question["choices"]]
+            shares = [{"value": value, "probability": 0.9 if value == values[0] else 0.1} for value in values]
+            return {**told, "choice": values[0], "confidence": 0.9, "probabilities": shares}
+        case _:
+            levels = [
+                {"label": level["label"], "value": level["value"], "probability": float(not number)}
+                for number, level in enumerate(question["levels"])
+            ]
+            return {**told, "score": float(levels[0]["value"]), "confidence": 1.0, "probabilities": levels}
+
+
+def googles_decisions(body: Json) -> Json:
+    """Return an answer to each question of Google's API that is to be true or not."""
+    answers = {}
+    for name, question in body["questions"].items():
+        noul = _probability(question)
+        answers[name] = {"type": "noul", "noul": noul, "confidence": max(noul, 1 - noul)}
+    return {"answers": answers}
+
+
+def _probability(question: Json) -> float:
+    return 0.9 if "yes" in str(question["instructions"]) else 0.1
+
+
+def spoken(body: Json) -> Iterator[Json]:
+    """Yield a sound as events: its bytes in pieces, then what it cost."""
+    sound = SPEECH + body["input"].encode()
+    for at in range(0, len(sound), 500):
+        yield {"type": "speech.audio.delta", "audio": base64.b64encode(sound[at : at + 500]).decode()}
+    yield {"type": "speech.audio.done", "usage": {"input_tokens": 3, "output_tokens": 9, "total_tokens": 12}}
+
+
+def transcribed(text: str) -> Iterator[Json]:
+    """Yield a transcript as events, word by word."""
+    for number, word in enumerate(text.split()):
+        yield {"type": "transcript.text.delta", "delta": f" {word}" if number else word}
+    yield {"type": "transcript.text.done", "text": text}
 
 
 def images(body: Json) -> Json:

@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.support.relay import Relay
 
-OF_SQL = ("history", "heat", "race-value", "race-value?by=client&window=7d", "calls", "refusals", "usage")
+OF_SQL = ("history", "heat", "race-value", "race-value?by=client&window=7d", "calls", "refusals", "usage", "regions")
 OF_MEMORY = ("leaderboard", "explain", "configuration", "session")
 
 

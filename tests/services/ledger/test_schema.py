@@ -87,7 +87,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
         *("calls", "attempts", "refusals", "outages", "probes", "buckets", "ledger_readers", "client_keys"),
         *("key_changes", "alerts", "alert_messages", "slowdowns", "detector"),
         *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_hours", "speed_days"),
-        "outages_30d",
+        *("outages_30d", "regions_1h", "regions_24h"),
         *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
         *("tag_differences", "load_5m", "load_peaks", "gaps_1h", "gaps_24h", "gaps_30d", "cache_latency_24h"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),

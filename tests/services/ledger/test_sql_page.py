@@ -1,6 +1,6 @@
 """docs/sql.md: both databases answer every question on them.
 
-docs/reference/ledger.md: it has every table and column.
+docs/reference/ledger.md and migrations/SUMS.md: they have every table and column.
 """
 
 import re
@@ -22,10 +22,11 @@ from gateway.ledger.errors import is_sqlite
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refusal, won
+from tools.documentation import ledger_comments
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "sql.md").read_text(encoding="utf-8")
-COLUMNS = (DOCS / "reference" / "ledger.md").read_text(encoding="utf-8")
+COLUMNS = "\n".join(each.read_text(encoding="utf-8") for each in ledger_comments.PAGES)
 WINDOWS = ("_1h", "_24h", "_30d")
 _QUESTION = re.compile(r"^\*\*(.+?)\*\*.*?\n((?:```sql.*?^```\n)+)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"```sql ?(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

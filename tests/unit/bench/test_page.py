@@ -73,6 +73,16 @@ def test_names_are_escaped() -> None:
     assert "&lt;img src=x" in text
 
 
+def test_where_and_how_deployments_run_is_told_as_far_as_it_is_configured() -> None:
+    contenders = (
+        Contender(name="a/m", model="m", region="eu", hardware="8 x <H100>", quantization="fp8"),
+        Contender(name="b/m", model="m"),
+    )
+    text = page(report(plan(contenders=contenders), [], sittings=1, at_most_usd=0.0))
+    assert "as configured: a: region eu, hardware 8 x &lt;H100&gt;, precision fp8." in text
+    assert "as configured" not in page(report(plan("a/m", "b/m"), [], sittings=1, at_most_usd=0.0))
+
+
 def test_what_the_gate_says_is_first_and_escaped() -> None:
     checks = [
         Check("<b> ttft_p95_ms > 800", "a/m", 4, CheckOutcome.BROKEN, "it is 900 ms (850 to 950)"),

@@ -106,7 +106,7 @@ async def test_the_winner_runs_on_and_the_loser_shows_where_it_was_cancelled() -
     assert "●━" in first
     assert "200 ms  won" in first
     assert "✕" in second
-    assert second.endswith("200 ms  cancelled")
+    assert second.endswith("200 ms  cut")
 
 
 async def test_the_speed_of_the_winner_is_estimated_until_its_row_says_it() -> None:
@@ -142,7 +142,7 @@ async def test_a_narrow_terminal_loses_the_bar_before_the_facts() -> None:
     assert all(len(line) <= 44 for line in (first, second))
     assert "━" not in first
     assert "200 ms" in first
-    assert second.endswith("cancelled")
+    assert second.endswith("cut")
 
 
 async def test_a_terminal_without_unicode_gets_letters() -> None:
@@ -315,12 +315,12 @@ def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
     assert "max_tokens" not in body.fields
 
 
-def test_a_call_that_was_stopped_says_so() -> None:
+def test_a_call_that_its_client_left_says_so() -> None:
     race = VirtualRace()
     gone = lost("call", 1, id="1", deployment=FAST, outcome=Outcome.CLIENT_GONE)
     race.lanes.attempt_ended("llama", answer_class(0), gone, 0.0)
 
-    assert race.drawn()[0].endswith("stopped")
+    assert race.drawn()[0].endswith("left")
 
 
 def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

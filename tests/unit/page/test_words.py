@@ -1,6 +1,8 @@
-"""One word for one thing: the table of docs/concepts.md holds for the page, and both lists of reasons agree."""
+"""One word for one thing: the table of docs/concepts.md holds for page and commands; both lists of reasons agree."""
 
+import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from gateway.core.race_failures import CAUSES
 ROOT = Path(__file__).parents[3]
 ASSETS = ROOT / "gateway" / "page" / "assets"
 FILES = sorted([*ASSETS.glob("*.js"), *ASSETS.glob("lib/*.js"), *ASSETS.glob("views/**/*.js")])
+COMMANDS = sorted((ROOT / "gateway" / "cli").glob("*.py"))
 _TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'])//[^\n]*", re.DOTALL)
 _HOLE = re.compile(r"\$\{[^}]*\}")
@@ -30,20 +33,41 @@ def said(path: Path) -> list[str]:
     return [each for each in texts if " " in each or each[:1].isupper()]
 
 
+def printed(path: Path) -> list[str]:
+    """Return the texts of a file of the command line that people read: its messages, and the help of its verbs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    scopes = [
+        each
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    docs = [doc for each in scopes if (doc := ast.get_docstring(each, clean=False)) is not None]
+    texts = [each.value for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return [each for each in texts if (each not in docs or "holeshot " in each) and (" " in each or each[:1].isupper())]
+
+
 def test_the_table_has_words() -> None:
     assert forbidden()["winner"] == "answered by"
     assert len(forbidden()) >= 10
 
 
+def wrong(texts: Iterable[str]) -> list[str]:
+    return [
+        f"{text!r}: write {word!r} instead of {bad!r}"
+        for text in texts
+        for bad, word in forbidden().items()
+        if re.search(rf"(?<!-)\b{re.escape(bad)}\b", text, re.IGNORECASE)
+    ]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_page_has_one_word_for_one_thing(path: Path) -> None:
-    wrong = [
-        f"{text!r}: write {word!r} instead of {bad!r}"
-        for text in said(path)
-        for bad, word in forbidden().items()
-        if re.search(rf"\b{re.escape(bad)}\b", text, re.IGNORECASE)
-    ]
-    assert wrong == []
+    assert wrong(said(path)) == []
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.name)
+def test_the_command_line_has_one_word_for_one_thing(path: Path) -> None:
+    assert wrong(printed(path)) == []
 
 
 def test_why_an_attempt_failed_is_said_in_the_same_words_by_alerts_and_by_the_page() -> None:

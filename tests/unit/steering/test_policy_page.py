@@ -14,24 +14,30 @@ from gateway.steering import constants
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "policy.md"
 TABLES = ROOT / "docs" / "reference" / "policy.md"
-_ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<value>[^|]+) \|(?P<rest>.*)\|$", re.MULTILINE)
+_ENTRY = re.compile(r"^- `(?P<name>\w+)` = (?P<value>[^(]+) \((?P<origin>[^)]+)\): (?P<why>.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CITED = re.compile(r"(?P<before>\]\(|docs/)(?P<path>[\w./-]*policy\.md)#(?P<anchor>[\w-]+)")
 _OWN = re.compile(r"\]\(#([\w-]+)\)")
 
 
-def _rows(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
-    """Yield name, values and the other cells of each row; several values are separated by semicolons, units follow."""
-    for row in _ROW.finditer(text):
-        values = tuple(float(Fraction(value.split()[0].replace(",", ""))) for value in row["value"].split(";"))
-        yield row["name"], values, row["rest"]
+def _entries(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
+    """Yield name, values and origin of each entry; several values are separated by semicolons, units follow."""
+    for entry in _ENTRY.finditer(text):
+        yield entry["name"], _read(entry["value"]), entry["origin"]
+    for line in re.findall(r"^- Bounds: (.+)\.$", text, re.MULTILINE):
+        for name, value in re.findall(r"`(\w+)` = ([^`]+?)(?=, `|$)", line):
+            yield name, _read(value), "bound"
+
+
+def _read(value: str) -> tuple[float, ...]:
+    return tuple(float(Fraction(each.split()[0].replace(",", ""))) for each in value.split(";"))
 
 
 def _values(constant: object) -> tuple[float, ...]:
     return tuple(map(float, constant)) if isinstance(constant, tuple) else (float(constant),)  # type: ignore[arg-type]
 
 
-def _tables() -> tuple[str, str]:
+def _parts() -> tuple[str, str]:
     """Return the part with the constants of the policy, and that with those of the race."""
     policy, _, race = TABLES.read_text(encoding="utf-8").partition("\n## Constants of the race\n")
     return policy, race
@@ -62,27 +68,22 @@ def _policy() -> dict[str, tuple[float, ...]]:
     return {node.id: _values(getattr(constants, node.id)) for node in assigned}
 
 
-def test_every_constant_is_in_the_table_with_its_value_and_there_are_no_others() -> None:
-    shown = list(_rows(_tables()[0]))
+def test_every_constant_is_on_the_page_with_its_value_and_there_are_no_others() -> None:
+    shown = list(_entries(_parts()[0]))
     assert len(shown) == len({name for name, _, _ in shown}), "a constant is there twice"
     assert {name: values for name, values, _ in shown} == _policy()
 
 
-def test_every_constant_has_a_meaning_and_where_it_came_from() -> None:
-    for name, _, rest in _rows(_tables()[0]):
-        cells = [cell.strip() for cell in rest.split("|")]
-        assert len(cells) == 2, name
-        assert all(cells), name
-        assert cells[1].split()[0].strip(",;") in {"tuned", "world", "bound", "vendors", "statistics", "judgement"}, (
-            name
-        )
+def test_every_constant_says_where_it_came_from() -> None:
+    for name, _, origin in _entries(_parts()[0]):
+        assert origin.split()[0].strip(",;") in {"tuned", "world", "bound", "vendors", "statistics", "judgement"}, name
 
 
 def test_the_constants_of_the_race_are_what_the_page_says() -> None:
-    shown = list(_rows(_tables()[1]))
+    shown = list(_entries(_parts()[1]))
     assert len(shown) > 5
-    for name, values, rest in shown:
-        module = import_module(rest.split("|")[-1].strip().strip("`").removesuffix(".py").replace("/", "."))
+    for name, values, path in shown:
+        module = import_module(path.strip("`").removesuffix(".py").replace("/", "."))
         assert values == _values(getattr(module, name)), name
 
 

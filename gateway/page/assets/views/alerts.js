@@ -22,6 +22,7 @@ const KINDS = {
   worker_stopped: "worker stopped",
   slower: "slower",
   model_changed: "model changed",
+  lengths_changed: "lengths changed",
 };
 
 const COLUMNS = [

@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { colourOf } from "../lib/colours.js";
 import { fill, h, say } from "../lib/dom.js";
-import { figure, named, selects } from "../lib/figures.js";
+import { copiesSql, figure, named, selects } from "../lib/figures.js";
 import { count, counted, ms, NOTHING, percent, span, tps, usd } from "../lib/format.js";
 import { axisHead, axisOf, range } from "../lib/range.js";
 import { filter, to } from "../lib/route.js";
@@ -12,6 +12,7 @@ import { table } from "../lib/table.js";
 import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const EVERY_MS = 3000;
+const REGIONS_EVERY_MS = 60_000;
 const PHONE = matchMedia("(max-width: 39.99rem)"); // as in style.css
 
 /** Show it in `root` until closed. */
@@ -19,17 +20,20 @@ export function view(root, params, session, query) {
   let model = query.get("model") ?? "";
   const rest = h("p", { class: "soft" });
   const place = h("div");
+  const regions = byRegion();
   const boards = new Map(); // model → board()
   fill(root,
     h("div", { class: "head" }, h("h1", {}, "Leaderboard"), h("p", {}, "Time to first token and speed, losers of races included"),
       session.models.length > 1 ? h("div", { class: "controls" }, selects("Model", session.models, model, choose, "All models")) : null),
-    place);
+    place, regions.place);
   const looking = watching(place, load, show, { everyMs: EVERY_MS, lines: 8 });
+  const compared = watching(regions.place, (signal) => get("regions", {}, { signal }), (found, body) => regions.show(found, body, model), { everyMs: REGIONS_EVERY_MS, lines: 0 });
 
   function choose(next) {
     model = next;
     filter({ model });
     looking.again();
+    compared.again();
   }
 
   async function load(signal) {
@@ -63,7 +67,41 @@ export function view(root, params, session, query) {
     return rest;
   }
 
-  return { close: looking.close };
+  return {
+    close() {
+      looking.close();
+      compared.close();
+    },
+  };
+}
+
+/** Calls of the last day by region, where replicas run in several. */
+function byRegion() {
+  const sql = h("div", { class: "controls" });
+  const place = h("div", { class: "after" });
+  const rows = table([
+    { title: "Region", head: true, sort: (each) => each.region, cell: (each) => each.region ?? "not named" },
+    { title: "Model", sort: (each) => each.model, cell: (each) => each.model },
+    { title: "Calls", right: true, sort: (each) => each.n, cell: (each) => count(each.n) },
+    { title: "First token p50", right: true, sort: (each) => each.ttft_p50_ms, cell: (each) => figure(ms(each.ttft_p50_ms)), help: "Half of the first tokens came sooner" },
+    { title: "p95", right: true, sort: (each) => each.ttft_p95_ms, cell: (each) => figure(ms(each.ttft_p95_ms)), help: "19 of 20 first tokens came sooner" },
+    { title: "Whole answer", right: true, sort: (each) => each.total_mean_ms, cell: (each) => figure(ms(each.total_mean_ms)), help: "The mean of calls without an error" },
+    { title: "Failed", right: true, sort: (each) => each.n_failed / each.n, cell: (each) => figure(percent(each.n_failed / each.n)) },
+    { title: "Extra attempts", right: true, sort: (each) => each.extra_per_call, cell: (each) => figure(percent(each.extra_per_call)), help: "Beside the first, by call" },
+    { title: "Cost", right: true, sort: (each) => each.cost_usd, cell: (each) => usd(each.cost_usd) },
+  ], { caption: "Calls by region", key: (each) => `${each.region} ${each.model}`, stacks: true, sorted: [2, "descending"] });
+  const card = h("section", { class: "card", "aria-labelledby": "regions" },
+    h("header", {}, h("h2", { id: "regions" }, "Regions"), h("p", {}, "Where calls of the last 24 h were served"), sql), rows.element);
+
+  function show(found, body, model) {
+    const told = found.data.filter((each) => !model || each.model === model);
+    card.hidden = new Set(told.map((each) => each.region)).size < 2;
+    if (!sql.hasChildNodes()) fill(sql, copiesSql(found.sql));
+    rows.update(told);
+    if (card.parentElement !== body) fill(body, card);
+  }
+
+  return { place, show };
 }
 
 /** Models of which neither a call nor a probe told anything, and that are well; if nothing was at all, all but the first. */

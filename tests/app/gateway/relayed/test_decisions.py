@@ -45,9 +45,11 @@ async def test_googles_decisions_are_its_own(opened: Open) -> None:
     providers = {"alpha": {"apis": ["gemini", "google_decisions"], "kind": "gemini"}}
     answer = {"answers": {"q0": {"type": "noul", "probability": 0.9}}}
     async with opened(alpha=[says(answer)], config={"providers": providers}) as (running, upstreams):
-        async with running.post({"model": f"models/{MODEL}", **GOOGLES}, path="/v1beta/decisions") as response:
-            assert (response.status, await response.json()) == (200, answer)
-        assert upstreams["alpha"].received[0].fields == {**GOOGLES, "model": "m"}
+        for path, headers in (("/v1beta/decisions", {}), ("/v1/decisions", {"x-goog-api-key": "k"})):  # its SDK's
+            asked = {"model": f"models/{MODEL}", **GOOGLES}
+            async with running.post(asked, path=path, headers=headers) as response:
+                assert (response.status, await response.json()) == (200, answer)
+            assert upstreams["alpha"].received[-1].fields == {**GOOGLES, "model": "m"}
 
 
 async def test_decisions_are_raced_among_the_same_model(opened: Open) -> None:

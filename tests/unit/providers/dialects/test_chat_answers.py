@@ -8,6 +8,7 @@ import pytest
 from providers.dialects.chat.answers import events_of_answer
 from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
+from providers.dialects.events import Run
 from providers.error_bodies import read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
@@ -136,3 +137,17 @@ def test_an_answer_that_is_laid_out_in_lines_is_still_one_line_an_event() -> Non
 def test_what_is_more_than_text_has_its_own_word(delta: dict[str, object], obstacle: str) -> None:
     begun = ChatContinuing().begun([msgspec.json.encode({"choices": [{"index": 0, "delta": delta}]})])
     assert begun.obstacle == obstacle
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [b"plain", b" text", b"!"],
+        [b'an escaped \\" quote', b"and a line\\n", b"\\ud83d\\ude00"],
+        ["no ASCII: é".encode(), "日本".encode(), b"."],
+        [b"half a letter \xc3", b"\xa9 and its rest"],
+    ],
+)
+def test_the_text_of_a_run_is_that_of_its_events(raw: list[bytes]) -> None:
+    run = Run(0, 0, b"", raw, 0)
+    assert run.text() == "".join(run.texts())
