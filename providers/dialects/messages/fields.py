@@ -168,7 +168,8 @@ def stops_of(asked: RawObject) -> list[str]:
     if "stop" not in asked:
         return []
     alone = is_string(asked["stop"])
-    return [decoded(asked["stop"], str, "stop")] if alone else decoded(asked["stop"], list[str], "stop")
+    stops: list[str] = [decoded(asked["stop"], str, "stop")] if alone else decoded(asked["stop"], list[str], "stop")
+    return stops
 
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
