@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import termios
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http import HTTPStatus
@@ -116,56 +115,9 @@ _INT = struct.Struct("i")
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-GROUP = 16  # requests that begin in one turn of the event loop; more of them wait for the next turns
-
-
-class Arrivals:
-    """Begins the requests of all connections: in groups if many arrive together, as in a crowd.
-
-    A request takes several turns of the event loop until it is sent upstream. If all of a crowd began in the same turn,
-    none would be sent before the last one was planned, and all their answers would come, and wait, at the same time. In
-    groups the first are sent at once, and the provider works on them while the others are begun.
-    """
-
-    __slots__ = ("_loop", "begun", "waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.begun: deque[Connection] = deque()  # since the last turn; the first of them may have begun earlier
-        self.waiting: deque[tuple[Connection, asyncio.Future[None]]] = deque()
-
-    def add(self, connection: "Connection", waiter: "asyncio.Future[None]") -> None:
-        """Begin the request of ``connection`` by waking aiohttp's task with ``waiter``, in a later turn if needed."""
-        if len(self.begun) < GROUP and not self.waiting:
-            self._begin(connection, waiter)
-            return
-        if not self.waiting:
-            self._loop.call_soon(self._begin_group)
-        self.waiting.append((connection, waiter))
-
-    def forget(self, connection: "Connection") -> None:
-        """Keep nothing of a connection that has ended."""
-        if connection in self.begun:
-            self.begun = deque(each for each in self.begun if each is not connection)
-
-    def _begin_group(self) -> None:
-        """Begin a group: all that began before it have had a turn."""
-        self.begun.clear()
-        while self.waiting and len(self.begun) < GROUP:
-            self._begin(*self.waiting.popleft())
-        if self.waiting:
-            self._loop.call_soon(self._begin_group)
-
-    def _begin(self, connection: "Connection", waiter: "asyncio.Future[None]") -> None:
-        if not waiter.done() and connection.messages:  # else its client has disconnected, or it was refused meanwhile
-            waiter.set_result(None)
-            self.begun.append(connection)
-
-
 class ConnectionEvents(Protocol):
     """Receives the events of connections."""
 
-    arrivals: Arrivals
     pace: Pace
 
     def head_grows(self, connection: "Connection", number: int) -> None:
@@ -195,7 +147,6 @@ class Connection(AnsweringHandler):
     __slots__ = (
         "_ahead_bytes",
         "_ahead_of",
-        "_arrivals",
         "_dropped",
         "_ended",
         "_fast_refusal",
@@ -219,7 +170,7 @@ class Connection(AnsweringHandler):
         self, watch: ConnectionEvents, server: web.Server, refusals: Refusals, fast_refusal: FastRefusal, **options: Any
     ) -> None:
         super().__init__(server, refusals, **options)
-        self._fast_refusal, self._intake, self._arrivals = fast_refusal, fast_refusal.intake, watch.arrivals
+        self._fast_refusal, self._intake = fast_refusal, fast_refusal.intake
         self._is_held = False  # whether a request waits here for the rest of its body
         self._framing: Framing | None = None  # of the chunked body that is being parsed
         self._unread = memoryview(b"")  # received, and not parsed yet
@@ -237,10 +188,8 @@ class Connection(AnsweringHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits or is running, no answer is being sent, and no body is being read."""
-        if self._opening is not None:
-            return True
-        return self.waiter is not None and not self.waiter.done() and not self.messages
+        """Whether no request is running, no answer is being sent, and no body is being read."""
+        return self._opening is not None or (self.waiter is not None and not self.waiter.done())
 
     @property
     def is_spare(self) -> bool:
@@ -354,7 +303,6 @@ class Connection(AnsweringHandler):
         if self._wire is not None:
             forget_itself(self._wire)
         self._wire = None
-        self._arrivals.forget(self)
         self._end()
 
     def drop_rest(self, dropped: Callable[[int], object]) -> None:
@@ -451,16 +399,10 @@ class Connection(AnsweringHandler):
 
     def _read(self, data: bytes) -> None:
         """Parse data, and report heads; refuse a call for which there is no room."""
-        waiter = self.waiter
-        if waiter is not None and not waiter.done():
-            arrivals, intake = self._arrivals, self._intake
-            begun = arrivals.begun
-            while begun and ((first := begun[0].waiter) is None or not first.done()):
-                begun.popleft()  # aiohttp's task has its request
-            if intake.in_flight >= intake.limit.open or self._is_held or len(begun) >= GROUP or arrivals.waiting:
-                self._read_aside(data, waiter)
-                return
-            begun.append(self)
+        waiter, intake = self.waiter, self._intake
+        if (intake.in_flight >= intake.limit.open or self._is_held) and waiter is not None and not waiter.done():
+            self._read_without_room(data, waiter)
+            return
         running = self.current_request
         is_ahead = running is not None and running.content.is_eof() and not has_answer(running)
         _receive(self, data)
@@ -484,14 +426,10 @@ class Connection(AnsweringHandler):
         if self._ahead_bytes > AHEAD_BYTES:
             self._watch.sent_ahead(self)
 
-    def _read_aside(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
-        """Read data while there is no room for calls, or while many begin.
-
-        ``waiter`` wakes aiohttp's task, which waits for a request.
-        """
-        known = len(self.messages)
+    def _read_without_room(self, data: bytes, waiter: "asyncio.Future[None]") -> None:
+        """Read data while there is no room for calls; ``waiter`` wakes aiohttp's task, which waits for a request."""
         self.parse_unseen(data, waiter)
-        if len(self.messages) > known:
+        if self.messages:
             self._note_message()
         if len(self.messages) > 1:
             self._count_ahead(len(data))
@@ -508,8 +446,8 @@ class Connection(AnsweringHandler):
             return
         if self.watched:
             self._watch.head_came(self)
-        if self._intake.in_flight < self._intake.limit.open or not self._is_refused():
-            self._arrivals.add(self, waiter)
+        if not self._is_refused():
+            waiter.set_result(None)
 
     def _note_message(self) -> None:
         """Count the framing of the newest request from now on, if its body is chunked; or stop at an error."""

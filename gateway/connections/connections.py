@@ -19,7 +19,7 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Arrivals, Connection
+from gateway.connections.connection import Connection
 from gateway.connections.fast_refusal import FastRefusal
 from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
@@ -281,7 +281,7 @@ class Connections:
         self.most = most
         self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
-        self.arrivals, self.pace = Arrivals(self._loop), Pace(self._loop.time)
+        self.pace = Pace(self._loop.time)
         self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
         self._crowd = 0  # the most that were open since the memory of an earlier crowd was returned
