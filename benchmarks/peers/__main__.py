@@ -47,7 +47,7 @@ def cpu(
         rehearsal = load.run(Order(question=question, calls=4 * among, concurrency=among))
         made = min(calls, max(4 * among, int(TURN_S / rehearsal.wall_s * 4 * among)))
         taken = []
-        for _ in range(times):
+        for _turn in range(times):
             with metered(asked.server) as spent:
                 load.run(Order(question=question, calls=made, concurrency=among))
             taken.append(spent.cpu_s / made * 1e6)
@@ -111,7 +111,8 @@ upstream's first token after 300 ms. {interpreter}, for what is written in Pytho
 
 def measure(peer: Peer, servers: MeasuredServers, times: int) -> list[str]:
     """Return a peer's row; its note says why it could not be measured."""
-    cells, notes = [], []
+    cells: list[str] = []
+    notes: list[str] = []
     try:
         with plain("upstream").start(servers, servers.folder) as upstream, peer.start(servers, servers.folder) as asked:
             for columns, course in COURSES.items():

@@ -118,5 +118,8 @@ class SqlKeyStore:
 
 
 def _stored(row: Row[Any]) -> StoredKey:
-    values = row._mapping.items()  # noqa: SLF001 - SQLAlchemy's public name
-    return StoredKey(**{name: read_instant(value) if isinstance(value, datetime) else value for name, value in values})
+    items = row._mapping.items()  # noqa: SLF001 - SQLAlchemy's public name
+    values: dict[str, Any] = {}
+    for name, value in items:
+        values[name] = read_instant(value) if isinstance(value, datetime) else value
+    return StoredKey(**values)

@@ -345,7 +345,7 @@ class Draft:
         rescue_s = self._rescue_s()
         spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
         if not spares and len(self.launches) == 1:
-            spares = self._lineup.tripped[:1]
+            spares = [*self._lineup.tripped[:1]]
         for number, spare in enumerate(spares[:2], start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
@@ -355,7 +355,7 @@ class Draft:
         rescue_s = self._rescue_s()
         spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
         if not self._others and len(self.launches) == 1:
-            spares = self._lineup.tripped[:1]
+            spares = [*self._lineup.tripped[:1]]
         for number, spare in enumerate(spares, start=1):
             self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 

@@ -1,5 +1,7 @@
 """What overload control is for, in virtual time; ``make bench WHAT=overload`` shows it of a whole gateway."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.overload.costly_process import (
@@ -11,7 +13,7 @@ from tests.unit.overload.costly_process import (
     answers_under,
 )
 
-OFF = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
+OFF: dict[str, Any] = {"max_in_flight": 1_000_000, "loop_delay_ms": 0}
 
 
 @pytest.mark.parametrize("clients", [1, 3, 50])
