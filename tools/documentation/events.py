@@ -110,6 +110,12 @@ HANDED: Mapping[str, tuple[str, ...]] = {
     "race.narrowed": ("model", "reason", "since", "why"),
     "steering.opened": ("model",),
 }
+# What is said once of all events whose names say enough: by the kind that ``_plain`` returns.
+PLAIN: Mapping[str, str] = {
+    "bug": "Errors of one round of work in the background: a bug, whose trace is beside it. The next round follows",
+    "record": "For the record (`info`): all is well again, or was done as asked",
+}
+_BRIEF = 13  # words of a meaning that adds nothing to its name
 _HEAD = """# Events of the log
 
 Every event that the gateway writes to standard error, one line each. With `log_format: json` (the default without a
@@ -134,8 +140,12 @@ def page() -> str:
     """Return the text of docs/reference/events.md."""
     lines = [_HEAD]
     found, advised = written(), advice.named("Event")
+    plain = {name: kind for name in found if (kind := _plain(found[name], advised[name].parts))}
+    for kind, says in PLAIN.items():
+        lines += [f"- {says}: {', '.join(code(name) for name in sorted(plain) if plain[name] == kind)}."]
+    lines += [""]
     last = ""
-    for name in sorted(found):
+    for name in sorted(found.keys() - plain.keys()):
         group = name.partition(".")[0]
         if group != last:
             last = group
@@ -169,12 +179,19 @@ def unreadable() -> Mapping[str, int]:
     return found
 
 
+def _plain(one: Written, parts: Mapping[str, str]) -> str:
+    """Return which of ``PLAIN`` says all about an event, or an empty text."""
+    if parts["Do"] == REPORT and "exception" in one.fields:
+        return "bug"
+    is_brief = len(parts["Means"].split()) <= _BRIEF and "`" not in parts["Means"]
+    return "record" if parts["Do"] == NOTHING and one.levels == {"info"} and is_brief else ""
+
+
 def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
     levels = ", ".join(
         sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
     )
-    is_said = parts["Do"] == NOTHING or (parts["Do"] == REPORT and "exception" in one.fields)
-    do = "" if is_said else f" *Do:* {parts['Do']}"
+    do = "" if parts["Do"] == NOTHING else f" *Do:* {parts['Do']}"
     named = set(_CODE.findall(parts["Means"] + do))
     fields = sorted(one.fields - UNLISTED - named)
     shown = f" *Fields:* {', '.join(map(code, fields))}." if fields else ""
