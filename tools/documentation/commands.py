@@ -11,7 +11,7 @@ from tools.documentation.tables import code, marked
 
 _HEAD = """# Command line
 
-Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same.
+Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says more.
 
 - **For scripts**: figures go to standard output, all else to standard error.
 - **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
@@ -94,8 +94,8 @@ def _words(text: str) -> list[str]:
         if plain.startswith(_EXAMPLE):
             example = [] if "```text" in lines else ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
             lines += example  # the first: --help has all
-        else:
-            lines += [marked(plain), ""]
+        elif not lines or "](../" in marked(plain):
+            lines += [marked(plain), ""]  # what it does, and the page that has more; --help has the rest
     return lines[:-1]
 
 

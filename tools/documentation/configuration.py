@@ -169,7 +169,8 @@ def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
         inner = one.get("additionalProperties")
         return f"{_type(schema, inner)} by name" if isinstance(inner, dict) and inner else "values by name"
     if kind in {"integer", "number"}:
-        return " ".join(filter(None, (str(kind), _bounds(one))))
+        bounds = _bounds(one)
+        return bounds if kind == "number" and bounds else " ".join(filter(None, (str(kind), bounds)))
     return {"null": "", "boolean": "true/false", "string": "text"}.get(str(kind), str(kind or ""))
 
 

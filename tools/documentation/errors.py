@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
 NEVER = "no"
 NOTHING = "Nothing."
+IMPLIED = frozenset({"Wait.", "Wait and try again."})  # what *Retry:* says as well
 NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that an error is raised with instead of the code of its class.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
@@ -159,7 +160,8 @@ def _entry(status: int, name: str, types: tuple[str, ...], guidance: Advice) -> 
     retry = {NEVER: "", LATER: " *Retry:* later.", NOT_SENT: " No client receives it."}
     means = f"{guidance.means}{retry.get(guidance.retry, f' *Retry:* {guidance.retry}.')}"
     means += f" *Type:* {' or '.join(map(code, types))}." if types and guidance.retry != NOT_SENT else ""
-    lines = [f"### {status} {code(name)}", "", means, "", f"**Caller:** {guidance.caller}", ""]
+    lines = [f"### {code(name)}", "", means, ""]
+    lines += [] if guidance.caller in IMPLIED else [f"**Caller:** {guidance.caller}", ""]
     return [*lines, f"**Operator:** {guidance.operator}", ""] if guidance.operator else lines
 
 
