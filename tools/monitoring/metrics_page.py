@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.watching.series import Family
-from tools.documentation.tables import marked
 from tools.monitoring.alert import Alert
 
 _HEAD = """# Metrics and alert rules
