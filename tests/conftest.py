@@ -33,7 +33,16 @@ os.environ.pop("COLUMNS", None)  # pytest-xdist says 80; without a terminal, tab
 # Ledgers, spools and servers of tests live in memory where there is much of it: nothing of them outlives a test, and
 # each write to a disk waits for everybody's.
 MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 4 * 2**30
-if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
+
+
+def _has_memory_for_files() -> bool:
+    """Tell whether there is a folder in memory that is large, and from which programs may be run."""
+    if not os.access(MEMORY, os.W_OK) or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return False
+    return shutil.disk_usage(MEMORY).free > ENOUGH_BYTES
+
+
+if "TMPDIR" not in os.environ and _has_memory_for_files():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # Until all is collected: nothing of it is garbage, and looking for some took a fifth of the time.
 gc.disable()

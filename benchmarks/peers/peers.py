@@ -158,9 +158,9 @@ _MASTER_KEY = "sk-benchmark-0123456789abcdef0123456789abcdef"
 
 
 def _litellm_config(origin: str) -> str:
-    def deployment(model: str, behaviour: str, **more: Any) -> dict[str, Any]:
+    def deployment(called: str, behaviour: str, **more: Any) -> dict[str, Any]:
         to = {"model": f"openai/{MODEL}", "api_base": f"{origin}/{behaviour}/v1", "api_key": KEY, **more}
-        return {"model_name": model, "litellm_params": to}
+        return {"model_name": called, "litellm_params": to}
 
     anthropic = {"model": "anthropic/claude-sonnet-4-5", "api_base": f"{origin}/{MESSAGES}"}
     return yaml.safe_dump(
@@ -318,7 +318,7 @@ FERRO = served(
         command=_ferro,
         config=lambda _: yaml.safe_dump(_FERRO_CONFIG),
         routes=lambda _: routes({"authorization": f"Bearer {_FERRO_KEY}"}),
-        environment={"OPENAI_API_KEY": KEY, "GROQ_API_KEY": KEY, "MASTER_KEY": _FERRO_KEY},
+        environment={"OPENAI_API_KEY": KEY, "GROQ_API_KEY": KEY, "MASTER_KEY": _FERRO_KEY, "RATE_LIMIT_RPS": "0"},
     ),
     "no Messages",
 )

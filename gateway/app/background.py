@@ -8,7 +8,6 @@ from gateway import __version__
 from gateway.alerts.alert import AlertKind, Book, Severity, Source
 from gateway.alerts.alerts import Alerts, Delivery, Watch
 from gateway.alerts.detection import Detection
-from gateway.alerts.lengths import LengthSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
@@ -21,7 +20,7 @@ from gateway.alerts.sources import (
     Thresholds,
     WorkerSource,
 )
-from gateway.alerts.stated_models import StatedModels, StatedModelSource
+from gateway.alerts.stated_models import LengthSource, StatedModels, StatedModelSource
 from gateway.alerts.target_watch import TargetWatch
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime

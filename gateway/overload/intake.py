@@ -136,9 +136,13 @@ class Patience:
         return now_s - self._began_s >= self._wait_s > now_s - self._emptied_s
 
 
-# The event loop's delay: how late a timer runs. All work of the process waits as long.
+# The event loop's delay: how late a timer runs; and how long a turn of the loop takes, in which all that is ready runs
+# once. The delay depends on where in a turn the timer is due, which it determines itself: with turns of 19 ms a
+# timer of 20 ms is always 18 ms late, with turns of 21 ms only 1 ms. So only turns tell how much there is to do.
+# Two are measured together, as often one only wakes what works in the next; a long one alone, as it says enough.
 
 PERIOD_S = 0.02  # of the timer
+TURNS, LONG_S = 2, 0.05  # turns measured together, or fewer once they have taken so long
 SMOOTHED_OVER = 10.0  # ticks: the time constant of ``smoothed_s``, about 0.2 s
 PEAK_WINDOW_S = 10.0  # ``peak_s`` covers the last one to two windows
 
@@ -146,28 +150,25 @@ PEAK_WINDOW_S = 10.0  # ``peak_s`` covers the last one to two windows
 class LoopDelay:
     """Measures while the gateway has work: ``wake`` starts the timer, which stops when ``is_busy`` is false.
 
-    An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds.
+    An idle gateway has no timer, and its delay is 0. ``on_tick`` is called at each tick with the delay in seconds, and
+    ``on_turns`` with the mean length of the loop's next ``TURNS``.
 
     ``smoothed_s`` is the recent delay; ``total_s`` the sum of all until the last tick, which never decreases; ``due_s``
     is the time of the next tick, infinite if there is none.
     """
 
     __slots__ = (
-        "_clock",
-        "_is_busy",
-        "_loop",
-        "_on_tick",
-        "_peak_before_s",
-        "_peak_now_s",
-        "_timer",
-        "_window_ends_s",
-        "due_s",
-        "smoothed_s",
-        "total_s",
+        *("_clock", "_is_busy", "_loop", "_on_tick", "_on_turns", "_peak_before_s", "_peak_now_s"),
+        *("_timer", "_turns", "_turns_from_s", "_window_ends_s", "due_s", "smoothed_s", "total_s"),
     )
 
     def __init__(
-        self, *, clock: Callable[[], float], is_busy: Callable[[], bool], on_tick: Callable[[float], None]
+        self,
+        *,
+        clock: Callable[[], float],
+        is_busy: Callable[[], bool],
+        on_tick: Callable[[float], None],
+        on_turns: Callable[[float], None] = lambda _: None,
     ) -> None:
         """``clock`` returns monotonic seconds."""
         self.smoothed_s = self.total_s = 0.0
@@ -175,6 +176,9 @@ class LoopDelay:
         self._clock = clock
         self._is_busy = is_busy
         self._on_tick = on_tick
+        self._on_turns = on_turns
+        self._turns: int | None = None  # that were counted; None: none is being measured
+        self._turns_from_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None  # None: not started, or closed
         self._timer: asyncio.TimerHandle | None = None
         self._peak_now_s = self._peak_before_s = 0.0  # of this window and the one before
@@ -217,6 +221,23 @@ class LoopDelay:
         else:
             self._stop_timer()
         self._on_tick(delay_s)
+        if delay_s >= LONG_S:
+            self._on_turns(delay_s / 2)  # it was due in one turn, and waited for its place in the next
+        elif self._timer is not None and self._turns is None:
+            self._turns = 0
+            loop.call_soon(self._count_turn)  # uvloop runs it in this turn yet, asyncio in the next one
+
+    def _count_turn(self) -> None:
+        turns, now_s = self._turns or 0, self._clock()
+        if not turns:
+            self._turns_from_s = now_s
+        passed_s = now_s - self._turns_from_s
+        if turns == TURNS or passed_s >= LONG_S:
+            self._turns = None
+            self._on_turns(passed_s / turns)
+        elif self._loop is not None:
+            self._turns = turns + 1
+            self._loop.call_soon(self._count_turn)
 
     def _sleep(self, now_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self.due_s = now_s + PERIOD_S
@@ -234,18 +255,19 @@ class LoopDelay:
             self._window_ends_s = now_s + PEAK_WINDOW_S
 
 
-# The limit of calls in flight: what memory and descriptors allow, or fewer while the event loop is late. The loop's
-# delay depends on the calls in flight, so their number is limited, not the rate at which they begin: a call costs CPU
-# long after its admission. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting delay
-# counts: one long turn of the loop (a large body, a burst of connections) is over when it is noticed.
+# The limit of calls in flight: what memory and descriptors allow, or fewer while the turns of the event loop are long.
+# Their length depends on the calls in flight, so these are limited, not the rate at which they begin: a call costs CPU
+# long after its admission. But the longer a turn, the less its work costs, as more comes at a time, so turns must
+# not be short. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting delay counts: one
+# long turn of the loop (a large body, a burst of connections) is over when it is noticed.
 
-WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest delay in it counts
-TICKS = 2  # minimum number in a window
-# Decrease for each late window, as a part of the calls in flight: DOWN x delay / target, at most MOST_DOWN.
-DOWN, MOST_DOWN = 0.03, 0.12
+WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest turn in it counts
+OBSERVED = 2  # minimum number in a window
+# Decrease for each late window, as a part of the calls in flight: DOWN x turn / target, at most MOST_DOWN.
+DOWN, MOST_DOWN = 0.02, 0.12
 # Increase for each window in which the limit was reached and the loop was not late, as a part of the limit: UP if the
-# longest delay was near the target, up to MOST_UP more if there was none, as the cause of the decrease is then over.
-UP, MOST_UP = 0.02, 0.25
+# longest turn was near the target, up to MOST_UP more if there was none, as the cause of the decrease is then over.
+UP, MOST_UP = 0.02, 0.12
 UP_UNUSED = 0.1  # the same, while less than half of it is used
 # An eighth of the seats is reserved for clients with few: each of these goes to a client that has fewer seats than are
 # free. So one client, or some together, cannot take them all; the last one is for a client without any.
@@ -260,54 +282,46 @@ class Limit:
     """
 
     __slots__ = (
-        "_left_s",
-        "_longest_s",
-        "_shortest_s",
-        "_ticks",
-        "_value",
-        "_was_reached",
-        "most",
-        "now",
-        "open",
-        "target_s",
+        *("_left_s", "_longest_s", "_observed", "_shortest_s", "_value"),
+        *("_was_reached", "most", "now", "open", "target_s"),
     )
 
     def __init__(self, most: int, target_s: float) -> None:
-        """``target_s`` is the loop's delay above which fewer calls are admitted; 0: only ``most`` applies."""
+        """``target_s``: while turns of the loop are longer, fewer calls are admitted; 0: only ``most`` applies."""
         self.now = self.most = most
         self.open = most - most // RESERVED_PART
         self.target_s = target_s
         self._value = float(most)
-        self._left_s, self._ticks = WINDOW_S, 0  # of the window
-        self._shortest_s, self._longest_s = inf, 0.0  # delays in it
+        self._left_s, self._observed = WINDOW_S, 0  # of the window
+        self._shortest_s, self._longest_s = inf, 0.0  # turns in it
         self._was_reached = False  # in the window
 
     @property
     def is_lowered(self) -> bool:
-        """Whether the loop's delay has lowered the limit."""
+        """Whether long turns of the loop have lowered the limit."""
         return self.now < self.most
 
     def configure(self, most: int, target_s: float) -> None:
-        """Use other settings. A limit that the loop's delay has lowered stays low."""
+        """Use other settings. A limit that was lowered stays low."""
         stays_low = self.is_lowered and target_s > 0
         self.most, self.target_s = most, target_s
         self._set(self._value if stays_low else most)
 
     def forget(self) -> None:
-        """Reset the delays: no calls are in flight."""
+        """Reset it: no calls are in flight."""
         self._begin_window()
         self._set(self.most)
 
-    def observe(self, delay_s: float, in_flight: int, *, is_reached: bool) -> None:
-        """Record the delay of a tick. ``is_reached``: since the previous one, a call found no room."""
+    def observe(self, turn_s: float, in_flight: int, *, is_reached: bool) -> None:
+        """Record the length of a turn of the loop. ``is_reached``: since the previous one, a call found no room."""
         if not self.target_s:
             return
-        self._ticks += 1
-        self._left_s -= PERIOD_S + delay_s
-        self._shortest_s = min(self._shortest_s, delay_s)
-        self._longest_s = max(self._longest_s, delay_s)
+        self._observed += 1
+        self._left_s -= PERIOD_S + turn_s
+        self._shortest_s = min(self._shortest_s, turn_s)
+        self._longest_s = max(self._longest_s, turn_s)
         self._was_reached |= is_reached
-        if self._left_s > 0 or self._ticks < TICKS:
+        if self._left_s > 0 or self._observed < OBSERVED:
             return
         if self._shortest_s > self.target_s:
             share = min(MOST_DOWN, DOWN * self._shortest_s / self.target_s)
@@ -320,7 +334,7 @@ class Limit:
         self._begin_window()
 
     def _begin_window(self) -> None:
-        self._left_s, self._ticks = WINDOW_S, 0
+        self._left_s, self._observed = WINDOW_S, 0
         self._shortest_s, self._longest_s = inf, 0.0
         self._was_reached = False
 
@@ -374,18 +388,8 @@ class Intake:
     """
 
     __slots__ = (
-        "_clock",
-        "_default_most",
-        "_found_no_room",
-        "_on_shed",
-        "_patience",
-        "_queue",
-        "_retry_after_s",
-        "_seats",
-        "_settings",
-        "delay",
-        "in_flight",
-        "limit",
+        *("_clock", "_default_most", "_found_no_room", "_on_shed", "_patience", "_queue"),
+        *("_retry_after_s", "_seats", "_settings", "delay", "in_flight", "limit"),
     )
 
     def __init__(
@@ -404,7 +408,12 @@ class Intake:
         """
         self.in_flight = 0
         self.limit = Limit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
-        self.delay = LoopDelay(clock=clock, is_busy=lambda: bool(self.in_flight) or is_busy(), on_tick=self._tick)
+        self.delay = LoopDelay(
+            clock=clock,
+            is_busy=lambda: bool(self.in_flight) or is_busy(),
+            on_tick=self._tick,
+            on_turns=self._observe,
+        )
         self._clock = clock
         self._settings = settings
         self._default_most = default_most
@@ -556,13 +565,17 @@ class Intake:
         if not self._queue:
             self._patience.empties(self._clock())
 
-    def _tick(self, delay_s: float) -> None:
-        """Adjust the limit to the loop's delay."""
+    def _observe(self, turn_s: float) -> None:
+        """Adjust the limit to the length of the loop's turns."""
+        if self.in_flight:
+            self.limit.observe(turn_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
+            self._found_no_room = False
+
+    def _tick(self, _: float) -> None:
+        """Serve the queue, and shed what stands in it."""
         if not self.in_flight:
             self.limit.forget()
             return
-        self.limit.observe(delay_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
-        self._found_no_room = False
         if self._queue:
             self._serve_queue()
             too_many = len(self._queue) - self._patience.most(self._clock())

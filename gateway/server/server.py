@@ -476,7 +476,7 @@ def _check_no_proxy() -> None:
 
 
 def _check_python(version: tuple[int, int]) -> None:
-    """Log if nobody has run the tests on a Python as new as ``version``."""
+    """Log if the tests were not run on a Python as new as ``version``."""
     if version > NEWEST:
         # Event gateway.untested_python: The tests were not run on a `python` as new as this one, only on those that are
         # `tested`. It may work.

@@ -201,9 +201,9 @@ class OverloadSettings(Section):
     """What a process takes on; each worker counts for itself. A call without room waits a moment, or gets a 503."""
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
-    # While the event loop is later than this, fewer calls are let in. A first token passes the loop about five times:
-    # with 15 ms it is about a thirteenth of a second late. 0: off.
-    loop_delay_ms: Annotated[float, Field(ge=0)] = 15.0
+    # While turns of the event loop take longer than this, fewer calls are let in. A first token is late by some turns;
+    # but short ones cost more, as each answer is read in each. 0: off.
+    loop_delay_ms: Annotated[float, Field(ge=0)] = 20.0
     # Calls that may wait for room in a burst, by their client's priority. Under lasting overload only a few may wait,
     # and only briefly: see gateway/overload/intake.py.
     queue: Annotated[int, Field(ge=0)] = 2000

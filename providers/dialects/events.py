@@ -127,6 +127,14 @@ def is_json(text: str) -> bool:
     return True
 
 
+def fit(value: object, type_: Any) -> Any:
+    """Return a decoded value as ``type_``; None if it is something else."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError:
+        return None
+
+
 def no_json_object() -> UpstreamError:
     """Return the error of an event that is not a JSON object, to be raised."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")

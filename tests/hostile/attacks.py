@@ -254,6 +254,8 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("4 million fields", 3, lambda _: post("chat", b'{"a":1,%b}' % many(b'"b":1', 4_000_000))),
         ("an object of 300,000 keys", 3, lambda _: post("chat", BODIES["chat"] % keyed(300_000)), WELL, "responses"),
         ("900 brackets deep", 3, filled(TOOLED, b"[" * 900 + b"]" * 900, 1800, b"}"), WELL, "messages", 8),
+        ("20,000 keys of deep values", 3, lambda _: post("messages", BODIES["messages"][:-1] % b'"Hi"' + b',"other":{%b}}'
+         % many(b'"k":' + b"[" * 100 + b"]" * 100, 20_000))),
         ("7 million brackets", 3, filled(TOOLED + b"[", b"[],", 20 * MIB, b"[]]}"), WELL, "messages"),
         ("instructions of 30 MB", 4, filled(INSTRUCTED, b"i", 30 * MIB, b'"}', "responses")),
         ("echoed instructions of 12 MB", 4, filled(INSTRUCTED, b"i", 12 * MIB, b'","stream":true}', "responses"),

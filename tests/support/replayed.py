@@ -27,31 +27,19 @@ _BATCH = 1_000  # calls
 
 
 class World(Struct, frozen=True, kw_only=True):
-    """A fleet and its weather."""
+    """A fleet."""
 
     name: str
     difficulty: float = 0.3  # share of the variance of log TTFT that is the call's own, the same everywhere
-    shapes: Sequence[str] = ("lognormal",)  # of the deployments, in turn
     deployments: int = 3
     tail: float | None = None  # share of attempts some six times slower; None: drawn for each deployment
     failures: float = 0.01
-    spells: float = 0.0  # share of the time in which all are twice as slow
-    drift: float = 0.0  # sd of the log of each deployment's own slow drift
-    steered: bool = False  # whether faster ones are the primary more often
-    tuned: bool = True  # whether anything was chosen with it in view
 
 
 WORLDS = (
-    World(name="independent", difficulty=0.0),
     World(name="shared 30 %"),
     World(name="shared 60 %", difficulty=0.6),
-    World(name="gamma", shapes=("gamma",)),
-    World(name="two humps", shapes=("bimodal",)),
-    World(name="mixed shapes", shapes=("lognormal", "gamma", "bimodal", "lognormal"), deployments=4, steered=True),
-    World(name="long tails", tail=0.06),
     World(name="failures", failures=0.06),
-    World(name="slow spells", spells=0.15),
-    World(name="drifting", drift=0.4, steered=True),
 )
 
 
@@ -67,50 +55,30 @@ class Drawing:
         self._tails = [
             random.choice((0.002, 0.01, 0.03, 0.06)) if world.tail is None else world.tail for _ in self.names
         ]
-        self._drifts = [0.0 for _ in self.names]
-        self._slow_until = -1.0
         self._means_ms = [
-            fmean(self._draw(at, random.gauss(0, 1), 1.0).ms for _ in range(2000)) for at in range(len(self.names))
+            fmean(self._draw(at, random.gauss(0, 1)).ms for _ in range(2000)) for at in range(len(self.names))
         ]
 
     def calls(self, count: int) -> list[list[Drawn]]:
         """Draw ``count`` calls: what each deployment would have done, in the order of the policy."""
-        return [self._call(number) for number in range(count)]
+        return [self._call() for _ in range(count)]
 
-    def _call(self, number: int) -> list[Drawn]:
-        world, random = self.world, self._random
-        if world.spells and number > self._slow_until and random.random() < world.spells / 200:
-            self._slow_until = number + 200 * 1.0
-        slow = 2.0 if number <= self._slow_until else 1.0
-        if world.drift and number % 50 == 0:
-            self._drifts = [0.95 * drift + sqrt(1 - 0.95**2) * random.gauss(0, world.drift) for drift in self._drifts]
-        shared = random.gauss(0, 1)
-        drawn = [self._draw(at, shared, slow) for at in range(len(self.names))]
-        keys = []
-        for at in range(len(self.names)):
-            usual_ms = self._medians_ms[at] * exp(self._drifts[at])
-            keys.append(usual_ms * exp(random.gauss(0, 0.35)) if world.steered else random.random())
+    def _call(self) -> list[Drawn]:
+        shared = self._random.gauss(0, 1)
+        drawn = [self._draw(at, shared) for at in range(len(self.names))]
+        keys = [self._random.random() for _ in self.names]
         first, second, *rest = sorted(range(len(self.names)), key=keys.__getitem__)
         rest.sort(key=self._means_ms.__getitem__)
         return [drawn[at] for at in (first, second, *rest)]
 
-    def _draw(self, at: int, shared: float, slow: float) -> Drawn:
+    def _draw(self, at: int, shared: float) -> Drawn:
         world, random = self.world, self._random
         name = self.names[at]
         if random.random() < world.failures:
             return Drawn(name, random.uniform(50, 400), failed=True)
-        shape = world.shapes[at % len(world.shapes)]
         sigma, share = self._sigmas[at], world.difficulty
         own = random.gauss(0, 1)
-        if shape == "gamma":
-            k = 1 / sigma**2
-            own = (random.gammavariate(k, 1 / k) - 1) / sigma
-            own = max(own, -2.5)
-        elif shape == "bimodal":
-            own = (1.0 if random.random() < 0.3 else -0.6) * 1.4 + 0.4 * own
-        ms = (
-            self._medians_ms[at] * exp(sigma * (sqrt(share) * shared + sqrt(1 - share) * own) + self._drifts[at]) * slow
-        )
+        ms = self._medians_ms[at] * exp(sigma * (sqrt(share) * shared + sqrt(1 - share) * own))
         if random.random() < self._tails[at]:
             ms *= 6 * exp(0.5 * random.gauss(0, 1))
         return Drawn(name, min(ms, CAP_MS))

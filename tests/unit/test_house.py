@@ -177,7 +177,9 @@ def _replaced(tree: ast.Module) -> Iterator[int]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"monkeypatch.setattr", "patch.setattr"}:
-            target, *rest = [each.value if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
+            target, *rest = [
+                str(each.value) if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args
+            ]
             name = str(target) if len(rest) == 1 else f"{target}.{rest[0]}"
             is_ours = name.partition(".")[0] not in foreign | set(sys.stdlib_module_names) | {"shellingham"}
             last = name.rpartition(".")[2].strip("'")

@@ -166,8 +166,8 @@ def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
         return code(str(one["const"]))
     kind = one.get("type")
     if kind == "array":
-        inner = _type(schema, one["items"]) if "items" in one else "text"
-        return "list" if inner == "text" else f"list of {inner}"
+        of = _type(schema, one["items"]) if "items" in one else "text"
+        return "list" if of == "text" else f"list of {of}"
     if kind == "object":
         inner = one.get("additionalProperties")
         return f"{_type(schema, inner)} by name" if isinstance(inner, dict) and inner else "values by name"

@@ -171,8 +171,8 @@ REASONS: Mapping[str, Reasons] = {
     "OverloadSettings": {
         "max_in_flight": "Most calls at once, for each worker. Not set: what memory and file descriptors allow.",
         "loop_delay_ms": (
-            "While the event loop is later than this, fewer calls are let in. A first token is late by about five"
-            " times as much. 0: off."
+            "While turns of the event loop, in which all that is ready runs once, take longer, fewer calls are let in."
+            " A first token is late by some turns; short ones cost more. 0: off."
         ),
         "queue": "How many calls may wait for room, ordered by their client's `priority`. 0: none waits.",
         "queue_timeout_s": "How long they may wait. Then they get 503. 0: not at all.",

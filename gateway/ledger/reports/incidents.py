@@ -2,9 +2,8 @@
 
 from datetime import datetime
 
-from gateway.alerts.lengths import Hour
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated
+from gateway.alerts.stated_models import Hour, Stated
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 

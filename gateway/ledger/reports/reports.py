@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from gateway.alerts.lengths import Hour
 from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Stated
+from gateway.alerts.stated_models import Hour, Stated
 from gateway.core import tasks
 from gateway.core.calls import CallStart
 from gateway.core.reports import (

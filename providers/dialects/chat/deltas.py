@@ -4,16 +4,74 @@ Some servers call a chunk's delta ``message``, the name that it has in whole ans
 wrongly, or not at all. Some still send ``function_call``, which came before tool calls.
 """
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from providers.dialects.events import Arguments
+from providers.dialects.dialect import Offered
+from providers.dialects.events import DONE, Arguments, few
+from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.sse import events
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
+_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
+
+
+class ChunkTranslation(ABC):
+    """Reads the chunks of one answer for a translation, and raises the provider's error among them."""
+
+    def __init__(
+        self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
+    ) -> None:
+        """``offered`` reads the tools of the request ``asked``."""
+        self._secrets = secrets
+        self._tools, self._offered = asked.get("tools"), offered
+        self._ended = False
+
+    @abstractmethod
+    def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        """Append the events that a chunk becomes."""
+
+    @abstractmethod
+    def _done(self, said: list[bytes]) -> None:
+        """Append the end of the answer."""
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole chunks; return the events.
+
+        Raises:
+            UpstreamError: a chunk is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for item in events(block):
+            data = item.data.strip()
+            if not data or self._ended:
+                continue
+            if data == DONE:
+                self._done(said)
+                continue
+            try:
+                chunk = _decoder.decode(data)
+                choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
+                is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
+                if chunk.get("error") or chunk.get("object") == "error" or is_broken:
+                    raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+                self._take(chunk, choices, said)
+            except _SURPRISES as error:
+                message = f"sent an invalid chunk: {type(error).__name__}"
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+        return b"".join(said)
+
+
+def thought_in(part: Mapping[str, Any]) -> str:
+    """Return the thinking in a typed part, the form in which Mistral sends it."""
+    thinking = part.get("thinking") or ""
+    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:

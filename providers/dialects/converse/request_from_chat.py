@@ -26,16 +26,16 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
     raw_text_at,
+    request_of,
+    stops_of,
     text_at,
     thinking_of_effort,
 )
 from providers.dialects.messages.request_from_chat import Turns
 from providers.dialects.wording import (
-    Malformed,
     Wording,
     check_calls,
     decoded,
-    is_string,
     raw_json,
 )
 
@@ -207,10 +207,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
 
     """
     losses = Losses()
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
-    given = objects_at(asked.get("messages"), "messages")
-    if not given:
-        raise Malformed("'messages' must have at least one message", "messages")
+    asked, given = request_of(fields)
     check_calls(asked)
     conversation = Conversation(losses)
     conversation.read(given)
@@ -262,11 +259,8 @@ def _inference(asked: RawObject, losses: Losses) -> Object:
             losses.add(name, "Converse has no temperature over 1")
         else:
             said[own] = asked[name]
-    if "stop" in asked:
-        one = is_string(asked["stop"])
-        stops = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
-        if kept := [stop for stop in stops if stop]:
-            said["stopSequences"] = kept
+    if stops := [stop for stop in stops_of(asked) if stop]:
+        said["stopSequences"] = stops
     return said
 
 

@@ -46,6 +46,7 @@ from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CACHE_REASON,
     CANNOT_STOP_THINKING,
+    DEFAULTS,
     Losses,
     Object,
     RawObject,
@@ -55,6 +56,8 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
     raw_text_at,
+    request_of,
+    stops_of,
     text_at,
 )
 from providers.dialects.wording import (
@@ -266,18 +269,7 @@ _READ = frozenset({
     *("response_format", "stop", "stream", "stream_options", "tool_choice", "tools"),
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
-    "function_call": (b'"none"', b'"auto"'),
-    "functions": (b"[]",),
-    "logit_bias": (b"{}",),
-    "logprobs": (b"false",),
-    "metadata": (b"{}",),
-    "modalities": (b'["text"]', b'[ "text" ]'),
-    "service_tier": (b'"auto"', b'"default"'),
-    "store": (b"false",),
-    "top_logprobs": (b"0",),
-    "verbosity": (b'"medium"',),
-}
+_DEFAULTS = {**DEFAULTS, "service_tier": (b'"auto"', b'"default"')}
 _HINTS: Mapping[str, str] = {
     "metadata": "Gemini has no metadata",
     "prediction": "Gemini takes no prediction",
@@ -315,10 +307,7 @@ def from_chat(
 
     """
     losses = Losses()
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
-    given = objects_at(asked.get("messages"), "messages")
-    if not given:
-        raise Malformed("'messages' must have at least one message", "messages")
+    asked, given = request_of(fields)
     conversation = _Conversation(losses)
     conversation.read(given)
     if not conversation.turns:
@@ -377,10 +366,7 @@ def _limit(asked: RawObject, losses: Losses) -> Object:
 
 
 def _stops(asked: RawObject, losses: Losses) -> Object:
-    if "stop" not in asked:
-        return {}
-    one = is_string(asked["stop"])
-    stops: list[str] = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
+    stops = stops_of(asked)
     if len(stops) > _MOST_STOPS:
         losses.add("stop", f"Gemini takes {_MOST_STOPS} stop sequences at most")
     return {IN_CONFIG + "stopSequences": stops[:_MOST_STOPS]} if stops else {}

@@ -18,6 +18,7 @@ from providers.dialects.events import (
     Join,
     Table,
     few,
+    fit,
     join,
     no_json_object,
     whole,
@@ -296,10 +297,10 @@ def _fitted(data: bytes) -> _Event:
     candidates = [one for one in map(_candidate, given) if one is not None] if isinstance(given, list) else None
     return _Event(
         candidates,
-        _fit(value.get("usageMetadata"), UsageMetadata),
-        _fit(value.get("promptFeedback"), _Feedback),
-        _fit(value.get("modelVersion"), str),
-        _fit(value.get("responseId"), str),
+        fit(value.get("usageMetadata"), UsageMetadata),
+        fit(value.get("promptFeedback"), _Feedback),
+        fit(value.get("modelVersion"), str),
+        fit(value.get("responseId"), str),
         value.get("error"),
     )
 
@@ -309,16 +310,9 @@ def _candidate(value: Any) -> _Candidate | None:
         return None
     content = value.get("content")
     given = content.get("parts") if isinstance(content, dict) else None
-    parts = [part for each in given if (part := _fit(each, _Part)) is not None] if isinstance(given, list) else None
-    grounding = _fit(value.get("groundingMetadata"), _Grounding)
-    return _Candidate(_Content(parts), _fit(value.get("finishReason"), str), _fit(value.get("index"), int), grounding)
-
-
-def _fit(value: object, type_: Any) -> Any:
-    try:
-        return msgspec.convert(value, type_)
-    except msgspec.ValidationError:
-        return None
+    parts = [part for each in given if (part := fit(each, _Part)) is not None] if isinstance(given, list) else None
+    grounding = fit(value.get("groundingMetadata"), _Grounding)
+    return _Candidate(_Content(parts), fit(value.get("finishReason"), str), fit(value.get("index"), int), grounding)
 
 
 # Whole answers: presented as an event stream, and gathered from one.

@@ -7,7 +7,16 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import delta_of, no_place, pictures_in, sound_in, split_data, usage_in
+from providers.dialects.chat.deltas import (
+    ChunkTranslation,
+    delta_of,
+    no_place,
+    pictures_in,
+    sound_in,
+    split_data,
+    thought_in,
+    usage_in,
+)
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, few, index_of
@@ -40,7 +49,7 @@ class _Choice:
         self.sound: str | None = None  # the type of the sound that it has
 
 
-class FromChat:
+class FromChat(ChunkTranslation):
     """Translates one answer. A function call is sent when it is complete: Gemini has no pieces of calls.
 
     Reasoning becomes thoughts, without a signature, only if the client has asked for thoughts. The text of a refusal
@@ -51,45 +60,19 @@ class FromChat:
         self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
     ) -> None:
         """``offered`` reads the tools of the request ``asked``."""
-        self._secrets = secrets
-        self._tools, self._offered = asked.get("tools"), offered
+        super().__init__(asked, secrets, offered=offered)
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
         self._is_single = bytes(asked.get(IN_CONFIG + "candidateCount", b"1")) in {b"1", b"null"}
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
         self._usage: dict[str, Any] | None = None
-        self._ended = False
 
     @property
     def finishing(self) -> bool:
         """Whether each choice has its finish reason, and the answer has no end yet."""
         reasons = [choice.reason for choice in self._choices.values()]
         return not self._ended and bool(reasons) and None not in reasons
-
-    def feed(self, block: bytes) -> bytes:
-        """Translate whole chunks; return the events.
-
-        Raises:
-            UpstreamError: a chunk is malformed, or is the provider's error.
-
-        """
-        said: list[bytes] = []
-        for item in events(block):
-            data = item.data.strip()
-            if not data or self._ended:
-                continue
-            if data == DONE:
-                for choice in self._choices.values():  # OpenAI's sound ends without a finish reason
-                    choice.reason = choice.reason or ("STOP" if choice.sound else None)
-                said.append(self.end())
-                continue
-            try:
-                self._take(data, said)
-            except _SURPRISES as error:
-                message = f"sent an invalid chunk: {type(error).__name__}"
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        return b"".join(said)
 
     def end(self) -> bytes:
         """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
@@ -104,12 +87,12 @@ class FromChat:
         usage = {} if self._usage is None else {"usageMetadata": self._usage}
         return event({"candidates": last, **usage, **self._facts})
 
-    def _take(self, data: bytes, said: list[bytes]) -> None:
-        chunk = _decoder.decode(data)
-        choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
-        is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
-        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
-            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+    def _done(self, said: list[bytes]) -> None:
+        for choice in self._choices.values():  # OpenAI's sound ends without a finish reason
+            choice.reason = choice.reason or ("STOP" if choice.sound else None)
+        said.append(self.end())
+
+    def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
@@ -132,7 +115,7 @@ class FromChat:
         thought = delta.get("reasoning") or delta.get("reasoning_content") or ""
         content = delta.get("content") or ""
         if isinstance(content, list):  # typed parts, the form in which Mistral sends them
-            thought += "".join(_thought(part) for part in content)
+            thought += "".join(thought_in(part) for part in content)
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
@@ -205,11 +188,6 @@ def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
             if isinstance(name, str) and (other := name_of_function(name)) != name:
                 found[other] = name
     return found
-
-
-def _thought(part: Mapping[str, Any]) -> str:
-    thinking = part.get("thinking") or ""
-    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
 
 
 def _gemini_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:

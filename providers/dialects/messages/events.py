@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import DONE, Chunk, no_json_object
+from providers.dialects.events import DONE, Chunk, fit, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import FAST, Usage, tier_of
@@ -288,7 +288,7 @@ def _read_untyped(data: bytes) -> _Event:
         raise no_json_object() from None
     message = value.get("message")
     return _Event(
-        _fit(value.get("type"), str),
+        fit(value.get("type"), str),
         _fit_fields(value.get("delta"), _Delta),
         _fit_fields(value.get("content_block"), _Block),
         _Message(_fit_fields(message.get("usage"), _Usage)) if isinstance(message, dict) else None,
@@ -297,16 +297,9 @@ def _read_untyped(data: bytes) -> _Event:
     )
 
 
-def _fit(value: object, type_: Any) -> Any:
-    try:
-        return msgspec.convert(value, type_)
-    except msgspec.ValidationError:
-        return None
-
-
 def _fit_fields(value: object, struct: type[Any]) -> Any:
     """Return ``value`` as ``struct`` with the fields that convert, None if it is not an object."""
     if not isinstance(value, dict):
         return None
     fields = msgspec.structs.fields(struct)
-    return struct(**{field.name: _fit(value.get(field.name), field.type) for field in fields})
+    return struct(**{field.name: fit(value.get(field.name), field.type) for field in fields})

@@ -141,7 +141,36 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
     losses.rest(options, ("include_usage",), "stream_options", reason)
 
 
-# Fields of a chat request that Messages and Converse read alike; ``api`` is the name of the one that is asked.
+# What Messages, Converse and Gemini read alike in a chat request; ``api`` is the name of the one that is asked.
+
+
+def request_of(fields: Mapping[str, msgspec.Raw]) -> tuple[RawObject, list[RawObject]]:
+    """Return the fields of a request that are not null, and its messages.
+
+    Raises:
+        Malformed: it has none.
+
+    """
+    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    messages = objects_at(asked.get("messages"), "messages")
+    if not messages:
+        raise Malformed("'messages' must have at least one message", "messages")
+    return asked, messages
+
+
+def stops_of(asked: RawObject) -> list[str]:
+    """Return the stop sequences, of which a request may state one alone.
+
+    Raises:
+        Malformed: they are no texts.
+
+    """
+    if "stop" not in asked:
+        return []
+    alone = is_string(asked["stop"])
+    stops: list[str] = [decoded(asked["stop"], str, "stop")] if alone else decoded(asked["stop"], list[str], "stop")
+    return stops
+
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     "frequency_penalty": (b"0", b"0.0"),

@@ -27,6 +27,8 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
     raw_text_at,
+    request_of,
+    stops_of,
     text_at,
     thinking_of_effort,
 )
@@ -411,10 +413,7 @@ def from_chat(
 
     """
     losses = Losses()
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
-    given = objects_at(asked.get("messages"), "messages")
-    if not given:
-        raise Malformed("'messages' must have at least one message", "messages")
+    asked, given = request_of(fields)
     conversation = Conversation(losses)
     conversation.read(given)
     if not conversation.turns:
@@ -448,10 +447,7 @@ def from_chat(
 
 
 def _stops(asked: RawObject, losses: Losses) -> Object:
-    if "stop" not in asked:
-        return {}
-    one = is_string(asked["stop"])
-    stops: list[str] = [decoded(asked["stop"], str, "stop")] if one else decoded(asked["stop"], list[str], "stop")
+    stops = stops_of(asked)
     if any(not stop.strip() for stop in stops):
         losses.add("stop", "Messages has no blank stop sequences")
     said = [stop for stop in stops if stop.strip()]

@@ -8,10 +8,12 @@ import msgspec
 
 from providers.dialects.chat.deltas import (
     CallNumbers,
+    ChunkTranslation,
     delta_of,
     no_place,
     pictures_in,
     sound_in,
+    thought_in,
     usage_in,
     written_arguments,
 )
@@ -22,7 +24,6 @@ from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import BLANK, arguments_object, short_name
-from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
@@ -149,7 +150,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 _SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
-class FromChat:
+class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
@@ -162,12 +163,11 @@ class FromChat:
         self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
     ) -> None:
         """``offered`` reads the tools of the request ``asked``."""
-        self._secrets = secrets
-        self._tools, self._offered = asked.get("tools"), offered
+        super().__init__(asked, secrets, offered=offered)
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
-        self._begun = self._ended = False
+        self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
         self._calls = Calls()
@@ -182,40 +182,13 @@ class FromChat:
         """Whether there was a finish reason, and the message has no end yet."""
         return self._stop is not None and not self._ended
 
-    def feed(self, block: bytes) -> bytes:
-        """Translate whole chunks; return the events.
-
-        Raises:
-            UpstreamError: a chunk is malformed, or is the provider's error.
-
-        """
-        said: list[bytes] = []
-        for item in events(block):
-            data = item.data.strip()
-            if not data or self._ended:
-                continue
-            if data == DONE:
-                self._end(said)
-                continue
-            try:
-                self._take(data, said)
-            except _SURPRISES as error:
-                message = f"sent an invalid chunk: {type(error).__name__}"
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
-        return b"".join(said)
-
     def end(self) -> bytes:
         """Return the end of the message if the source sent a finish reason, but no [DONE]."""
         said: list[bytes] = []
-        self._end(said)
+        self._done(said)
         return b"".join(said)
 
-    def _take(self, data: bytes, said: list[bytes]) -> None:
-        chunk = _decoder.decode(data)
-        choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
-        is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
-        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
-            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+    def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         if choices and not self._begun:
             self._begin(chunk, said)
         if isinstance(usage := usage_in(chunk), dict):
@@ -250,7 +223,7 @@ class FromChat:
         parts = content if isinstance(content, list) else ()
         thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
         if parts:
-            thought = thought or "".join(_thought(part) for part in parts)
+            thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
         if thought and self._shows_thinking:
             self._say("thinking", thought, said)
@@ -330,7 +303,7 @@ class FromChat:
         self._calls.check()
         self._close(said)
 
-    def _end(self, said: list[bytes]) -> None:
+    def _done(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
             self._close_all(said)
@@ -362,12 +335,6 @@ def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
         return {}
     names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
     return {short: name for name in names if (short := short_name(name)) != name}
-
-
-def _thought(part: Mapping[str, Any]) -> str:
-    """Return the thinking in a typed part, the form in which Mistral sends it."""
-    thinking = part.get("thinking") or ""
-    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
 
 
 def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:

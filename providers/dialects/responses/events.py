@@ -13,6 +13,7 @@ import msgspec
 
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
+from providers.dialects.wording import raw_json
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
@@ -473,8 +474,10 @@ class _GatheredItem:
                 part = {"type": kind, field: text}
                 lists.setdefault(list_, []).append({**part, "annotations": []} if kind == "output_text" else part)
             elif text and item.get(field, _NULL) in _NO_TEXT:
-                item[field] = _raw(text)
-        return item | {name: _raw(parts) for name, parts in lists.items() if not _has_text(item.get(name, _NO_PARTS))}
+                item[field] = raw_json(text)
+        return item | {
+            name: raw_json(parts) for name, parts in lists.items() if not _has_text(item.get(name, _NO_PARTS))
+        }
 
 
 class _Text(msgspec.Struct, gc=False):
@@ -489,10 +492,6 @@ _SAYING: Mapping[bytes, Sequence[str]] = {  # by an item's type, the fields of w
     b'"reasoning"': ("content", "summary", "encrypted_content"),
     b'"image_generation_call"': ("result",),
 }
-
-
-def _raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _has_text(raw: msgspec.Raw) -> bool:

@@ -30,7 +30,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def fill() -> None:
         await migrate(url)
         for model, count, audit_share in (("llama", 2_000, 1.0), ("qwen", 300, 0.0)):
-            rows = ledger(Drawing(WORLDS[1], 2).calls(count), audit_share, Random(1))
+            rows = ledger(Drawing(WORLDS[0], 2).calls(count), audit_share, Random(1))
             await store(url, folder / f"spool-{model}", rows, model=model, until=datetime.now(UTC))
 
     asyncio.run(fill())

@@ -210,7 +210,7 @@ async def serving(
         )
         if utc_now is not None:
             runtime = msgspec.structs.replace(runtime, utc_now=utc_now)
-        gateway = Gateway(load(None, {}, config), runtime)
+        gateway = Gateway(read(config, folder), runtime)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         sock = bind("127.0.0.1", 0)

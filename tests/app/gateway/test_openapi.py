@@ -90,7 +90,7 @@ GETS = (
     "/api/race-value?by=client",
     "/api/refusals",
     "/api/regions",
-    "/api/regions?window=7d",
+    "/api/regions?window=no_such",
     "/api/usage",
     "/api/teams",
     "/api/alerts",

@@ -26,7 +26,8 @@ async def usage(running: RunningGateway, calls: int, *, is_behind: bool) -> None
     async def is_told() -> bool:
         status, told = await read(running, "usage")
         assert status == 200, told
-        return sum(row["calls"] for row in told["data"]) == calls and (told["replica_lag_s"] > 0) == is_behind
+        has_all = sum(row["calls"] for row in told["data"]) == calls
+        return bool(has_all and (told["replica_lag_s"] > 0) == is_behind)
 
     await eventually(is_told)
 

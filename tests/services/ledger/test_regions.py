@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gateway.alerts.lengths import Hour, hours_sql
+from gateway.alerts.stated_models import Hour, hours_sql
 from gateway.core.reports import Window
 from gateway.ledger.reports import calls, incidents
 from gateway.ledger.reports.reader import Reader

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.alerts.alert import AlertKind, Condition, SourceUnavailable
-from gateway.alerts.lengths import LEAST_ANSWERED, Hour, LengthSource
+from gateway.alerts.stated_models import LEAST_ANSWERED, Hour, LengthSource
 from gateway.core.reports import ReportsUnreachable
 
 NOW = datetime(2026, 3, 12, 9, 40, tzinfo=UTC)

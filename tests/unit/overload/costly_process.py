@@ -14,10 +14,28 @@ from gateway.settings import OverloadSettings
 from tests.unit.racing.virtual_time import VirtualTimeLoop
 
 TTFT_S = 0.3  # of the provider
-WORK_S = (0.0008, 0.0006, 0.0006)  # of a call: until its request is sent, until its answer is read, and for that
 REFUSAL_S = 0.0001
-CAPACITY_PER_S = 1 / sum(WORK_S)
 FILLING_S, WINDOW_S = 5.0, 4.0  # the first for a queue that might be a crowd
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a call costs, in seconds of the loop, and how its answer comes.
+
+    ``until_sent_s`` has a part for each turn of the loop that a call takes until its request is sent. ``read_s`` is for
+    all that has come of an answer when the loop looks: the longer its turns, the less an answer costs.
+    """
+
+    until_sent_s: tuple[float, ...]
+    read_s: float
+    tokens: int = 1
+    every_s: float = 0.0  # between two tokens
+    end_s: float = 0.0
+
+
+AT_ONCE = Work((0.0008, 0.0006), 0.0006)
+CAPACITY_PER_S = 500.0  # of those
+TRICKLING = Work((0.00008, 0.00005, 0.00035, 0.0002), 0.000026, tokens=100, every_s=0.01, end_s=0.00016)
+TRICKLING_PER_S = 768.0  # answers of those that are good, at most, as measured of a gateway whose calls cost about that
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -37,15 +55,15 @@ class Answers(msgspec.Struct, frozen=True):
         return sorted(self.ttfts_s)[int(0.99 * (len(self.ttfts_s) - 1))]
 
 
-def answers_under(times: float, *, clients: int = 1, **settings: Any) -> Answers:
-    """Offer ``times`` the capacity, by chance, of so many clients, to a process with these settings of overload."""
+def answers_under(per_s: float, work: Work = AT_ONCE, *, clients: int = 1, **settings: Any) -> Answers:
+    """Offer calls ``per_s``, by chance, of so many clients, to a process with these settings of overload."""
 
     def due_s(begins_s: float) -> Iterator[float]:
         random, at_s = Random(1), begins_s
-        while (at_s := at_s + random.expovariate(times * CAPACITY_PER_S)) < begins_s + FILLING_S + WINDOW_S:
+        while (at_s := at_s + random.expovariate(per_s)) < begins_s + FILLING_S + WINDOW_S:
             yield at_s
 
-    return _answers(due_s, settings, clients)
+    return _answers(due_s, settings, clients, work)
 
 
 def answers_to_a_crowd(calls: int, within_s: float, **settings: Any) -> Answers:
@@ -55,17 +73,19 @@ def answers_to_a_crowd(calls: int, within_s: float, **settings: Any) -> Answers:
     )
 
 
-def _answers(due_s: Callable[[float], Iterable[float]], settings: dict[str, Any], clients: int = 1) -> Answers:
+def _answers(
+    due_s: Callable[[float], Iterable[float]], settings: dict[str, Any], clients: int = 1, work: Work = AT_ONCE
+) -> Answers:
     loop = VirtualTimeLoop()
     try:
-        return loop.run_until_complete(_Process(loop, settings, clients).serve(due_s(loop.now)))
+        return loop.run_until_complete(_Process(loop, settings, clients, work).serve(due_s(loop.now)))
     finally:
         loop.close()
 
 
 class _Process:
-    def __init__(self, loop: VirtualTimeLoop, settings: dict[str, Any], clients: int) -> None:
-        self._loop = loop
+    def __init__(self, loop: VirtualTimeLoop, settings: dict[str, Any], clients: int, work: Work) -> None:
+        self._loop, self._work = loop, work
         self._owners = cycle(range(clients))
         self._intake = Intake(OverloadSettings(**settings), default_most=50_000, clock=loop.time)
         self._ttfts_s: list[float] = []
@@ -96,14 +116,19 @@ class _Process:
             self._loop.now += REFUSAL_S
             self._refused += in_window
             return
+        work, loop = self._work, self._loop
         try:
-            until_sent_s, until_read_s, reading_s = WORK_S
-            self._loop.now += until_sent_s
-            await asyncio.sleep(0)
-            self._loop.now += until_read_s
-            await asyncio.sleep(TTFT_S)
-            self._loop.now += reading_s
-            if in_window:
-                self._ttfts_s.append(self._loop.now - due_s)
+            for cost_s in work.until_sent_s:
+                loop.now += cost_s
+                await asyncio.sleep(0)
+            sent_s = loop.now
+            for token in range(work.tokens):
+                comes_s = sent_s + TTFT_S + token * work.every_s
+                if comes_s > loop.now or not token:
+                    await asyncio.sleep(comes_s - loop.now)
+                    loop.now += work.read_s
+                if not token and in_window:
+                    self._ttfts_s.append(loop.now - due_s)
+            loop.now += work.end_s
         finally:
             self._intake.leave(owner)

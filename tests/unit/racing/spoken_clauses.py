@@ -81,12 +81,9 @@ class Figures(msgspec.Struct):
     """What one policy did with all calls."""
 
     spoken_s: list[float] = []
-    pauses_ms: list[float] = []
     winners: list[str] = []
-    usd: float = 0.0
     heard: int = 0  # attempts whose first clause the gateway found
     early: int = 0  # of them, before it ends: half a sentence would be spoken
-    late: int = 0
 
 
 def drawn(dice: Random, name: str, silent: float) -> Draw:
@@ -130,15 +127,10 @@ def ask(draws: dict[str, Draw], win_on: WinOn, figures: Figures) -> None:
     winner = next(each for each in record.attempts if each.outcome == "won")
     figures.winners.append(winner.deployment)
     figures.spoken_s.append(draws[winner.deployment].spoken_s)
-    figures.usd += record.cost_usd or 0.0
-    if winner.speech_pause_ms is not None:
-        figures.pauses_ms.append(winner.speech_pause_ms)
     for each in record.attempts:
         if each.sentence_ms is not None:
             figures.heard += 1
-            late_s = each.sentence_ms / 1000 - draws[each.deployment].spoken_s
-            figures.early += late_s < -CLOSE_S
-            figures.late += late_s > CLOSE_S
+            figures.early += each.sentence_ms / 1000 < draws[each.deployment].spoken_s - CLOSE_S
 
 
 def text(dice: Random) -> Text:

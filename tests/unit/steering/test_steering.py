@@ -1,5 +1,6 @@
 """Steering as a whole: what attempts teach, and what the next plan makes of it."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -530,3 +531,16 @@ def test_dollars_never_refuse_a_call_s_first_rescue_but_its_second_one() -> None
     assert not replica.steering.permit(
         MODEL, Launch("b", 0.0, Role.RACE), race, cost_usd=0.0001
     )  # it is paid off first
+
+
+@pytest.mark.parametrize("mode", [Mode.SINGLE, Mode.AUTO])
+def test_a_thousand_calls_in_one_instant_spread_evenly_over_equal_deployments(mode: Mode) -> None:
+    """What is in flight is read for each of them."""
+    replica = VirtualReplica(("a", "b", "c", "d", "e"))
+    replica.warm_up(a=0.3, b=0.3, c=0.3, d=0.3, e=0.3)
+    primaries = Counter[str]()
+    for _ in range(1000):
+        primary = replica.plan(mode=mode).launches[0].deployment
+        replica.launch(primary)
+        primaries[primary] += 1
+    assert max(primaries.values()) - min(primaries.values()) <= 20

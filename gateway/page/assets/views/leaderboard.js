@@ -78,7 +78,7 @@ export function view(root, params, session, query) {
 /** Calls of the last day by region, where replicas run in several. */
 function byRegion() {
   const sql = h("div", { class: "controls" });
-  const place = h("div");
+  const place = h("div", { class: "after" });
   const rows = table([
     { title: "Region", head: true, sort: (each) => each.region, cell: (each) => each.region ?? "not named" },
     { title: "Model", sort: (each) => each.model, cell: (each) => each.model },
@@ -87,7 +87,7 @@ function byRegion() {
     { title: "p95", right: true, sort: (each) => each.ttft_p95_ms, cell: (each) => figure(ms(each.ttft_p95_ms)), help: "19 of 20 first tokens came sooner" },
     { title: "Whole answer", right: true, sort: (each) => each.total_mean_ms, cell: (each) => figure(ms(each.total_mean_ms)), help: "The mean of calls without an error" },
     { title: "Failed", right: true, sort: (each) => each.n_failed / each.n, cell: (each) => figure(percent(each.n_failed / each.n)) },
-    { title: "Extra attempts", right: true, sort: (each) => each.extra_per_call, cell: (each) => percent(each.extra_per_call), help: "Beside the first, by call" },
+    { title: "Extra attempts", right: true, sort: (each) => each.extra_per_call, cell: (each) => figure(percent(each.extra_per_call)), help: "Beside the first, by call" },
     { title: "Cost", right: true, sort: (each) => each.cost_usd, cell: (each) => usd(each.cost_usd) },
   ], { caption: "Calls by region", key: (each) => `${each.region} ${each.model}`, stacks: true, sorted: [2, "descending"] });
   const card = h("section", { class: "card", "aria-labelledby": "regions" },
