@@ -79,7 +79,7 @@ class ProviderMisconfigured(RaceFailed):
 
     # Means: Every deployment fails by its configuration: its key, the model's name there, or the base URL.
     # Retry: no.
-    # Caller: Tell the operator. Your request and your key are fine.
+    # Caller: Tell the operator.
     # Operator: Correct what the message names, and reload; `holeshot check --live` asks every provider.
     status = 424
     type = "provider_configuration_error"
@@ -302,12 +302,12 @@ _LACKING = "has this API: use another model, or let the gateway's operator corre
 CODES_OF_OPERATORS = {
     # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402).
     # Retry: no.
-    # Caller: Tell the operator. Your request and your key are fine.
+    # Caller: Tell the operator.
     # Operator: Set a valid key and reload, or pay. Without a reload each is tried again once a minute.
     ErrorKind.PROVIDER_AUTH: ErrorKind.PROVIDER_AUTH,
     # Error 424 provider_not_found: Every provider answered that it does not know the model's name, or the path.
     # Retry: no.
-    # Caller: Tell the operator. Your request and your key are fine.
+    # Caller: Tell the operator.
     # Operator: Correct the model's name or `base_url`, and reload. `holeshot models --live` lists the names that
     # providers know.
     ErrorKind.NOT_FOUND: "provider_not_found",  # not_found is an unknown path of the gateway

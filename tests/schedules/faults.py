@@ -257,6 +257,13 @@ Faults of the stores hold up no call ([production](../production.md#when-somethi
 """
 
 
+def line(name: str, sight: Sight) -> str:
+    """Return the line of the page about a fault."""
+    also = f"; also {sight.operator}" if sight.operator else ""
+    ledger = sight.ledger.removesuffix(", another won") if " all of another" in sight.client else sight.ledger
+    return f"| {name} | {sight.client} | {ledger}{also} |"
+
+
 def page() -> str:
     """Return docs/reference/faults.md."""
     sights = {name: seen(fault) for faults in FAULTS.values() for name, fault in faults.items()}
@@ -266,12 +273,12 @@ def page() -> str:
         lines += [
             f"## {title}",
             "",
-            "| fault | the client gets | the ledger | also |",
-            "|---|---|---|---|",
+            "| fault | the client gets | the ledger, and what else is seen |",
+            "|---|---|---|",
         ]
         for name in faults:
             sight = sights[name]
-            lines.append(f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |")
+            lines.append(line(name, sight))
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -2,15 +2,14 @@
 
 import pytest
 
-from tests.schedules.faults import FAULTS, PAGE, Fault, page, seen
+from tests.schedules.faults import FAULTS, PAGE, Fault, line, page, seen
 
 ALL = {name: fault for faults in FAULTS.values() for name, fault in faults.items()}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_seen_of_a_fault_is_what_the_page_says(name: str) -> None:
-    sight = seen(ALL[name])
-    assert f"| {name} | {sight.client} | {sight.ledger} | {sight.operator} |" in PAGE.read_text(encoding="utf-8")
+    assert line(name, seen(ALL[name])) in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_every_fault_and_no_other() -> None:

@@ -44,7 +44,7 @@ def page() -> str:
     schema = json_schema()
     head = _HEAD.replace("{restart}", ", ".join(map(code, NEEDS_RESTART)))
     lines = [head, "## First level", ""]
-    last, shown = "", dict[tuple[str, str, str], str]()
+    last, shown, alike = "", dict[tuple[str, str, str], str](), dict[tuple[str, ...], str]()
     for path, section in sections():
         top = path.partition(".")[0]
         if top != last:
@@ -63,9 +63,12 @@ def page() -> str:
                 known.setdefault(before, []).append(code(name))
             else:
                 lines += _entry(schema, title, name, one, is_required=name in section.get("required", ()))
-        lines += [
-            line for before, names in known.items() for line in (f"{', '.join(names)}: as in {code(before)}.", "")
-        ]
+        for before, names in known.items():
+            first = alike.setdefault((before, *names), path)
+            lines += [
+                f"{', '.join(names)}: as in {code(before)}." if first == path else f"Keys as in {code(first)}.",
+                "",
+            ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -169,7 +172,8 @@ def _word(schema: Mapping[str, Any], one: Mapping[str, Any]) -> str:
         inner = one.get("additionalProperties")
         return f"{_type(schema, inner)} by name" if isinstance(inner, dict) and inner else "values by name"
     if kind in {"integer", "number"}:
-        return " ".join(filter(None, (str(kind), _bounds(one))))
+        bounds = _bounds(one)
+        return bounds if kind == "number" and bounds else " ".join(filter(None, (str(kind), bounds)))
     return {"null": "", "boolean": "true/false", "string": "text"}.get(str(kind), str(kind or ""))
 
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
 NEVER = "no"
 NOTHING = "Nothing."
+IMPLIED = frozenset({"Wait.", "Wait and try again."})  # what *Retry:* says as well
 NOT_SENT = "not sent"  # the client is gone, or the process was
 # Codes that an error is raised with instead of the code of its class.
 GIVEN: Mapping[str, tuple[int, str, str]] = {
@@ -52,7 +53,7 @@ _KINDS = """## Why an attempt failed
 
 The reason why an attempt (one request to one provider) failed is in the message of the errors 424, 429, 502 and 504, in
 `attempts.error_kind`, and in `causes` of [`call.finished`](events.md). The call goes on while another deployment can be
-asked.
+asked. Where nothing is said of what to do, the error of the same name says it.
 """
 
 
@@ -102,13 +103,15 @@ def page() -> str:
         shared = f" *Type:* {' or '.join(map(code, sorted(types)))}." if len(types) == 1 else ""
         lines += [f"## {status} {_phrase(status)}", "", *([shared.strip(), ""] if shared else [])]
         for name in names:
-            lines += _entry(status, name, () if shared else found[status, name], advised[status, name])
+            lines += _entry(name, () if shared else found[status, name], advised[status, name])
     lines += [_REFUSALS]
     for name, means in refusals().items():
         lines += [f"**{code(name)}**", f": {means}", ""]
     lines += [_KINDS]
+    above = {name for _, name in found}
     for kind, (means, do) in kinds().items():
-        lines += [f"**{code(str(kind))}**", f": {means}{'' if do == NOTHING else f' *Do:* {do}'}", ""]
+        is_said = do == NOTHING or str(kind) in above  # by the error of the same name
+        lines += [f"**{code(str(kind))}**", f": {means}{'' if is_said else f' *Do:* {do}'}", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -155,11 +158,12 @@ def _advice(parts: Mapping[str, str]) -> Advice:
     return Advice(parts["Means"], parts["Retry"].removesuffix("."), parts["Caller"], parts.get("Operator", ""))
 
 
-def _entry(status: int, name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
+def _entry(name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
     retry = {NEVER: "", LATER: " *Retry:* later.", NOT_SENT: " No client receives it."}
     means = f"{guidance.means}{retry.get(guidance.retry, f' *Retry:* {guidance.retry}.')}"
     means += f" *Type:* {' or '.join(map(code, types))}." if types and guidance.retry != NOT_SENT else ""
-    lines = [f"### {status} {code(name)}", "", means, "", f"**Caller:** {guidance.caller}", ""]
+    lines = [f"### {code(name)}", "", means, ""]
+    lines += [] if guidance.caller in IMPLIED else [f"**Caller:** {guidance.caller}", ""]
     return [*lines, f"**Operator:** {guidance.operator}", ""] if guidance.operator else lines
 
 

@@ -14,6 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "exception": 3, "critical": 4}
 # What to do that the page says once, for all events.
 NOTHING, REPORT = "Nothing.", "It is a bug: report it with the trace."
+AWAY = frozenset(
+    {
+        "Make the database reachable.",
+        "Make the database reachable. Nothing is lost.",
+        "Make Redis reachable. Calls go on.",
+    }
+)
 # Fields that the page explains once, or whose names say enough.
 UNLISTED = frozenset(
     {
@@ -37,37 +44,37 @@ class Written(NamedTuple):
 # Headings, by the first part of an event's name.
 GROUPS: Mapping[str, str] = {
     "alert": "Alerts",
-    "alerts": "How alerts are kept and sent",
+    "alerts": "Keeping and sending alerts",
     "audit": "Audits of losers",
     "call": "Calls",
     "configuration": "Configuration",
-    "connections": "Connections from clients",
-    "demo": "The demo's simulated providers",
+    "connections": "Connections",
+    "demo": "The demo",
     "deployment": "Deployments",
-    "detector": "The detector of slowdowns",
+    "detector": "The detector",
     "gateway": "The process",
     "key": "Keys of providers",
     "keys": "Clients' keys",
-    "ledger": "The ledger: rows, spool and database",
-    "limits": "Limits of clients",
+    "ledger": "The ledger",
+    "limits": "Limits",
     "live": "Live streams",
-    "log": "The log itself",
-    "metrics": "Metrics that workers share",
-    "page": "Signing in to the page at a provider",
+    "log": "The log",
+    "metrics": "Metrics",
+    "page": "Signing in",
     "probe": "Probes",
-    "probes": "Probes that were not made",
+    "probes": "Probes not made",
     "race": "Racing",
-    "report": "Reports of the page and /api",
+    "report": "Reports",
     "request": "Refused requests",
     "responses": "Stored responses",
-    "secrets": "Secrets from commands",
-    "steering": "Steering: which deployments run",
-    "targets": "Targets (slo)",
+    "secrets": "Secrets",
+    "steering": "Steering",
+    "targets": "Targets",
     "tls": "Certificates",
     "tracing": "Traces",
-    "usage": "What providers count",
-    "vectors": "Vectors of deployments that are declared to be one model",
-    "worker": "Worker processes",
+    "usage": "Usage",
+    "vectors": "Vectors",
+    "worker": "Workers",
 }
 # Events whose name is not a literal where they are written: file, levels and fields.
 ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
@@ -110,6 +117,12 @@ HANDED: Mapping[str, tuple[str, ...]] = {
     "race.narrowed": ("model", "reason", "since", "why"),
     "steering.opened": ("model",),
 }
+# What is said once of all events whose names say enough: by the kind that ``_plain`` returns.
+PLAIN: Mapping[str, str] = {
+    "bug": "Errors of one round of work in the background: a bug, whose trace is beside it. The next round follows",
+    "record": "For the record (`info`): all is well again, or was done as asked",
+}
+_BRIEF = 13  # words of a meaning that adds nothing to its name
 _HEAD = """# Events of the log
 
 Every event that the gateway writes to standard error, one line each. With `log_format: json` (the default without a
@@ -123,6 +136,7 @@ terminal) a line is an object:
   `log_level: debug`.
 - An entry has the level, the meaning, what to do (if there is anything to do), and more fields. Not listed are `hint`
   and `effect`, sentences for you, and names that say enough, such as `cause`, `model` and `file`.
+- Of a database or Redis that does not answer: make it reachable. Calls go on, and nothing is lost.
 - An `exception` is the trace of a bug: please report it.
 - Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
   details.
@@ -134,8 +148,12 @@ def page() -> str:
     """Return the text of docs/reference/events.md."""
     lines = [_HEAD]
     found, advised = written(), advice.named("Event")
+    plain = {name: kind for name in found if (kind := _plain(found[name], advised[name].parts))}
+    for kind, says in PLAIN.items():
+        lines += [f"- {says}: {', '.join(code(name) for name in sorted(plain) if plain[name] == kind)}."]
+    lines += [""]
     last = ""
-    for name in sorted(found):
+    for name in sorted(found.keys() - plain.keys()):
         group = name.partition(".")[0]
         if group != last:
             last = group
@@ -169,12 +187,19 @@ def unreadable() -> Mapping[str, int]:
     return found
 
 
+def _plain(one: Written, parts: Mapping[str, str]) -> str:
+    """Return which of ``PLAIN`` says all about an event, or an empty text."""
+    if parts["Do"] == REPORT and "exception" in one.fields:
+        return "bug"
+    is_brief = len(parts["Means"].split()) <= _BRIEF and "`" not in parts["Means"]
+    return "record" if parts["Do"] == NOTHING and one.levels == {"info"} and is_brief else ""
+
+
 def _entry(name: str, one: Written, parts: Mapping[str, str]) -> list[str]:
     levels = ", ".join(
         sorted({"error" if each == "exception" else each for each in one.levels}, key=LEVELS.__getitem__)
     )
-    is_said = parts["Do"] == NOTHING or (parts["Do"] == REPORT and "exception" in one.fields)
-    do = "" if is_said else f" *Do:* {parts['Do']}"
+    do = "" if parts["Do"] in {NOTHING, *AWAY} else f" *Do:* {parts['Do']}"
     named = set(_CODE.findall(parts["Means"] + do))
     fields = sorted(one.fields - UNLISTED - named)
     shown = f" *Fields:* {', '.join(map(code, fields))}." if fields else ""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tools.documentation.document import openapi
-from tools.documentation.tables import code, table
+from tools.documentation.tables import code
 
 _HEAD = """## Headers
 
@@ -29,16 +29,11 @@ def section() -> str:
             _HEAD,
             "### Of requests",
             "",
-            *table(
-                ("header", "what it says"), [(code(name), read[name].get("description", "")) for name in sorted(read)]
-            ),
+            *(f"- {code(name)}: {read[name].get('description', '')}" for name in sorted(read)),
             "",
             "### Of answers",
             "",
-            *table(
-                ("header", "what it says"),
-                [(code(name), _resolved(document, sent[name]).get("description", "")) for name in sorted(sent)],
-            ),
+            *(f"- {code(name)}: {_resolved(document, sent[name]).get('description', '')}" for name in sorted(sent)),
             "",
         ]
     )

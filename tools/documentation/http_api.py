@@ -84,4 +84,5 @@ def _described(operation: Mapping[str, Any]) -> tuple[str, str]:
 def _route(name: str, access: str, operation: Mapping[str, Any]) -> str:
     query = [each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"]
     asked = f" *Query:* {', '.join(map(code, query))}." if query else ""
+    asked = " *Query:* as `GET /leaderboard`, without `explain`." if name == "GET /api/explain" else asked
     return f"- **{code(name)}**{access}: {operation.get('summary', '').rstrip('.')}.{asked}"

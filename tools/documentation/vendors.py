@@ -15,16 +15,15 @@ _BILLS = {None: "", True: "yes", False: "no"}
 
 def page() -> str:
     """Return the text of docs/reference/vendors.md."""
-    columns = ("name", "vendor", "address", "key in", "APIs", "bills")
+    columns = ("name", "address", "key in", "APIs", "bills")
     return "\n".join([_HEAD, *table(columns, map(_row, load_catalog().values())), ""])
 
 
 def _row(vendor: Vendor) -> tuple[str, ...]:
-    title = f"[{vendor.title}]({vendor.docs_url})" if vendor.docs_url else vendor.title
+    name = f"[{code(vendor.name)}]({vendor.docs_url})" if vendor.docs_url else code(vendor.name)
     address = code(vendor.base_url) if vendor.base_url else "through litellm" if vendor.kind == "litellm" else ""
     return (
-        code(vendor.name),
-        title,
+        name,
         address,
         " or ".join(map(code, vendor.key_env)),
         ", ".join(apis_of(vendor, None)),
