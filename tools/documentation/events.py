@@ -136,7 +136,7 @@ terminal) a line is an object:
   `log_level: debug`.
 - An entry has the level, the meaning, what to do (if there is anything to do), and more fields. Not listed are `hint`
   and `effect`, sentences for you, and names that say enough, such as `cause`, `model` and `file`.
-- Of a database or Redis that does not answer: make it reachable. Calls go on, and nothing is lost.
+- Of a database or Redis that does not answer: make it reachable. Calls go on, and no row is lost.
 - An `exception` is the trace of a bug: please report it.
 - Most problems that last are also an [alert](../monitoring.md#alerts-and-targets). Watch alerts; read the log for
   details.
