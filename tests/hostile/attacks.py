@@ -38,7 +38,7 @@ class Attack(msgspec.Struct, frozen=True):
 
     who: str
     name: str
-    row: int  # of the table in ATTACKS.md
+    row: int  # of the table in docs/security.md
     request: Callable[[int], Sent]  # made of its number
     answer: Callable[[], Sent] | None = None  # None: an ordinary one
     speaks: str = "chat"  # the API of its provider
@@ -226,7 +226,7 @@ def asked(api: str = "chat", *, stream: bool = False) -> Callable[[int], Sent]:
 
 
 ASKED, STREAM, WELL = asked(), asked(stream=True), None
-# Who sends what: (name, row in ATTACKS.md, request, answer, the provider's API, connections at a time, varies).
+# Who sends what: (name, row in docs/security.md, request, answer, the provider's API, connections at a time, varies).
 _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
     "nobody's key": (
         ("trailers of 256 KB", 1, lambda _: Sent((UNKEYED + b"1\r\n{\r\n0\r\n" + TRAILERS,)), WELL, "chat", 200),
