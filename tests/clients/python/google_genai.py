@@ -312,14 +312,15 @@ def models_are_listed(target: Target) -> None:
     equal(client.models.get(model=target.gemini).name, f"models/{target.gemini}")
 
 
-@suite.case(Feature.OTHERS)
 def decisions_are_made(target: Target) -> None:
-    if not hasattr(genai.Client, "decisions"):
-        return  # version 2 has none
     questions = {"angry": {"type": "noul", "instructions": "Say yes if the writer is angry."}}
     with sdk(target) as client:
         answer = client.decisions.create(model=target.gemini, input="The parcel never came.", questions=questions)
     equal((answer.answers["angry"].type, answer.answers["angry"].noul), ("noul", 0.9))
+
+
+if int(genai.__version__.partition(".")[0]) >= 3:  # before, there are none
+    suite.case(Feature.OTHERS)(decisions_are_made)
 
 
 if __name__ == "__main__":
