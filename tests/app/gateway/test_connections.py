@@ -13,6 +13,7 @@ from structlog.typing import EventDict
 
 from providers.simulator.script import Hang
 from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body, read
+from tests.patience import PATIENCE_S
 
 KEY = "hs-key-of-a-client"
 CLIENTS = {"someone": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}}
@@ -197,8 +198,9 @@ async def test_headers_that_come_in_drops_are_not_waited_for(serve: Serve) -> No
         slow.say(LIVE[:-2])
         answer = asyncio.create_task(slow.rest())
         # Two drops after the end close the client's side before it has read.
-        while not (await asyncio.wait({answer}, timeout=0.1))[0]:
-            slow.say(b"x-more: of it\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            while not (await asyncio.wait({answer}, timeout=0.1))[0]:
+                slow.say(b"x-more: of it\r\n")
         assert told(await answer) == (408, "headers_timeout")
         assert (await counted(running))['_cut_total{reason="late_head"}'] == 1
 

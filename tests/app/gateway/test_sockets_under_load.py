@@ -9,6 +9,7 @@ from providers.simulator.script import Hang, Step
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_no_leaks import of_calls, race_of_two
 from tests.app.gateway.test_responses_socket import BOTH_SPEAK, connected, said
+from tests.patience import until
 
 CONNECTIONS, TURNS = 20, 20
 FILLER = "x" * 2000  # so that what is kept of all turns is more than what is there anyway
@@ -58,8 +59,7 @@ async def test_twenty_connections_of_twenty_turns_each_hear_their_own_answers_an
         await context.fleet.idle()
         if ending := set(context.services.tasks._tasks):
             await asyncio.wait(ending)
-        while context.bodies.size:  # noqa: ASYNC110 - nobody but this test waits for it
-            await asyncio.sleep(0)
+        await until(lambda: not context.bodies.size)
         gc.collect()
         left = [type(each).__name__ for each in of_calls() if id(each) not in known]
         assert left.count("Race") == 0
