@@ -135,7 +135,7 @@ async def process(redis_url: str, site: Site) -> AsyncIterator[NewProcess]:
 
 
 async def churn(process: Process, random: Random, calls: int) -> None:
-    """Make calls, some of them at once, of which each takes some turns of the loop."""
+    """Make calls, some of them at once, of which each takes some turns of the loop or lasts for a round."""
 
     async def turns(*numbers: int) -> None:
         for _ in range(random.choice(numbers)):
@@ -143,7 +143,10 @@ async def churn(process: Process, random: Random, calls: int) -> None:
 
     async def call() -> None:
         seat = await process.begin()
-        await turns(1, 10, 100, 600)
+        if random.random() < 0.25:  # it lasts for a round of leases
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=1.2 * STEADY.round_s)
+        else:
+            await turns(1, 10, 100)
         process.end(seat)
 
     for _ in range(calls):
