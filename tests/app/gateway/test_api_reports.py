@@ -15,6 +15,7 @@ import pytest
 
 from gateway.admin.routes import ROUTES
 from gateway.ledger import Replays
+from gateway.ledger.reports.reports import TURN_S
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -339,3 +340,7 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve:
         following = asyncio.create_task(read(running, "/api/replay?model=0"))
         (await begun.get()).close()  # the place was given back, and a refusal is not kept
         assert (await following)[1]["error"]["code"] == "database_unreachable"
+
+
+def test_a_request_waits_eight_seconds_for_another_replay() -> None:
+    assert TURN_S == 8
