@@ -1,5 +1,6 @@
 """The pages of reference are made from the code, so they must be made again when it changes."""
 
+import json
 import re
 
 import pytest
@@ -27,12 +28,22 @@ def test_every_key_has_a_reason_and_every_reason_its_key() -> None:
 def test_every_key_is_on_the_page_with_its_type_and_its_default() -> None:
     text = configuration.page()
     keys = [name for _, section in configuration.sections() for name in section["properties"]]
-    entries = re.findall(r"^\*\*`([^`]+)`\*\*(?: \(.+\))?$", text, re.MULTILINE)
+    entries = re.findall(r"^\*\*`([^`]+)`\*\*(?: \((.+)\))?$", text, re.MULTILINE)
     sections = {
         path.removesuffix("[]").removesuffix(".NAME").rpartition(".")[2] for path, _ in configuration.sections()
     }
-    assert set(keys) <= {*entries, *sections}
+    assert set(keys) <= {*(name for name, _ in entries), *sections}
     assert text.count("\n: ") == len(entries)
+    defaults = [
+        (name, one["default"])
+        for _, section in configuration.sections()
+        for name, one in section["properties"].items()
+        if isinstance(one.get("default"), bool | int | float) and one["default"] is not False
+    ]
+    assert defaults
+    for name, value in defaults:
+        told = f"; `{json.dumps(value).removesuffix('.0')}`"  # after its type
+        assert any(key == name and facts.endswith(told) for key, facts in entries), (name, value)
 
 
 @pytest.mark.parametrize("path", sorted(MADE))
