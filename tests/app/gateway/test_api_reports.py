@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import inspect
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +16,6 @@ import pytest
 
 from gateway.admin.routes import ROUTES
 from gateway.ledger import Replays
-from gateway.ledger.reports.reports import TURN_S
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
@@ -343,4 +343,4 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve:
 
 
 def test_a_request_waits_eight_seconds_for_another_replay() -> None:
-    assert TURN_S == 8
+    assert inspect.signature(Replays).parameters["turn_s"].default == 8
