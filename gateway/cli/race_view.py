@@ -296,7 +296,8 @@ class DrawnView:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
+        if lanes.lanes or lanes.answer or lanes.thoughts:  # a refused call has no picture
+            self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
         if lanes.record is not None:
             self._console.print(summary(lanes.record), style="bold")
             if (said := verdict(lanes)) is not None:
