@@ -101,9 +101,9 @@ def _race_at(url: str, key: str | None, question: "Question", view: "View", time
 
     try:
         question = _with_model(question, () if question.model else models_of(url, key))
-        races = [race_at(url, key, question, view) for _ in range(times)]
     except GatewayError as error:
         fail(str(error))
+    races = [race_at(url, key, question, view) for _ in range(times)]
     if times > 1:
         view.sums_up([lanes.record for lanes in races if lanes.record is not None])
     return all(lanes.error is None for lanes in races)

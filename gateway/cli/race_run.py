@@ -210,8 +210,7 @@ def race_at(url: str, key: str | None, question: Question, view: View) -> Lanes:
     The lanes are those of the call's row, which only an admin, an operator or a viewer may read.
 
     Raises:
-        GatewayError: the gateway could not be asked, or refused.
-        OSError: the output is closed.
+        OSError: the output is closed, or its disk is full.
 
     """
     lanes = Lanes(time.monotonic, view)
@@ -225,6 +224,8 @@ def race_at(url: str, key: str | None, question: Question, view: View) -> Lanes:
         found = None if call_id is None else _row(url, key, call_id)
         if found is not None:
             _fill(lanes, found)
+    except GatewayError as error:
+        lanes.error = str(error)
     finally:
         view.ends(lanes)
     return lanes

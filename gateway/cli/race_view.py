@@ -132,12 +132,17 @@ _ENDS = {
 }
 
 
-def clock_ms(lane: Lane, lanes: Lanes) -> float:
-    """Return the time shown for an attempt, in ms: until its first token, or its end without one."""
+def clock_ms(lane: Lane, lanes: Lanes) -> float | None:
+    """Return the time shown for an attempt, in ms: until its first token, or its end without one.
+
+    None: it ended without a token, and its row does not say when, as that of a failed attempt.
+    """
     if lane.first_token_ms is not None:
         return lane.first_token_ms
     if lane.ended_ms is not None:
         return lane.ended_ms
+    if lane.record is not None:
+        return None
     return max(0.0, lanes.elapsed_ms - lane.start.launch_offset_ms)
 
 
@@ -200,7 +205,7 @@ def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
         return min(width - 1, int(at_ms / scale_ms * width))
 
     start = column(lane.start.launch_offset_ms)
-    mark_ms = lane.start.launch_offset_ms + clock_ms(lane, lanes)
+    mark_ms = lane.start.launch_offset_ms + (clock_ms(lane, lanes) or 0.0)
     mark = max(start, column(mark_ms))
     bar = Text(" " * start)
     waited = glyphs.line * (mark - start)
@@ -296,7 +301,8 @@ class DrawnView:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
+        if lanes.lanes or lanes.answer or lanes.thoughts:  # a refused call has no picture
+            self._console.print(RacePicture(lanes, "none" if self._brief else "whole"))
         if lanes.record is not None:
             self._console.print(summary(lanes.record), style="bold")
             if (said := verdict(lanes)) is not None:
@@ -332,8 +338,9 @@ class PlainView:
         if not self._progress:
             return
         words = "won" if lane.won and lane.record is None else state(lane, self._lanes)
-        if lane.record is not None and lane.record.ttft_ms is None:
-            words += f" after {clock_ms(lane, self._lanes):.0f} ms"
+        after_ms = clock_ms(lane, self._lanes)
+        if lane.record is not None and lane.record.ttft_ms is None and after_ms is not None:
+            words += f" after {after_ms:.0f} ms"
         self._lines.append(f"{at_ms:8.0f} ms  {lane.deployment} ({lane.start.role}): {words}")
         if not self._answering:
             self._flush()

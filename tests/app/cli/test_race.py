@@ -311,6 +311,56 @@ async def test_a_running_gateways_errors_are_told_as_one_line(raced: RacedProvid
     assert (code, "no gateway at" in err) == (1, True)
 
 
+async def test_as_json_a_call_that_a_gateway_refuses_or_breaks_off_has_its_error(
+    raced: RacedProviders, tmp_path: Path
+) -> None:
+    clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest(), "models": [MODEL]}}
+    async with serving(tmp_path / "gateway", {"one": answer("Hel", "lo")[:-3]}, clients=clients) as running:
+        at = ("Why?", "--json", "--url", running.url)
+        for options, words in (
+            (("-m", MODEL), "give a client's key"),
+            (("-m", "nothing", "--key", RIGHT_KEY), "nothing"),
+            (("-m", MODEL, "--key", RIGHT_KEY), "the answer broke off"),
+        ):
+            code, out, err = await raced.race(*at, *options)
+            assert (code, err) == (1, "")
+            assert words in json.loads(out)["error"]
+    code, out, err = await raced.race(*at, "-m", MODEL)
+    assert (code, err) == (1, "")
+    assert json.loads(out)["error"].startswith("no gateway at")
+
+
+async def test_a_refused_call_is_one_line_on_a_terminal_too(raced: RacedProviders, tmp_path: Path) -> None:
+    clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest()}}
+    async with serving(tmp_path / "gateway", {"one": answer("Hello")}, clients=clients) as running:
+        leader, follower = os.openpty()
+        process = await raced.start("Why?", "--url", running.url, "-m", MODEL, stdout=follower)
+        os.close(follower)
+        screen, (_, err) = await asyncio.gather(asyncio.to_thread(_read_terminal, leader), process.communicate())
+
+    assert process.returncode == 1
+    assert len(err.splitlines()) == 1
+    assert b"give a client's key" in err
+    assert screen.endswith(b"\x1b[2K")  # the last frame was erased, and no empty picture follows
+
+
+async def test_a_refusal_costs_no_table_of_the_races_that_ran(raced: RacedProviders, tmp_path: Path) -> None:
+    clients = {
+        "me": {
+            "key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest(),
+            "role": "admin",
+            "rpm": 2,
+        }
+    }
+    async with serving(tmp_path / "gateway", {"one": answer("Hello")}, clients=clients, in_one_minute=True) as running:
+        at = ("Why?", "--url", running.url, "--key", RIGHT_KEY, "-m", MODEL)
+        code, out, err = await raced.race(*at, "-n", "3")
+
+    assert (code, out) == (1, "Hello\nHello\n")
+    assert "2 races" in err
+    assert sum(line.startswith("holeshot: ") for line in err.splitlines()) == 1
+
+
 async def test_an_unknown_model_is_one_line_with_near_names(raced: RacedProviders) -> None:
     with pytest.raises(ModelNotFound, match="'chatt' does not exist; did you mean 'chat'"):
         await raced.heat(msgspec.structs.replace(QUESTION, model="chatt"))

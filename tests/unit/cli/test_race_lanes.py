@@ -323,6 +323,22 @@ def test_a_call_that_its_client_left_says_so() -> None:
     assert race.drawn()[0].endswith("left")
 
 
+def test_no_time_is_shown_of_a_failed_attempt_that_only_its_row_tells_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lanes = ended(failed("c", 1, deployment=FAST), won("c", 2, deployment=SLOW), ttft_ms=300.0, total_ms=9_000.0)
+    lanes.lanes[1].first_token_ms = 300.0
+    race = VirtualRace()
+    race.lanes = lanes
+    view = PlainView(progress=True)
+    view.begins(lanes)
+
+    assert "–  server_error 503" in race.drawn()[0]  # noqa: RUF001 - as printed
+    assert race.drawn()[0].index("✕") == race.drawn()[1].index("●")  # where it was launched: the scale is 20 s
+    view.changed(lanes.lanes[0], 0.0)
+    assert capsys.readouterr().err.endswith("server_error 503\n")
+
+
 def test_no_line_of_progress_stands_within_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     race = VirtualRace()
     fast, slow = race.lanes.lanes
