@@ -201,7 +201,7 @@ def models_of(url: str, key: str | None) -> list[str]:
     """
     address = f"{url}/v1/models"
     try:
-        return [str(each["id"]) for each in msgspec.json.decode(get(address, key))["data"]]
+        return [str(each["id"]) for each in msgspec.json.decode(get(address, key, is_clients=True))["data"]]
     except (msgspec.DecodeError, KeyError, TypeError):
         raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
 

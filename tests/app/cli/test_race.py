@@ -291,7 +291,7 @@ async def test_a_running_gateway_races_with_its_url(raced: RacedProviders, tmp_p
         assert told["tags"] == {"from": "holeshot race"}
         assert not raced.fast.received
 
-        code, out, err = await raced.race("Why?", "--url", f"{running.url}/", "-n", "2")
+        code, out, err = await raced.race("Why?", "--url", f"{running.url}/v1/", "-n", "2")
         assert (code, out) == (0, "Hello!\nHello!\n")
         assert "2 races" in err
 
@@ -303,6 +303,8 @@ async def test_a_running_gateways_errors_are_told_as_one_line(raced: RacedProvid
         assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY, "-m", "nothing")
         assert (code, out, "nothing" in err) == (1, "", True)
+        code, out, err = await raced.race("Why?", "--url", running.url)  # which asks for the models first
+        assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         assert len(err.splitlines()) == 1
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY)
         assert (code, out) == (1, "Hello\n")
