@@ -349,7 +349,7 @@ async def test_a_refused_call_is_one_line_on_a_terminal_too(raced: RacedProvider
 async def test_who_closes_the_output_of_a_race_at_a_gateway_hears_of_no_missing_gateway(
     raced: RacedProviders, tmp_path: Path
 ) -> None:
-    many = [Delta("Hello\n"), *[Delta("again\n")] * 20_000, Hang()]  # nothing is left to write at the end
+    many: list[Step] = [Delta("Hello\n"), *[Delta("again\n")] * 20_000, Hang()]  # nothing is left to write at the end
     async with serving(tmp_path / "gateway", {"one": many}) as running:
         reader, writer = os.pipe()
         process = await raced.start("Why?", "--url", running.url, "-m", MODEL, stdout=writer)
