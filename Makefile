@@ -86,8 +86,8 @@ endef
 BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
-# beside other gateways, installed under var/; writes the table in the documentation (half an hour; QUICK=1: ten minutes)
-bench_peers = $(BIN)/python -m benchmarks.peers --write $(if $(QUICK),--quick)
+# beside other gateways, installed under var/; writes the table in the documentation (half an hour; QUICK=1: ten minutes, writes nothing)
+bench_peers = $(BIN)/python -m benchmarks.peers $(if $(QUICK),--quick,--write)
 # count the instructions of a call; fails when they grew since the commit before (needs valgrind, three minutes)
 bench_instructions = $(BIN)/python -m benchmarks.micro.instructions
 # the files and functions that one race passes, in order, and the Python calls in each

@@ -15,6 +15,7 @@ import msgspec
 from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable
 from gateway.alerts.sources import instant, text
 from gateway.core.errors import ApiError
+from gateway.core.prompt_classes import MeasuredApi
 from gateway.core.reports import ReportTooSlow
 
 LEAST_ANSWERS = 3  # that state the new value: a single one may be an accident
@@ -275,7 +276,8 @@ SHARE, KEPT_SHARE = 0.2, 0.1
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a model's calls in one hour. ``sized``: answers whose prompt's size is known, and those over 4 and 32 KB.
 
-    ``answered``: calls that neither failed nor were left by their client; tokens None: of none they are known.
+    ``answered``: calls without an error, and those that their client left, which have tokens too, but none that only
+    count tokens; tokens None: of none they are known.
     """
 
     model: str
@@ -320,11 +322,12 @@ def hours_sql(until: datetime, model: str | None = None) -> str:
     second = timedelta(seconds=1)  # SQLite compares text, in which an instant sorts after the same one with a zone
     since = instant(until - (DAYS_BEFORE + 1) * DAY - second)
     hours = f"r.minutes = 60 and r.window_start > {since} and r.window_start <= {instant(until - second)}"
+    counting = text(MeasuredApi.COUNT_TOKENS)
     only = "" if model is None else f"\nwhere by_call.model = {text(model)}"
     return f"""\
 with by_call as (
   select
-    r.model, r.window_start, sum(r.n - r.n_failed - r.n_left) as answered, sum(r.prompt_tokens) as prompt_tokens,
+    r.model, r.window_start, sum(r.n_total + r.n_left) as answered, sum(r.prompt_tokens) as prompt_tokens,
     sum(r.completion_tokens) as completion_tokens
   from rollup_calls as r
   where {hours}
@@ -332,15 +335,18 @@ with by_call as (
 ),
 by_size as (
   select
-    s.model, r.window_start, sum(r.n_won) as sized, sum(case when s.size_class >= 1 then r.n_won else 0 end) as over_4k,
-    sum(case when s.size_class >= 2 then r.n_won else 0 end) as over_32k
+    s.model, r.window_start, sum(case when s.api <> {counting} then r.n_won else 0 end) as sized,
+    sum(case when s.api <> {counting} and s.size_class >= 1 then r.n_won else 0 end) as over_4k,
+    sum(case when s.api <> {counting} and s.size_class >= 2 then r.n_won else 0 end) as over_32k,
+    sum(case when s.api = {counting} then r.n_won else 0 end) as counted
   from rollup_attempts as r
   join rollup_series as s on s.id = r.series_id
   where s.api <> 'probe' and s.size_class >= 0 and {hours}
   group by s.model, r.window_start
 )
 select
-  by_call.model, by_call.window_start as hour_at, answered, prompt_tokens, completion_tokens, sized, over_4k, over_32k
+  by_call.model, by_call.window_start as hour_at, answered - coalesce(counted, 0) as answered, prompt_tokens,
+  completion_tokens, sized, over_4k, over_32k
 from by_call
 left join by_size on by_size.model = by_call.model and by_size.window_start = by_call.window_start{only}
 order by by_call.model, hour_at"""  # noqa: S608 - quoted

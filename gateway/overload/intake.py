@@ -222,7 +222,8 @@ class LoopDelay:
             self._stop_timer()
         self._on_tick(delay_s)
         if delay_s >= LONG_S:
-            self._on_turns(delay_s / 2)  # it was due in one turn, and waited for its place in the next
+            # asyncio runs a timer at the end of the turn after the one in which it was due, uvloop soon after that one.
+            self._on_turns(delay_s / 2 if isinstance(loop, asyncio.BaseEventLoop) else delay_s)
         elif self._timer is not None and self._turns is None:
             self._turns = 0
             loop.call_soon(self._count_turn)  # uvloop runs it in this turn yet, asyncio in the next one

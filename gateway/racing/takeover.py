@@ -5,7 +5,6 @@ continuation must begin with that word, which is not sent again; if it begins ot
 answer. Before the first visible character nothing is continued: the request is sent again.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -25,7 +24,6 @@ from gateway.steering import Launch, Plan
 from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
 from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
 
-_TAIL = re.compile(r"\s*\S*\s*\Z")
 MOST_TAIL = 20  # characters of a word; longer text has no spaces (Chinese, an address): ``FEW`` of it suffice
 FEW = 6
 MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends more has failed
@@ -38,11 +36,11 @@ class SeamMismatchError(Exception):
 
 def split(text: str) -> tuple[str, str]:
     """Return the part of ``text`` that is sent as the answer's beginning, and the tail that must be repeated."""
-    found = _TAIL.search(text)
-    at = len(text) if found is None else found.start()
-    word = text[at:].strip()
+    shown = text.rstrip()
+    word = shown.rsplit(maxsplit=1)[-1] if shown else ""
+    at = len(shown[: len(shown) - len(word)].rstrip())
     if len(word) > MOST_TAIL:
-        at = len(text.rstrip()) - FEW
+        at = len(shown) - FEW
     return text[:at], text[at:]
 
 

@@ -354,7 +354,7 @@ class Draft:
         """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
         rescue_s = self._rescue_s()
         spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
-        if not self._others and len(self.launches) == 1:
+        if not self._others and not self._lineup.reserve and len(self.launches) == 1:
             spares = [*self._lineup.tripped[:1]]
         for number, spare in enumerate(spares, start=1):
             self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)

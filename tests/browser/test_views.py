@@ -442,10 +442,10 @@ def test_regions_are_compared_where_calls_were_served_in_several(
         "ttft_p99_ms": 900.0, "total_mean_ms": 2400.0, "extra_per_call": 0.9, "cost_usd": 1.25,
     }  # fmt: skip
     regions: list[dict[str, Any]] = [{**row, "region": "eu-central"}]
-    found = {"window": "24h", "data": regions, "sql": "select * from regions_24h"}
+    found = {"window": "1h", "data": regions, "sql": "select * from regions_1h"}
 
     seen = visit(demo, width=width)
-    seen.page.route("**/api/regions", lambda route: route.fulfill(json=found))
+    seen.page.route("**/api/regions?*", lambda route: route.fulfill(json=found))
     page = seen.open("leaderboard")
     seen.settle()
     assert not page.get_by_role("heading", name="Regions").is_visible()  # there is nothing to compare

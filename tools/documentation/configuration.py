@@ -14,8 +14,9 @@ _ENDLESS = 1e12
 ROOT = "Settings"  # the class of the first level, which has another title in the schema
 _HEAD = """# Configuration
 
-Every key with its type (if it is no text), its default (if it has one), and what it is for. The file is
-`config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin with [your own keys](../start.md#with-your-own-keys);
+Every key with its type (if it is no text), its default (a switch without one is `false` or not set), and what it is
+for. The file is `config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin with
+[your own keys](../start.md#with-your-own-keys);
 [gateway.example.yaml](../../config/gateway.example.yaml) shows every key in its place.
 
 

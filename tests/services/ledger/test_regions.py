@@ -56,6 +56,13 @@ async def test_hours_tell_how_long_prompts_and_answers_were(ledger_url: str, tmp
         at = until - timedelta(hours=hours)
         answered = won(new_id(), started_at=at, size_class=size_class, model="llama")
         ledger.call_finished(call(answered, started_at=at, prompt_tokens=tokens, completion_tokens=7))
+    at = until - timedelta(hours=0.4)
+    refused = call(started_at=at, model="llama", status_code=400, error_kind="bad_request", total_ms=None)
+    ledger.call_finished(refused)  # has no tokens, and is none of those that have
+    counting = won(new_id(), started_at=at, model="llama", api="messages.count_tokens", size_class=2)
+    ledger.call_finished(
+        call(counting, started_at=at, endpoint="messages.count_tokens", prompt_tokens=None, completion_tokens=None)
+    )
     await ledger.flush()
     await ledger.close()
     reader = Reader(ledger_url)

@@ -1,10 +1,12 @@
 """What the limit learns of the loop: the length of its turns, wherever in them its timer is due."""
 
 import asyncio
+import time
 from itertools import cycle
 from statistics import median
 
 import pytest
+import uvloop
 
 from gateway.overload.intake import PERIOD_S, LoopDelay
 from tests.unit.racing.virtual_time import VirtualTimeLoop
@@ -45,6 +47,28 @@ def test_very_long_turns_are_long_even_by_how_late_the_timer_is() -> None:
     _, turns = measured(0.2)
     assert len(turns) >= 2
     assert min(turns) >= 0.1
+
+
+def test_very_long_turns_are_as_long_in_uvloop_whose_timers_run_sooner() -> None:
+    loop, turns, turn_s = uvloop.new_event_loop(), list[float](), 0.09
+    delay = LoopDelay(clock=time.monotonic, is_busy=lambda: True, on_tick=lambda _: None, on_turns=turns.append)
+
+    async def work() -> None:
+        delay.start()
+        delay.wake()
+        for _ in range(6):
+            until_s = time.monotonic() + turn_s
+            while time.monotonic() < until_s:
+                pass
+            await asyncio.sleep(0)
+        delay.close()
+
+    try:
+        loop.run_until_complete(work())
+    finally:
+        loop.close()
+    assert len(turns) >= 2
+    assert min(turns) >= turn_s - PERIOD_S
 
 
 def test_two_turns_of_which_one_wakes_what_works_in_the_other_count_as_equal() -> None:

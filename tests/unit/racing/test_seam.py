@@ -18,6 +18,9 @@ from gateway.racing.takeover import FEW, LONGEST_STOP, MOST_SPACES, MOST_TAIL, S
         ("Hel", "Hel"),
         ("", ""),
         ("One.\n\nTw", "\n\nTw"),
+        ("   ", "   "),
+        ("a" + " " * 100_000 + "b c", " c"),  # in no more time than its length takes
+        ("a" * 100_000 + " b c ", " c "),
         ("今天天气很好我们去公园散步吧然后回家看书写字睡觉", "看书写字睡觉"[-FEW:]),
     ],
 )

@@ -137,6 +137,14 @@ def test_when_all_others_are_broken_a_canary_is_better_than_nothing() -> None:
     assert plan.launches[1].delay_s > 0
 
 
+def test_a_call_alone_asks_a_canary_before_a_broken_one() -> None:
+    replica = replica_of("a", "b")
+    break_down(replica, "b")
+    plan = replica.plan(canaries={"canary": 0.001}, mode=Mode.SINGLE)
+    assert [launch.deployment for launch in plan.launches if launch.role is not Role.PROBE] == ["a"]
+    assert plan.rest[:1] == ("canary",)
+
+
 def test_the_broken_come_after_a_canary_and_broken_canaries_last() -> None:
     replica = VirtualReplica(("a", "b", "c", "d", "x", "y"))
     replica.warm_up(a=0.3, b=0.3, c=0.3, d=0.3, x=0.1, y=0.1)

@@ -54,7 +54,7 @@ export function watching(place, load, show, { everyMs = 0, lines = 5, patience =
     } catch (error) {
       if (mine.signal.aborted) return;
       if (error.name !== "ApiError" && error.status === undefined) console.error(error);
-      isAway = error.status === 0 || error.status === 503;
+      isAway = error.status === 0 || (error.status === 503 && error.code !== "report_too_slow");
       if (error.status !== 401) fill(trouble, isTold(error, trouble) ? null : failed(error, look));
       if (body.querySelector(":scope > .waiting")) fill(body);
     } finally {

@@ -12,7 +12,7 @@ import { table } from "../lib/table.js";
 import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const EVERY_MS = 3000;
-const REGIONS_EVERY_MS = 60_000;
+const REGIONS_EVERY_MS = 600_000; // it reads rows of calls, not sums
 const PHONE = matchMedia("(max-width: 39.99rem)"); // as in style.css
 
 /** Show it in `root` until closed. */
@@ -27,7 +27,7 @@ export function view(root, params, session, query) {
       session.models.length > 1 ? h("div", { class: "controls" }, selects("Model", session.models, model, choose, "All models")) : null),
     place, regions.place);
   const looking = watching(place, load, show, { everyMs: EVERY_MS, lines: 8 });
-  const compared = watching(regions.place, (signal) => get("regions", {}, { signal }), (found, body) => regions.show(found, body, model), { everyMs: REGIONS_EVERY_MS, lines: 0 });
+  const compared = watching(regions.place, (signal) => get("regions", { window: "1h" }, { signal }), (found, body) => regions.show(found, body, model), { everyMs: REGIONS_EVERY_MS, lines: 0 });
 
   function choose(next) {
     model = next;
@@ -75,7 +75,7 @@ export function view(root, params, session, query) {
   };
 }
 
-/** Calls of the last day by region, where replicas run in several. */
+/** Calls of the last hour by region, where replicas run in several. */
 function byRegion() {
   const sql = h("div", { class: "controls" });
   const place = h("div", { class: "after" });
@@ -91,7 +91,7 @@ function byRegion() {
     { title: "Cost", right: true, sort: (each) => each.cost_usd, cell: (each) => usd(each.cost_usd) },
   ], { caption: "Calls by region", key: (each) => `${each.region} ${each.model}`, stacks: true, sorted: [2, "descending"] });
   const card = h("section", { class: "card", "aria-labelledby": "regions" },
-    h("header", {}, h("h2", { id: "regions" }, "Regions"), h("p", {}, "Where calls of the last 24 h were served"), sql), rows.element);
+    h("header", {}, h("h2", { id: "regions" }, "Regions"), h("p", {}, "Where calls of the last hour were served"), sql), rows.element);
 
   function show(found, body, model) {
     const told = found.data.filter((each) => !model || each.model === model);
