@@ -81,7 +81,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
     view = _view(as_json=as_json, times=times)
     try:
         if url is not None:
-            answered = _race_at(url.rstrip("/"), key, question, view, times)
+            answered = _race_at(url.rstrip("/").removesuffix("/v1"), key, question, view, times)
         else:
             assert settings is not None
             answered = asyncio.run(_race(settings, question, view, times))

@@ -1,5 +1,6 @@
 """One race of a prompt: in this process with the gateway's parts, without a server, or at a running gateway."""
 
+import http.client
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -28,6 +29,7 @@ from gateway.core.race_failures import RaceFailed
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.models import Model
 from gateway.ledger import prepare_schema
+from gateway.racing import ClientGone
 from gateway.settings import Settings
 
 TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
@@ -199,7 +201,7 @@ def models_of(url: str, key: str | None) -> list[str]:
     """
     address = f"{url}/v1/models"
     try:
-        return [str(each["id"]) for each in msgspec.json.decode(get(address, key))["data"]]
+        return [str(each["id"]) for each in msgspec.json.decode(get(address, key, is_clients=True))["data"]]
     except (msgspec.DecodeError, KeyError, TypeError):
         raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
 
@@ -226,22 +228,35 @@ def race_at(url: str, key: str | None, question: Question, view: View) -> Lanes:
             _fill(lanes, found)
     except GatewayError as error:
         lanes.error = str(error)
+    except ClientGone as gone:
+        raise (gone.__cause__ or gone) from None
     finally:
         view.ends(lanes)
     return lanes
 
 
 def _read(answer: Iterable[bytes], lanes: Lanes) -> str | None:
-    """Add the answer's text as it comes; return why it is not complete."""
-    for line in answer:
-        data = line.strip().removeprefix(b"data: ")
-        if data == line.strip():  # an empty line, or a comment
-            continue
-        if data == b"[DONE]":
-            return None
-        if (error := msgspec.json.decode(data).get("error")) is not None:
-            return f"the answer broke off ({error.get('message')})"
-        lanes.add_text(*read_text(data))
+    """Add the answer's text as it comes; return why it is not complete.
+
+    Raises:
+        ClientGone: the output is closed, or its disk is full; not an OSError, which would be one of the connection.
+
+    """
+    try:
+        for line in answer:
+            data = line.strip().removeprefix(b"data: ")
+            if data == line.strip():  # an empty line, or a comment
+                continue
+            if data == b"[DONE]":
+                return None
+            if (error := msgspec.json.decode(data, type=dict[str, Any]).get("error")) is not None:
+                return f"the answer broke off ({error.get('message')})"
+            try:
+                lanes.add_text(*read_text(data))
+            except OSError as error:
+                raise ClientGone from error
+    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:  # the last: half an event
+        return f"the answer broke off ({error})"
     return "the answer broke off (the connection ended before it did)"
 
 

@@ -29,14 +29,14 @@ class GatewayError(Exception):
         self.status = status
 
 
-def get(url: str, key: str | None) -> bytes:
-    """Return the body of a GET to ``url``.
+def get(url: str, key: str | None, *, is_clients: bool = False) -> bytes:
+    """Return the body of a GET to ``url``; ``is_clients``: of a path that every client may read.
 
     Raises:
         GatewayError: there is no gateway, or it refuses.
 
     """
-    with _answer(url, key, _TIMEOUT_S) as response:
+    with _answer(url, key, _TIMEOUT_S, advice=_KEYS_OF_CLIENTS if is_clients else _KEYS) as response:
         return response.read()
 
 
@@ -60,13 +60,19 @@ def posted(url: str, key: str | None, body: bytes, silent_s: float, headers: Map
         GatewayError: there is no gateway, it refuses, or nothing has come for ``silent_s`` seconds.
 
     """
-    with _answer(url, key, silent_s, body, headers) as response:
+    with _answer(url, key, silent_s, body, headers, advice=_KEYS_OF_CLIENTS) as response:
         yield response
 
 
 @contextmanager
 def _answer(
-    url: str, key: str | None, timeout_s: float, body: bytes | None = None, headers: Mapping[str, str] = _NO_HEADERS
+    url: str,
+    key: str | None,
+    timeout_s: float,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = _NO_HEADERS,
+    *,
+    advice: Mapping[int, str] = _KEYS,
 ) -> Iterator[Answer]:
     if "@" in url.partition("?")[0]:
         raise GatewayError("--url has a user or a password, which a gateway does not take: give its key with --key")
@@ -90,7 +96,7 @@ def _answer(
             yield response
     except urllib.error.HTTPError as error:
         with error:
-            why = _reason(error.code, error.read(_LONGEST_ERROR), _KEYS if body is None else _KEYS_OF_CLIENTS)
+            why = _reason(error.code, error.read(_LONGEST_ERROR), advice)
         raise GatewayError(f"{url}: {why}", error.code) from None
     except UnicodeError:  # a path that is not ASCII, or a host that no name server could have
         raise no_address from None

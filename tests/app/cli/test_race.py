@@ -291,7 +291,7 @@ async def test_a_running_gateway_races_with_its_url(raced: RacedProviders, tmp_p
         assert told["tags"] == {"from": "holeshot race"}
         assert not raced.fast.received
 
-        code, out, err = await raced.race("Why?", "--url", f"{running.url}/", "-n", "2")
+        code, out, err = await raced.race("Why?", "--url", f"{running.url}/v1/", "-n", "2")
         assert (code, out) == (0, "Hello!\nHello!\n")
         assert "2 races" in err
 
@@ -303,6 +303,8 @@ async def test_a_running_gateways_errors_are_told_as_one_line(raced: RacedProvid
         assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY, "-m", "nothing")
         assert (code, out, "nothing" in err) == (1, "", True)
+        code, out, err = await raced.race("Why?", "--url", running.url)  # which asks for the models first
+        assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         assert len(err.splitlines()) == 1
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY)
         assert (code, out) == (1, "Hello\n")
@@ -342,6 +344,60 @@ async def test_a_refused_call_is_one_line_on_a_terminal_too(raced: RacedProvider
     assert len(err.splitlines()) == 1
     assert b"give a client's key" in err
     assert screen.endswith(b"\x1b[2K")  # the last frame was erased, and no empty picture follows
+
+
+async def test_who_closes_the_output_of_a_race_at_a_gateway_hears_of_no_missing_gateway(
+    raced: RacedProviders, tmp_path: Path
+) -> None:
+    many: list[Step] = [Delta("Hello\n"), *[Delta("again\n")] * 20_000, Hang()]  # nothing is left to write at the end
+    async with serving(tmp_path / "gateway", {"one": many}) as running:
+        reader, writer = os.pipe()
+        process = await raced.start("Why?", "--url", running.url, "-m", MODEL, stdout=writer)
+        os.close(writer)
+        assert await asyncio.to_thread(os.read, reader, 5) == b"Hello"
+        os.close(reader)
+        _, err = await process.communicate()
+        assert (process.returncode, err) == (1, b"")
+
+        full = os.open("/dev/full", os.O_WRONLY)
+        process = await raced.start("Why?", "--url", running.url, "-m", MODEL, stdout=full)
+        os.close(full)
+        _, err = await process.communicate()
+        assert process.returncode == 1
+        assert err == b"holeshot: No space left on device: what was to be written is not complete\n"
+
+
+_BEGUN = b'data: {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"",
+        b"40\r\n" + b'data: {"choices',
+        b"no length\r\n",
+        b'f\r\ndata: {"choices\r\n0\r\n\r\n',
+    ],
+    ids=["between two chunks", "in a chunk", "with a chunk that is none", "in an event"],
+)
+async def test_a_gateway_that_goes_in_the_middle_of_an_answer_leaves_its_beginning(
+    raced: RacedProviders, rest: bytes
+) -> None:
+    async def answer_half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"%x\r\n%b\r\n" % (len(_BEGUN), _BEGUN) + rest)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer_half, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        code, out, err = await raced.race("Why?", "--url", url, "-m", MODEL, "--json")
+
+    assert (code, err) == (1, "")
+    told = json.loads(out)
+    assert told["answer"] == "Hel"
+    assert told["error"].startswith("the answer broke off (")
 
 
 async def test_a_refusal_costs_no_table_of_the_races_that_ran(raced: RacedProviders, tmp_path: Path) -> None:
