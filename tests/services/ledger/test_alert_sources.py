@@ -21,8 +21,11 @@ from gateway.alerts.sources import (
     WorkerSource,
 )
 from gateway.alerts.stated_models import (
+    LEAST_ANSWERED,
     LEAST_ANSWERS,
     LEAST_BEFORE,
+    Hour,
+    LengthSource,
     News,
     StatedModels,
     StatedModelSource,
@@ -266,9 +269,23 @@ async def _conditions(reports: LedgerReports) -> list[Condition]:
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
+        LengthSource(_hours, utc_now=lambda: NOW + timedelta(hours=1)),
         WorkerSource(lambda: [4711], replica="here", utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
+
+
+async def _hours(_: str) -> list[Hour]:
+    """Return hours of "llama" whose prompts became ten times as long on the last of five days."""
+    last_at = NOW.replace(minute=0, second=0, microsecond=0)
+    return [
+        Hour(
+            model="llama", hour_at=last_at - timedelta(days=ago), answered=LEAST_ANSWERED,
+            prompt_tokens=LEAST_ANSWERED * (100 if ago else 1000), completion_tokens=None, sized=None, over_4k=None,
+            over_32k=None,
+        )
+        for ago in range(5)
+    ]  # fmt: skip
 
 
 def _changed() -> StatedModels:
