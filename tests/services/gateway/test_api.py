@@ -20,7 +20,8 @@ async def read(running: RunningGateway, name: str) -> tuple[int, Any]:
 
 def unlike(name: str) -> str:
     """Ask for another window: the answer of the first is kept for some seconds."""
-    return name.replace("7d", "30d") if "window" in name else f"{name}?window=30d"
+    other = "1h" if name == "regions" else "30d"
+    return name.replace("7d", other) if "window" in name else f"{name}?window={other}"
 
 
 async def chat(running: RunningGateway) -> str:
