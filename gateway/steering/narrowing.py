@@ -105,7 +105,7 @@ class Narrowings:
             # Event race.narrowed: Since `since` most calls of `model` have fewer attempts than their mode, width and
             # budget ask for; `reason` is a value of `calls.narrowed`, and `why` says it in words. A warning where a
             # limit or a fault is the reason.
-            # Do: Raise the limit that is named, if you preference ([reasons](../policy.md#fewer-attempts)).
+            # Do: Raise the limit that is named, if you want ([reasons](../policy.md#fewer-attempts)).
             if reason in _EXPECTED:
                 get_logger().info("race.narrowed", **facts)
             else:
