@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.detector.worlds import Noise, Trial, World
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad, known_quantile
-from gateway.detecting.slowdowns import DAY_S, Metric
+from gateway.alerts.slowdowns import DAY_S, Metric
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
 NOISES = (0.05, 0.1, 0.2)

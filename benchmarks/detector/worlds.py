@@ -10,9 +10,9 @@ from math import erfc, exp, log, pi, sin, sqrt
 
 import msgspec
 
-from gateway.detecting.levels import HIGHEST, LOWEST, STEP, Yardstick, added
-from gateway.detecting.model import ModelWatch
-from gateway.detecting.slowdowns import (
+from gateway.alerts.detector import ModelWatch
+from gateway.alerts.levels import HIGHEST, LOWEST, STEP, Yardstick, added
+from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     SPEEDS,
@@ -23,7 +23,7 @@ from gateway.detecting.slowdowns import (
     Metric,
     Tally,
 )
-from gateway.detecting.slowdowns import Change as Seen
+from gateway.alerts.slowdowns import Change as Seen
 
 _WEEK_S = 7 * DAY_S
 _START_S = 1_790_000_000 // _WEEK_S * _WEEK_S

@@ -22,8 +22,8 @@ import msgspec
 import uvloop
 
 from gateway.app.gateway import Gateway
-from gateway.connections.listener import bind, listening
 from gateway.live import events
+from gateway.server.listener import bind, listening
 from gateway.server.server import speed_up_enums
 from gateway.settings import load
 from gateway.watching import logs

@@ -7,10 +7,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.alerts.alert import Building
 from gateway.core.reports import HeatMetric, Instant, Window
+from gateway.core.targets import SQL, Shown
 from gateway.limits import Standing
 from gateway.settings import Role
 from gateway.steering import Leaderboard, Row
-from gateway.targets.targets import SQL, Shown
 
 AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
 Settings = Annotated[

@@ -34,7 +34,7 @@ from gateway.core.reports import (
     SlowdownsWanted,
     Window,
 )
-from gateway.targets.targets import shown
+from gateway.core.targets import shown
 
 # GET /api/calls: calls, the newest first, and one call with its attempts.
 

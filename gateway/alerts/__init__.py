@@ -1,1 +1,1 @@
-"""Alerts: one message for each incident, with the SQL that shows its evidence."""
+"""Alerts: one message for each incident, with the SQL that shows its evidence; and what detects who got slower."""

@@ -12,10 +12,9 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from gateway.core.errors import ApiError
-from gateway.detecting.levels import DAYS, Yardstick, added
-from gateway.detecting.model import ModelWatch
-from gateway.detecting.slowdowns import (
+from gateway.alerts.detector import ModelWatch
+from gateway.alerts.levels import DAYS, Yardstick, added
+from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     SPEEDS,
@@ -27,6 +26,7 @@ from gateway.detecting.slowdowns import (
     Slowdown,
     Windows,
 )
+from gateway.core.errors import ApiError
 
 GRACE_S = 60  # after the end of a window, until its rows are in the ledger
 LATE_S = 6 * WINDOW_S  # how far back windows are read again: rows come at the end of calls

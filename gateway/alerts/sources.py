@@ -10,7 +10,7 @@ import msgspec
 from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, Source, SourceUnavailable, key_of
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import NotAsked
-from gateway.targets.targets import Burn
+from gateway.core.targets import Burn
 
 # Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE
 # workbook (chapter 5, "Alerting on SLOs"): a long window shows that the burn matters, a short one that it still goes

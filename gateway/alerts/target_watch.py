@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
-from gateway.targets.targets import Standing, Target
+from gateway.core.targets import Standing, Target
 
 EVERY_S = 30.0
 

@@ -369,7 +369,7 @@ class Admission:
                 request[TOKEN] = token
         if client.role is Role.VIEWER and request.method not in READING:
             raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
-        connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.connections makes them
+        connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.server makes them
         connection.admitted()
         return client
 

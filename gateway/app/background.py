@@ -25,9 +25,11 @@ from gateway.alerts.target_watch import TargetWatch
 from gateway.api.context import Context, Phase
 from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
+from gateway.app.prober import Prober, SpentToday
 from gateway.app.recorders import ProbeRecorder
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports
+from gateway.core.targets import Target
 from gateway.fleet.fleet import Fleet
 from gateway.ledger import (
     Database,
@@ -40,11 +42,9 @@ from gateway.ledger import (
     SqlProbeBook,
     TargetCounting,
 )
-from gateway.probing.prober import Prober, SpentToday
 from gateway.racing import Attempt, AttemptTasks, OpenCall
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
-from gateway.targets.targets import Target
 from gateway.watching.metrics import Metrics
 from gateway.watching.series import SLOWER
 

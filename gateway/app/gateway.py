@@ -23,6 +23,7 @@ from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.routes import application
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
+from gateway.core.targets import Target
 from gateway.ledger import (
     Database,
     Ledger,
@@ -41,7 +42,6 @@ from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
 from gateway.settings import Settings, brought, targets_of
 from gateway.steering import Outages, Spending, Strikes
-from gateway.targets.targets import Target
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.api.auth import WrongKeys
 from gateway.app.engine import Peers
+from gateway.core.targets import Standing, duration
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.keys.keys import Keys
@@ -19,7 +20,6 @@ from gateway.overload.bodies import Bodies
 from gateway.overload.intake import Intake
 from gateway.racing import Seats
 from gateway.steering import Condition, HealthState, Spending, Steering
-from gateway.targets.targets import Standing, duration
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, Readings

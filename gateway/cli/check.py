@@ -94,7 +94,7 @@ def _check_certificate(settings: "Settings") -> None:
     """
     if settings.tls is None:
         return
-    from gateway.connections.tls import TlsError, open_context  # noqa: PLC0415 - only where it is needed
+    from gateway.server.tls import TlsError, open_context  # noqa: PLC0415 - only where it is needed
     from gateway.settings import ConfigurationError, Problem  # noqa: PLC0415 - as above
 
     try:

@@ -48,11 +48,11 @@ def serve(
     settings, path = read_settings(config, overrides, exit_code=MISUSED, references=references)
     if settings.redis_url is not None:
         _import_without("opentelemetry", "redis")  # four megabytes, for metrics of its own
-    from gateway.connections.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
     from gateway.server.demo import DemoFailedError  # noqa: PLC0415 - likewise
     from gateway.server.reload import ConfigurationSource  # noqa: PLC0415 - likewise
     from gateway.server.server import run  # noqa: PLC0415 - likewise
+    from gateway.server.tls import TlsError  # noqa: PLC0415 - imports the whole gateway, so only here
     from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
@@ -96,7 +96,7 @@ _SCARCE = {
 
 def _explained(error: OSError) -> str:
     """Return why the gateway cannot start, in a sentence that says what to do."""
-    from gateway.connections.listener import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
+    from gateway.server.listener import ListenError  # noqa: PLC0415 - imports the whole gateway, so only here
 
     if isinstance(error, ListenError):
         return error.strerror or str(error)

@@ -8,13 +8,13 @@ import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url, read_targets
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
-from gateway.targets.targets import BURNS_S, condition, duration, share, shown, subject, verdict
+from gateway.core.targets import BURNS_S, condition, duration, share, shown, subject, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.core.reports import SlowdownsWanted
-    from gateway.targets.targets import Standing, Target
+    from gateway.core.targets import Standing, Target
 
 _SHARES = (1.0, 0.5, 0.2, 0.05)  # of bad calls
 _HOURS_FROM_S = 7200

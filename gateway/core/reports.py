@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.core.errors import ApiError
-from gateway.targets.targets import SQL, Burn, Standing
+from gateway.core.targets import SQL, Burn, Standing
 
 RETRY_S = 2  # the database is tried again each second
 

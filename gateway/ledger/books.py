@@ -11,9 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, BookAway, Delivery, Event, Message, Scope, Severity
-from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.core.reports import ReportsUnreachable
-from gateway.detecting.slowdowns import (
+from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     WINDOW_S,
@@ -28,6 +26,8 @@ from gateway.detecting.slowdowns import (
     Tally,
     Windows,
 )
+from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.reports import ReportsUnreachable
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import storable

@@ -98,7 +98,7 @@ alert_messages = Table(
     Index("alert_messages_alert_id", "alert_id"),
 )
 
-# Slowdowns of deployments (``gateway.detecting``). At most one row is open for each metric.
+# Slowdowns of deployments (``gateway.alerts.detector``). At most one row is open for each metric.
 slowdowns = Table(
     "slowdowns",
     metadata,

@@ -1,1 +1,1 @@
-"""The process: start, signals, workers, reloads, end."""
+"""The process: start, signals, workers, reloads, end; and what accepts, drains and cuts connections of clients."""

@@ -31,7 +31,11 @@ from gateway.api.context import Phase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
-from gateway.connections.listener import (
+from gateway.core.tasks import Lifeline, mask_signals
+from gateway.core.terminal_text import counted, program
+from gateway.ledger import prepare_schema
+from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
+from gateway.server.listener import (
     REPLACED_S,
     Beats,
     Peers,
@@ -42,12 +46,8 @@ from gateway.connections.listener import (
     listening,
     raise_limit,
 )
-from gateway.connections.tls import Certificate, open_context
-from gateway.core.tasks import Lifeline, mask_signals
-from gateway.core.terminal_text import counted, program
-from gateway.ledger import prepare_schema
-from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
+from gateway.server.tls import Certificate, open_context
 from gateway.settings import Settings
 from gateway.watching import logs
 from gateway.watching.logs import Lines

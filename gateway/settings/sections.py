@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.targets.targets import Definition, Target
+from gateway.core.targets import Definition, Target
 
 Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]

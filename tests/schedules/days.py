@@ -22,9 +22,9 @@ import msgspec
 import structlog
 
 from gateway.app.gateway import Gateway
-from gateway.connections.listener import serving
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
+from gateway.server.listener import serving
 from gateway.settings.loader import load
 from providers import Request
 from tests.schedules.clients import Seen, SimulatedClient

@@ -8,7 +8,6 @@ import pytest
 
 from gateway.api.handler import StreamingSink
 from gateway.app.recorders import Recorders
-from gateway.connections.connection import Connection
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord
 from gateway.fleet.fleet import Fleet
@@ -31,6 +30,7 @@ from gateway.racing.sinks import Winner
 from gateway.racing.takeover import ContinuingSink, Seam
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity
+from gateway.server.connection import Connection
 from gateway.settings.model import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning

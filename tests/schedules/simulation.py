@@ -24,8 +24,6 @@ from msgspec import structs
 
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.connections.connections import Connections
-from gateway.connections.listener import serving
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent
 from gateway.core.ids import uuid7
@@ -37,6 +35,8 @@ from gateway.racing.attempt import Attempt
 from gateway.racing.passthrough import Relay
 from gateway.racing.race import Race
 from gateway.racing.rescue import FEWEST, Rescue
+from gateway.server.connections import Connections
+from gateway.server.listener import serving
 from gateway.settings import Settings
 from gateway.settings.deployment import ProviderSettings
 from gateway.settings.loader import load

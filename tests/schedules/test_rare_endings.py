@@ -83,7 +83,7 @@ def test_a_slow_stream_is_rescued_only_where_another_is_known_to_be_faster(
 
 def test_time_in_which_the_client_reads_nothing_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.racing.rescue.ONE_GAP", 2.0)  # else no single pause, however long, is slowness
-    monkeypatch.setattr("gateway.connections.connection.UNREAD_BYTES", 0)  # so the write after the next one waits
+    monkeypatch.setattr("gateway.server.connection.UNREAD_BYTES", 0)  # so the write after the next one waits
     # The provider is silent from the last write before the client reads on until after the next looks at its speed.
     quick = replace(PROSE, tokens=40, gap_s=0.1, slow_at=20, fast_at=21, slow_gap_s=5.5)
     client = replace(RESCUED.clients[0], stops_reading_s=1.91, reads_on_s=6.2, buffer_bytes=0)

@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.connections.connection import MALFORMED_BODY, MALFORMED_REQUEST
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKey
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
+from gateway.server.connection import MALFORMED_BODY, MALFORMED_REQUEST
 from providers import ErrorKind
 from tools.documentation import advice
 from tools.documentation.tables import code

@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from gateway.app.gateway import Gateway
-from gateway.connections.connections import Connections
+from gateway.server.connections import Connections
 from gateway.settings import ClickHouseSettings
 from gateway.settings.model import LedgerSettings, Settings
 from gateway.watching.series import Family

@@ -31,11 +31,11 @@ from gateway.core.reports import (
     Table,
     Window,
 )
+from gateway.core.targets import Burn, Standing, Target
 from gateway.ledger.entries import Shippable
 from gateway.ledger.reports import calls, history, incidents
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.targets import counting
-from gateway.targets.targets import Burn, Standing, Target
 
 # Report results shared by all viewers of a page: each is queried once, and cached for some seconds.
 

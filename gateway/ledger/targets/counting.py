@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.core.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 from gateway.ledger.connections import (
     Database,
     engine_of,
@@ -23,7 +24,6 @@ from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
 from gateway.ledger.turns import TARGETS
-from gateway.targets.targets import BURNS_S, Burn, Counts, Definition, Standing, Target, burn_rate
 
 FIVES_BACK = timedelta(hours=8)  # the time in which windows of five minutes are checked, and one hour more
 HOURS_BACK = timedelta(days=8)

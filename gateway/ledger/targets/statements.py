@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from gateway.core.targets import Definition
 from gateway.ledger.reports.reader import FAILED, OWN_FAULT, RACED, Words
-from gateway.targets.targets import Definition
 
 # The windows of the ledger's sums that make up a target's time: large ones, and small ones at its ends. Running calls
 # are stored late, in the window that they began in, so a window is used as a whole only a while after its end.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trustme
 
-from gateway.connections.listener import bind
+from gateway.server.listener import bind
 from tests.app.gateway.running_gateway import configuration, write
 from tests.patience import PATIENCE_S
 

@@ -19,9 +19,9 @@ import yaml
 
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
-from gateway.connections.connections import Connections
-from gateway.connections.listener import bind, listening
 from gateway.core.prompt_classes import MeasuredApi, answer_class
+from gateway.server.connections import Connections
+from gateway.server.listener import bind, listening
 from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
 from providers.simulator.script import Gate, ScriptedProvider, Step, answer

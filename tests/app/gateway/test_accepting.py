@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from gateway.connections.listener import BATCH, Acceptor, bind
+from gateway.server.listener import BATCH, Acceptor, bind
 from tests.patience import PATIENCE_S
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (uvloop.new_event_loop, asyncio.new_event_loop)

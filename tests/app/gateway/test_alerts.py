@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gateway.alerts.alert import AlertKind, Event
+from gateway.alerts.slowdowns import Change, Happened, Metric, Slowdown
 from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
-from gateway.detecting.slowdowns import Change, Happened, Metric, Slowdown
 from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver

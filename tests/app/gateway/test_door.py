@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from gateway.connections.fast_refusal import AWAITED_BYTES
+from gateway.server.fast_refusal import AWAITED_BYTES
 from tests.app.gateway.running_gateway import RunningGateway, Serve, chat_body
 from tests.app.gateway.test_overload import ASKED, CHAT, CLOSING, ask, empty, full, limited
 from tests.patience import until

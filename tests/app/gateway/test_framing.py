@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.connections.connection import Connection
-from gateway.connections.framing import BURST_S, BYTES_PER_S, FREE_BYTES, SLICE_BYTES, Framing, Pace
 from gateway.core.errors import TooMuchFraming
+from gateway.server.connection import Connection
+from gateway.server.framing import BURST_S, BYTES_PER_S, FREE_BYTES, SLICE_BYTES, Framing, Pace
 from tests.app.gateway.running_gateway import Serve, chat_body
 from tests.app.gateway.test_bodies import BODY, CLIENTS, KEY, answered, head, socket_to
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.app import prober
 from gateway.core.records import NotProbed
-from gateway.probing import prober
 from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching

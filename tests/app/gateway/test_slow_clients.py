@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.connections.connection import UNREAD_BYTES
+from gateway.server.connection import UNREAD_BYTES
 from providers.http import READ_BYTES
 from providers.simulator.script import Delta, Hang, RoleOnly, answer
 from tests.app.gateway.fake_upstream import FakeUpstream, plays

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.api.context import Phase
 from gateway.app.gateway import Gateway
-from gateway.connections.listener import bind, listening
+from gateway.server.listener import bind, listening
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import Serve, chat_body, configuration, read
 from tests.patience import PATIENCE_S

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.connections.listener import bind
+from gateway.server.listener import bind
 from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.running_gateway import chat_body, configuration, write

@@ -9,12 +9,12 @@ import asyncpg
 import pytest
 from sqlalchemy.engine import make_url
 
+from gateway.app.prober import refusal
 from gateway.core.attempts import Role
 from gateway.core.ids import new_id
 from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.ledger.books import SqlProbeBook
 from gateway.ledger.writer import Ledger
-from gateway.probing.prober import refusal
 from gateway.settings import ProbeSettings
 from tests.unit.ledger.records import raced_call
 

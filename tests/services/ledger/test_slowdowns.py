@@ -12,9 +12,7 @@ from structlog.testing import capture_logs
 from benchmarks.detector.worlds import Change, Model, Noise, World
 from gateway.alerts import detection
 from gateway.alerts.detection import Detection
-from gateway.core.calls import CallRecord
-from gateway.core.ids import new_id
-from gateway.detecting.slowdowns import (
+from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     WINDOW_S,
@@ -25,7 +23,9 @@ from gateway.detecting.slowdowns import (
     Metric,
     Slowdown,
 )
-from gateway.detecting.slowdowns import Change as Began
+from gateway.alerts.slowdowns import Change as Began
+from gateway.core.calls import CallRecord
+from gateway.core.ids import new_id
 from gateway.ledger import queries
 from gateway.ledger.books import Slowdowns
 from gateway.ledger.database import create_engine

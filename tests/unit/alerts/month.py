@@ -25,8 +25,8 @@ from gateway.alerts.sources import (
 )
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
+from gateway.core.targets import Burn
 from gateway.settings import AlertSettings, Format, WebhookSettings
-from gateway.targets.targets import Burn
 from tests.unit.alerts.incidents import DAY_S, HOUR_S, Incident
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

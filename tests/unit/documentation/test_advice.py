@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.connections.connection import MALFORMED_BODY
 from gateway.core.errors import ApiError, KeyExpired, NoKey
 from gateway.core.race_failures import AtCapacity
 from gateway.limits import BudgetSpent
+from gateway.server.connection import MALFORMED_BODY
 from gateway.settings import Settings
 from providers import ErrorKind
 from tools.documentation import advice, commands, errors, events

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.core.targets import Definition, Target
 from gateway.settings import ConfigurationError, Settings
 from gateway.settings.checks import doubtful
 from gateway.settings.sections import PROFILES, Profile, TargetSettings, targets_of
-from gateway.targets.targets import Definition, Target
 
 Load = Callable[..., Settings]
 

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.app.gauges import TargetFigures
 from gateway.core.attempts import AttemptStart, Outcome, Role, TokensSource
+from gateway.core.targets import Burn, Counts, Definition, Standing, Target, burn_rate
 from gateway.racing.measurement import Gaps
 from gateway.steering import edge_s
-from gateway.targets.targets import Burn, Counts, Definition, Standing, Target, burn_rate
 from gateway.watching import series
 from gateway.watching.metrics import MULTIPROCESS_FOLDER, Metrics, forget_process
 from gateway.watching.series import ADHOC_LABEL, GAP_BUCKETS, GAP_EDGES, MOST_CLIENTS, OTHER_CLIENTS, Family

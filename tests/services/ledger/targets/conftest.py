@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
+from gateway.core.targets import Counts, Definition, Target
 from gateway.ledger.database import create_engine
 from gateway.ledger.entries import Finished
 from gateway.ledger.errors import is_sqlite, parse_url
@@ -18,7 +19,6 @@ from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.counting import TargetCounting
 from gateway.ledger.targets.statements import begin
-from gateway.targets.targets import Counts, Definition, Target
 from tests.unit.ledger.records import attempt, call, failed, new_id
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # the sums know the real time

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.targets.targets import Definition, Target
+from gateway.core.targets import Definition, Target
 from tests.services.ledger.targets.conftest import Desk, some_calls
 
 DEFINITIONS = [

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
-from gateway.targets.targets import Counts, Definition
+from gateway.core.targets import Counts, Definition
 from tests.services.ledger.targets.conftest import NOW, Desk, some_calls
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 

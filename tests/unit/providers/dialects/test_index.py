@@ -44,7 +44,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it reads LiteLLM's names for APIs": frozenset({"gateway/cli/import_litellm/addresses.py"}),
     "it demands the field that chat and Messages both have, for their surfaces": frozenset({"gateway/api/request.py"}),
     "it writes requests of its own, and reads their answers": frozenset(
-        {"gateway/bench/measuring.py", "gateway/bench/plan.py", "gateway/cli/live.py", "gateway/probing/prober.py"}
+        {"gateway/bench/measuring.py", "gateway/bench/plan.py", "gateway/cli/live.py", "gateway/app/prober.py"}
     ),
     "it says where each vendor's clients have their key": frozenset({"gateway/keys/keys.py"}),
     "it has OpenTelemetry's names for operations": frozenset({"gateway/tracing/naming.py"}),

@@ -9,7 +9,7 @@ import structlog
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from gateway.connections.tls import Certificate, TlsError, open_context
+from gateway.server.tls import Certificate, TlsError, open_context
 from gateway.settings import TlsSettings
 
 CA = trustme.CA()

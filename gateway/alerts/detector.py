@@ -1,4 +1,9 @@
-"""Watches all deployments of one model, and compares each with the others."""
+"""Detects that a deployment got slower, or fails more often, than expected from its past and its peers.
+
+docs/monitoring.md#when-a-provider-gets-slower has the method. All deployments of one model are watched together, as
+each is compared with the others. Pure: counts of windows go in, slowdowns come out; ``gateway.ledger.books`` reads and
+stores them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
@@ -6,8 +11,8 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from gateway.detecting.levels import DAYS, Hour, Level, Peers, Profile, Yardstick, together
-from gateway.detecting.slowdowns import (
+from gateway.alerts.levels import DAYS, Hour, Level, Peers, Profile, Yardstick, together
+from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     SPEEDS,

@@ -19,12 +19,12 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Connection
-from gateway.connections.fast_refusal import FastRefusal
-from gateway.connections.framing import Pace
 from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
 from gateway.keys.table import Ended
 from gateway.overload.bodies import return_scattered_memory
+from gateway.server.connection import Connection
+from gateway.server.fast_refusal import FastRefusal
+from gateway.server.framing import Pace
 from gateway.settings import ConnectionSettings
 
 if TYPE_CHECKING:

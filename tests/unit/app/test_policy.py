@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from gateway.app.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
 from gateway.core.records import Facts, NotProbed
 from gateway.fleet.models import Clocks, Deployment
-from gateway.probing.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
 from gateway.settings import ProbeSettings
 from gateway.steering import STRIKES, Health, HealthState
 from gateway.steering.constants import OPEN_S, UNPROBED_S

@@ -5,8 +5,8 @@ from math import exp, log
 
 import pytest
 
-from gateway.detecting.levels import STEP, Yardstick
-from gateway.detecting.slowdowns import Histogram
+from gateway.alerts.levels import STEP, Yardstick
+from gateway.alerts.slowdowns import Histogram
 
 
 def bucket(value_ms: float) -> int:

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from gateway.connections.listener import MOST, descriptor_budget
+from gateway.server.listener import MOST, descriptor_budget
 
 RAISING = """
 import resource
-from gateway.connections.listener import raise_limit
+from gateway.server.listener import raise_limit
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, min(hard, 4096)))

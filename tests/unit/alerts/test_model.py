@@ -6,7 +6,7 @@ from functools import cache
 
 from benchmarks.detector.worlds import HISTORY_DAYS, Noise, Trial, World
 from benchmarks.detector.worlds import Change as Made
-from gateway.detecting.slowdowns import (
+from gateway.alerts.slowdowns import (
     DAY_S,
     SPEEDS,
     WINDOW_S,

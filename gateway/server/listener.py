@@ -19,9 +19,9 @@ from gateway.api.aiohttp_adapter import serving_task
 from gateway.api.context import Phase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
-from gateway.connections.connection import Connection
-from gateway.connections.connections import Connections
 from gateway.overload.bodies import connections_in, memory_limit
+from gateway.server.connection import Connection
+from gateway.server.connections import Connections
 
 # Closes connections at shutdown: each when it is no longer needed, none during an answer.
 

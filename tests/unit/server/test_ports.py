@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from gateway.connections.listener import ListenError, _explained, bind
+from gateway.server.listener import ListenError, _explained, bind
 
 
 def test_it_listens_at_once() -> None:

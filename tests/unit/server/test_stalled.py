@@ -1,6 +1,6 @@
 """Who takes nothing of an answer, told from who is merely slow."""
 
-from gateway.connections.connections import Stalled
+from gateway.server.connections import Stalled
 
 
 class Wire:

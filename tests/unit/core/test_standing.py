@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.targets.targets import (
+from gateway.core.targets import (
     Burn,
     Counts,
     Definition,

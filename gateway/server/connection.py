@@ -19,9 +19,9 @@ from gateway.api.aiohttp_adapter import ServerConnection, forget_itself, has_ans
 from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused
-from gateway.connections.fast_refusal import FastRefusal
-from gateway.connections.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest, TooMuchFraming
+from gateway.server.fast_refusal import FastRefusal
+from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
 
 # Handles errors that aiohttp reports outside our handlers: invalid HTTP, incomplete bodies, bugs. aiohttp would
 # log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in

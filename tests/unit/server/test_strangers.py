@@ -1,6 +1,6 @@
 """Who is cut when there are too many strangers."""
 
-from gateway.connections.connections import LOOKS, Strangers
+from gateway.server.connections import LOOKS, Strangers
 
 
 class Someone:

@@ -16,7 +16,7 @@ from statistics import median
 
 import msgspec
 
-from gateway.detecting.slowdowns import DAY_S, HOUR_S, WINDOW_S, Counts, Histogram
+from gateway.alerts.slowdowns import DAY_S, HOUR_S, WINDOW_S, Counts, Histogram
 
 STEP = log(2) / 8  # a bucket's width, in natural logarithms
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets

@@ -1,1 +1,0 @@
-"""Client connections: how they are accepted, limited, timed and closed."""

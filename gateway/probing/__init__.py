@@ -1,1 +1,0 @@
-"""Probes: the gateway's own small calls to deployments without calls, so that their figures stay fresh."""
