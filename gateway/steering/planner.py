@@ -340,13 +340,11 @@ class Draft:
         """Add two rescues for a primary that hangs; return the start of the first, in seconds.
 
         A call in such trouble needs another attempt anyway, so rescues are not extra; if no other is left, the
-        ``reserve`` is better than waiting, and so is the best of those that are broken: it may have recovered.
+        ``reserve`` is better than waiting.
         """
         rescue_s = self._rescue_s()
-        spares = [*self._spare, *[each for each in reserve if each is not self._primary]] if reserve else self._spare
-        if not spares and len(self.launches) == 1:
-            spares = [*self._lineup.tripped[:1]]
-        for number, spare in enumerate(spares[:2], start=1):
+        spares = [*self._spare, *[each for each in reserve if each is not self._primary]]
+        for number, spare in enumerate(spares[:2] or self._last_resort(), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
@@ -354,10 +352,13 @@ class Draft:
         """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
         rescue_s = self._rescue_s()
         spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
-        if not self._others and not self._lineup.reserve and len(self.launches) == 1:
-            spares = [*self._lineup.tripped[:1]]
-        for number, spare in enumerate(spares, start=1):
+        for number, spare in enumerate(spares or self._last_resort(), start=1):
             self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
+
+    def _last_resort(self) -> Sequence[Candidate]:
+        """Return the best of the broken ones if there is nobody else: it may have recovered, which beats waiting."""
+        others = any(each is not self._primary for each in (*self._others, *self._lineup.reserve))
+        return () if others or len(self.launches) > 1 else self._lineup.tripped[:1]
 
     def _rescue_s(self) -> float:
         hangs_s = self._primary.estimate.hangs_s
