@@ -77,7 +77,6 @@ from .sse import LARGE_BYTES as LARGE_BYTES
 from .sse import Event as Event
 from .sse import EventSplitter as EventSplitter
 from .sse import Masking as Masking
-from .sse import as_sent as as_sent
 from .sse import broken_within as broken_within
 from .sse import check_values as check_values
 from .sse import complains as complains
@@ -86,6 +85,7 @@ from .sse import events as events
 from .sse import lacks_data as lacks_data
 from .sse import masked as masked
 from .sse import masked_block as masked_block
+from .sse import sent_forms as sent_forms
 from .sse import separators as separators
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import FAST as FAST

@@ -21,11 +21,9 @@ from providers import (
     Event,
     EventSplitter,
     Exchange,
-    Fleeting,
     HalfCharacters,
     Masking,
     UpstreamError,
-    as_sent,
     aside,
     broken_within,
     check_values,
@@ -36,6 +34,7 @@ from providers import (
     masked,
     masked_block,
     named_error,
+    sent_forms,
 )
 from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run
 
@@ -181,7 +180,7 @@ class AnswerReader:
     def mask(self, secrets: Sequence[str]) -> None:
         """Mask ``secrets`` in the data. To be called before the first read."""
         self._secrets = secrets
-        self._sent_secrets = secrets.sent if type(secrets) is Fleeting else as_sent(tuple(secrets))
+        self._sent_secrets = sent_forms(secrets)
         self._masking = Masking(secrets)
 
     def read(self, data: bytes, now: float) -> Block:
