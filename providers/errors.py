@@ -31,6 +31,8 @@ import msgspec
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What else reading it may raise, where fields are looked up in what has no type.
+SURPRISES: Final = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 
 
 class ErrorKind(StrEnum):

@@ -26,7 +26,7 @@ from providers.dialects.events import (
     whole,
 )
 from providers.error_bodies import read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, ErrorKind, UpstreamError
 
 ENDING = b"data: [DONE]\n\n"
 
@@ -143,8 +143,6 @@ class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     usage: None = None
 
 
-# Raised while merging JSON that is valid, but not a chunk.
-_MALFORMED = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _PLAIN = msgspec.json.Decoder(_PlainChunk)
 _anything = msgspec.json.Decoder()  # made once, as is the encoder: each call would check its options
 _encoder = msgspec.json.Encoder(enc_hook=whole)
@@ -172,7 +170,7 @@ class ChatGathering(Gathering):
             # The first chunk is always merged in full: it has the fields that plain chunks only repeat.
             if not (chunk.meaningful and self._answer and self._add_plain(chunk.data)):
                 self._merge(_anything.decode(chunk.data))
-        except _MALFORMED as error:
+        except SURPRISES as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
 

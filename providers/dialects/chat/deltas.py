@@ -14,11 +14,10 @@ import msgspec
 from providers.dialects.dialect import Offered
 from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 
 
 class ChunkTranslation(ABC):
@@ -62,7 +61,7 @@ class ChunkTranslation(ABC):
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
                     raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
                 self._take(chunk, choices, said)
-            except _SURPRISES as error:
+            except SURPRISES as error:
                 message = f"sent an invalid chunk: {type(error).__name__}"
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)

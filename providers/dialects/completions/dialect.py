@@ -13,7 +13,7 @@ from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, Re
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_json_object, whole
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import usage_of
 
 # Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
@@ -145,7 +145,7 @@ class CompletionGathering(Gathering):
             said = _chunks.decode(chunk.data)
             for piece in few(said.pop("choices", None) or (), "choices"):
                 self._add(piece)
-        except (*UNREADABLE, AttributeError, TypeError, ValueError) as error:
+        except SURPRISES as error:
             message = f"sent an invalid chunk: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         for name, value in said.items():

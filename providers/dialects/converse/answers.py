@@ -10,7 +10,7 @@ from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
 from providers.dialects.events import Pieces, few
 from providers.error_bodies import error_in, read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
+from providers.errors import SURPRISES, ErrorKind, UpstreamError, identifier, kind_of_status
 
 _DONE = b"data: [DONE]\n\n"
 _FINISH_REASONS: Mapping[str, str] = {
@@ -37,7 +37,6 @@ _STATUSES: Mapping[str, int] = {
     "validation": 400,
 }
 _ITSELF = frozenset({400, 403, 404, 429})  # statuses of which the kind says more than that a stream has failed
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class _ToolPiece(msgspec.Struct, gc=False):
@@ -138,7 +137,7 @@ class ConverseToChat:
             if name == "contentBlockDelta":  # nearly all
                 return self._delta(message.payload)
             return self._beside(name, _objects.decode(message.payload))
-        except _SURPRISES as error:
+        except SURPRISES as error:
             problem = f"sent an event that Converse does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, problem) from None
 
@@ -266,7 +265,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
             events += _events_of_block(place, block)
         events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
         events.append(("metadata", {"usage": answer.get("usage")}))
-    except _SURPRISES:
+    except SURPRISES:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not Converse's") from None
     messages = [
         Message({":message-type": "event", ":event-type": name}, msgspec.json.encode(event)) for name, event in events

@@ -26,13 +26,12 @@ from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.wording import arguments_object
 from providers.error_bodies import error_in
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
@@ -260,7 +259,7 @@ class ToChat:
             elif data:
                 try:
                     self._take(data, said)
-                except _SURPRISES as error:
+                except SURPRISES as error:
                     message = f"sent an event that Gemini does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)

@@ -24,7 +24,7 @@ from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import BLANK, arguments_object, short_name
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
@@ -147,7 +147,6 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by a block's type, the type of its
     "tool_use": ("input_json_delta", "partial_json"),
 }
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_SURPRISES = (*UNREADABLE, AttributeError, TypeError, KeyError)
 
 
 class FromChat(ChunkTranslation):
@@ -407,7 +406,7 @@ class ToChat:
             elif data:
                 try:
                     said.append(self._chunks(data))
-                except _SURPRISES as error:
+                except SURPRISES as error:
                     message = f"sent an event that Messages does not have: {type(error).__name__}"
                     raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)
