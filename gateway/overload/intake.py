@@ -139,7 +139,8 @@ class Patience:
 # The event loop's delay: how late a timer runs; and how long a turn of the loop takes, in which all that is ready runs
 # once. The delay depends on where in a turn the timer is due, which it determines itself: with turns of 19 ms a
 # timer of 20 ms is always 18 ms late, with turns of 21 ms only 1 ms. So only turns tell how much there is to do.
-# Two are measured together, as often one only wakes what works in the next; a long one alone, as it says enough.
+# Two are measured together, as often one only wakes what works in the next; a long one alone, as it says enough. It
+# is told by the count of turns, if one runs then, and by the late timer: perhaps by both.
 
 PERIOD_S = 0.02  # of the timer
 TURNS, LONG_S = 2, 0.05  # turns measured together, or fewer once they have taken so long
@@ -260,7 +261,8 @@ class LoopDelay:
 # Their length depends on the calls in flight, so these are limited, not the rate at which they begin: a call costs CPU
 # long after its admission. But the longer a turn, the less its work costs, as more comes at a time, so turns must
 # not be short. Additive increase and multiplicative decrease, as in TCP. As in CoDel, only a lasting delay counts: one
-# long turn of the loop (a large body, a burst of connections) is over when it is noticed.
+# long turn of the loop (a large body, a burst of connections) is over when it is noticed. Told by both, it makes a late
+# window of its own, which the next ones undo.
 
 WINDOW_S = 0.1  # the limit changes at most once in this time; the shortest turn in it counts
 OBSERVED = 2  # minimum number in a window
