@@ -51,6 +51,7 @@ from gateway.core.errors import (
     Unauthorized,
     WrongKey,
 )
+from gateway.keys.keys import SHARED
 from providers import redact
 from providers.dialects import GEMINI, PIVOT, Dialect
 
@@ -362,8 +363,10 @@ def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> byt
 
 
 def _dialect(request: web.Request) -> Dialect:
-    """Return the dialect of the requested path."""
-    return dialect_of(request) if request.path.startswith(_MODELS) else _dialect_of(request.path)
+    """Return the dialect of the requested path; the client's, where several vendors have that path."""
+    asked = dialect_of(request)
+    is_the_clients = request.path.startswith(SHARED if asked is GEMINI else _MODELS)
+    return asked if is_the_clients else _dialect_of(request.path)
 
 
 def _dialect_of(path: str) -> Dialect:
@@ -379,7 +382,7 @@ CALLS: Mapping[str, Dialect] = {
         *(path for path, api in _RELAYED.items() if JSON in api.takes),
     )
 }
-_MODELS = "/v1/models"  # several vendors have this path
+_MODELS = "/v1/models"
 _OFFERED = ", ".join(dict.fromkeys(path.split("/")[2] for path in (*CALLS, *_RELAYED, _MODELS) if "{" not in path))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it

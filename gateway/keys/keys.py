@@ -240,8 +240,9 @@ class Expiry:
 
 C = TypeVar("C")
 RETRY_S = 2  # the database is polled each second
-GOOGLES = "/v1beta/"  # where the paths of Google's API begin; its newer SDKs have them below the second
-_MAY_HAVE_KEY = (GOOGLES, "/v1/models")
+GOOGLES = "/v1beta/"  # where the paths of Google's API begin
+SHARED = ("/v1/models", "/v1/decisions")  # paths of other APIs too, where its newer SDKs have theirs
+_MAY_HAVE_KEY = (GOOGLES, *SHARED)
 
 
 def key_in(address: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from tests.app.gateway.fake_upstream import EMBEDDINGS, hangs, says
 from tests.app.gateway.relayed.samples import Open
 from tests.app.gateway.running_gateway import MODEL
+from tests.app.gateway.test_admission import KEYS, clients
 
 ASKED = {
     "input": "The parcel never came.",
@@ -50,6 +51,28 @@ async def test_googles_decisions_are_its_own(opened: Open) -> None:
             async with running.post(asked, path=path, headers=headers) as response:
                 assert (response.status, await response.json()) == (200, answer)
             assert upstreams["alpha"].received[-1].fields == {**GOOGLES, "model": "m"}
+
+
+@pytest.mark.parametrize(("headers", "query"), [({"x-goog-api-key": "K"}, ""), ({}, "?key=K")])
+async def test_googles_clients_are_refused_in_googles_words_where_openais_come_too(
+    opened: Open, headers: dict[str, str], query: str
+) -> None:
+    key, wrong = KEYS["plain"], "hs-wrong-1234567890-wrong"
+    config = {"providers": {"alpha": {"apis": ["gemini", "google_decisions"], "kind": "gemini"}}, **clients(plain={})}
+    answer = {"answers": {"q0": {"type": "noul", "probability": 0.9}}}
+    async with opened(alpha=[says(answer)], config=config) as (running, _):
+        for asked, sent, status, said in (
+            (GOOGLES, key, 200, None),
+            (GOOGLES, wrong, 401, "UNAUTHENTICATED"),
+            ({**GOOGLES, "questions": []}, key, 400, "INVALID_ARGUMENT"),
+        ):
+            named = {name: value.replace("K", sent) for name, value in headers.items()}
+            path = f"/v1/decisions{query.replace('K', sent)}"
+            async with running.post({"model": MODEL, **asked}, path=path, headers=named) as response:
+                body = await response.json()
+            assert (response.status, body.get("error", {}).get("status")) == (status, said), body
+        async with running.post({"model": MODEL, **ASKED}, path="/v1/decisions") as response:
+            assert (response.status, "status" in (await response.json())["error"]) == (401, False)  # OpenAI's
 
 
 async def test_decisions_are_raced_among_the_same_model(opened: Open) -> None:
