@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from gateway.cli.configuration import ConfigOption
+from gateway.cli.configuration import ConfigOption, KeyForUrlOption
 from gateway.cli.terminal import FAILED, MISUSED, OK, fail, say, write_json
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     url: Annotated[
         str | None, typer.Option(help="Measure through the gateway at this URL. [default: directly, without a gateway]")
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
-    ] = None,
+    key: KeyForUrlOption = None,
     classes: Annotated[
         str | None,
         typer.Option(

@@ -16,7 +16,22 @@ from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
 from gateway.bench.gate import CheckOutcome, Gate
 from gateway.bench.measuring import Measured, request_for, unfit_for
-from gateway.bench.plan import WARM_UP, Contender, Goal, Key, Lengths, Plan, Sample, Turn, expected_answer
+from gateway.bench.plan import (
+    CLASSES,
+    FIXED,
+    WARM_UP,
+    Contender,
+    Goal,
+    GoalError,
+    Key,
+    Lengths,
+    Plan,
+    Sample,
+    Turn,
+    expected_answer,
+    kind_of,
+    read_goal,
+)
 from gateway.bench.report import NOTICED, Report, shown
 from gateway.bench.running import Cost, Past, Purse, cost_of
 from gateway.cli.configuration import read_settings
@@ -265,15 +280,16 @@ def _models(base: str, key: str | None) -> list[_Listed]:
 
     """
     try:
-        return msgspec.json.decode(get(f"{base}/v1/models", key), type=_List).data
+        return msgspec.json.decode(get(f"{base}/v1/models", key, is_clients=True), type=_List).data
     except msgspec.DecodeError:
         raise GatewayError(f"{shown_url(base)} is no Holeshot gateway") from None
 
 
 def _priced(base: str, key: str | None, deployment: str) -> Price | None:
     """Return the price of one deployment; None if it is unknown, or this key may not name the deployment."""
+    address = f"{base}/v1/models/{quote(deployment)}"
     try:
-        return msgspec.json.decode(get(f"{base}/v1/models/{quote(deployment)}", key), type=_Listed).price
+        return msgspec.json.decode(get(address, key, is_clients=True), type=_Listed).price
     except (GatewayError, msgspec.DecodeError, ValueError):
         return None
 
@@ -310,8 +326,6 @@ _MOST_AT_A_TIME = 256
 
 def read_classes(text: str | None) -> tuple[str, ...]:
     """Return the classes of prompts in a comma list; all of them by default."""
-    from gateway.bench.plan import CLASSES, FIXED, kind_of  # noqa: PLC0415 - only where it is needed
-
     if text is None:
         return CLASSES
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
@@ -338,10 +352,8 @@ def read_levels(text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, levels)))
 
 
-def parse_goal(text: str | None) -> "Goal | None":
+def parse_goal(text: str | None) -> Goal | None:
     """Return the goal, if there is one."""
-    from gateway.bench.plan import GoalError, read_goal  # noqa: PLC0415 - as above
-
     try:
         return None if text is None else read_goal(text)
     except GoalError as error:

@@ -40,6 +40,11 @@ KeyOption = Annotated[
     ),
 ]
 
+# For commands that may ask one, with --url.
+KeyForUrlOption = Annotated[
+    str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
+]
+
 _NOTHING: Mapping[str, object] = {}
 
 

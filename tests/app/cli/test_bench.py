@@ -300,7 +300,7 @@ async def test_a_gateway_that_wants_a_key_says_so(tmp_path: Path) -> None:
         field = Field(running["one"], running["one"], tmp_path)
         code, _, err = await field.bench(*QUICK, "--url", running.url, "--yes", "--unpriced")
         assert code == 1
-        assert "the key is missing or wrong" in err
+        assert "the key is missing or wrong: give a client's key" in err
         code, _, err = await field.bench(*QUICK, "--url", running.url, "--yes", "--unpriced", "--key", RIGHT_KEY)
         assert code == 0, err
 
