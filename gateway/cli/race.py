@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_settings
+from gateway.cli.configuration import ConfigOption, KeyForUrlOption, read_settings
 from gateway.cli.terminal import FAILED, MISUSED, discard_standard_output, fail, on_a_terminal, read_standard_input, say
 from gateway.core.modes import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from gateway.cli.race_lanes import Lanes
     from gateway.cli.race_run import Question
     from gateway.cli.race_view import View
     from gateway.settings import Settings
@@ -44,9 +45,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
         str | None,
         typer.Option(help="Race at the running gateway at this URL. [default: in this process, without a gateway]"),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(envvar="HOLESHOT_KEY", show_envvar=True, help="The key for --url, if it needs one.")
-    ] = None,
+    key: KeyForUrlOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Race a prompt and watch.
@@ -104,8 +103,7 @@ def _race_at(url: str, key: str | None, question: "Question", view: "View", time
     except GatewayError as error:
         fail(str(error))
     races = [race_at(url, key, question, view) for _ in range(times)]
-    if times > 1:
-        view.sums_up([lanes.record for lanes in races if lanes.record is not None])
+    _sum_up(races, view)
     return all(lanes.error is None for lanes in races)
 
 
@@ -128,11 +126,17 @@ async def _race(settings: "Settings", question: "Question", view: "View", times:
         raise
     except (ApiError, ConfigurationError, LedgerError, RuntimeError) as error:
         fail(str(error))
-    if times > 1:
-        view.sums_up([lanes.record for lanes in races if lanes.record is not None])
+    _sum_up(races, view)
     if gateway.ledger.pending:
         say(f"holeshot: the database is unreachable; the rows wait in {settings.spool_dir}", err=True)
     return all(lanes.error is None for lanes in races)
+
+
+def _sum_up(races: "Sequence[Lanes]", view: "View") -> None:
+    """Show what came of several races; one that a gateway refused has no record, and nothing to show."""
+    records = [lanes.record for lanes in races if lanes.record is not None]
+    if len(races) > 1 and records:
+        view.sums_up(records)
 
 
 def _with_model(question: "Question", models: "Iterable[str]") -> "Question":

@@ -94,6 +94,12 @@ class Lanes(ClientSink):
         """The lane that won."""
         return next((lane for lane in self.lanes if lane.won), None)
 
+    def add(self, start: AttemptStart) -> Lane:
+        """Add and return the lane of an attempt, which nobody is told of yet."""
+        lane = Lane(start)
+        self.lanes.append(lane)
+        return lane
+
     def call_started(self, start: CallStart) -> None:
         """Start the clock."""
         since_ms = start.attempts[0].launch_offset_ms if start.attempts else 0.0
@@ -102,9 +108,7 @@ class Lanes(ClientSink):
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Add a lane."""
         del call
-        lane = Lane(start)
-        self.lanes.append(lane)
-        self._listener.changed(lane, self.elapsed_ms)
+        self._listener.changed(self.add(start), self.elapsed_ms)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float

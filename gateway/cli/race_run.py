@@ -19,7 +19,7 @@ from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.app.gateway import Gateway
-from gateway.cli.race_lanes import Lane, Lanes, read_text
+from gateway.cli.race_lanes import Lanes, read_text
 from gateway.cli.race_view import View
 from gateway.cli.remote import GatewayError, get, posted
 from gateway.core.attempts import AttemptRecord, AttemptStart
@@ -285,10 +285,9 @@ def _fill(lanes: Lanes, found: Mapping[str, Any]) -> None:
         start = AttemptStart(
             each.id, each.number, each.started_at, each.role, each.provider, each.deployment, each.launch_offset_ms
         )
-        lane = Lane(start)
+        lane = lanes.add(start)
         lane.first_token_ms = each.ttft_ms
         lane.ended_ms = each.last_token_ms if each.censored_at_ms is None else each.censored_at_ms
-        lanes.lanes.append(lane)
     lanes.call_finished(record)
     for lane in lanes.lanes:
         lanes.tell(lane)

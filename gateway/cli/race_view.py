@@ -278,12 +278,16 @@ class DrawnView:
 
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._brief = brief
+        self._follows = False  # below another race
         self._live: Live | None = None
 
     def begins(self, lanes: Lanes) -> None:
         """Start drawing."""
         from rich.live import Live  # noqa: PLC0415 - as above
 
+        if self._follows:
+            self._console.print()
+        self._follows = True
         picture = RacePicture(lanes, "tail")
         self._live = Live(
             get_renderable=lambda: picture, console=self._console, refresh_per_second=FRAMES_PER_S, transient=True
@@ -307,12 +311,11 @@ class DrawnView:
             self._console.print(summary(lanes.record), style="bold")
             if (said := verdict(lanes)) is not None:
                 self._console.print(said, style="bold green")
-        if self._brief:
-            self._console.print()
         _print_error(lanes)
 
     def sums_up(self, calls: Sequence[CallRecord]) -> None:
         """Draw the table."""
+        self._console.print()
         self._console.print(wins_table(calls))
 
 
@@ -325,11 +328,14 @@ class PlainView:
 
     def __init__(self, *, progress: bool = False) -> None:
         self._progress = progress
+        self._follows = False  # below another race
         self._lines: list[str] = []
         self._answering = False
 
     def begins(self, lanes: Lanes) -> None:
         """Keep the lanes."""
+        self._leave_a_line()
+        self._follows = True
         self._lanes = lanes
         self._answering = False
 
@@ -362,6 +368,10 @@ class PlainView:
                 say(said, err=True)
         _print_error(lanes)
 
+    def _leave_a_line(self) -> None:
+        if self._follows and self._progress:
+            say("", err=True)
+
     def _flush(self) -> None:
         for line in self._lines:
             say(line, err=True)
@@ -371,6 +381,7 @@ class PlainView:
         """Print the table."""
         from rich.console import Console  # noqa: PLC0415 - as above
 
+        self._leave_a_line()
         Console(stderr=True, highlight=False, markup=False, emoji=False).print(wins_table(calls))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -330,6 +331,22 @@ async def test_as_json_a_call_that_a_gateway_refuses_or_breaks_off_has_its_error
     code, out, err = await raced.race(*at, "-m", MODEL)
     assert (code, err) == (1, "")
     assert json.loads(out)["error"].startswith("no gateway at")
+
+
+async def test_races_that_a_gateway_refuses_are_not_summed_up_and_keep_apart(
+    raced: RacedProviders, tmp_path: Path
+) -> None:
+    clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest()}}
+    async with serving(tmp_path / "gateway", {"one": answer("Hello")}, clients=clients) as running:
+        for shown in ("", "on a terminal"):
+            leader, follower = os.openpty()
+            at = ("Why?", "--url", running.url, "-m", MODEL, "-n", "2")
+            process = await raced.start(*at, stdout=follower if shown else asyncio.subprocess.PIPE, stderr=follower)
+            os.close(follower)
+            screen, _ = await asyncio.gather(asyncio.to_thread(_read_terminal, leader), process.wait())
+            lines = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", screen).replace(b"\r", b"").splitlines()
+            told = [line for line in lines if line.startswith(b"holeshot: ")]
+            assert (process.returncode, len(told), b"race" in screen.replace(b"races", b"")) == (1, 2, False), screen
 
 
 async def test_a_refused_call_is_one_line_on_a_terminal_too(raced: RacedProviders, tmp_path: Path) -> None:
