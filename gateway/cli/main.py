@@ -61,6 +61,7 @@ COMMANDS = {
     "tail": "tail:tail",
     "explain": "explain:explain",
     "slowdowns": "slo:slowdowns",
+    "version": "main:version",
 }
 
 
@@ -83,7 +84,6 @@ def application(asked: str | None = None) -> typer.Typer:
                 app.add_typer(command(), name=name)
             else:
                 app.command(name)(command)
-    app.command()(version)
     return app
 
 
