@@ -14,6 +14,7 @@ from gateway.settings import (
     doubtful,
     doubtful_model,
     doubtful_takeovers,
+    kind_of,
     model_identity,
     parsed_name,
     set_price,
@@ -100,7 +101,7 @@ def provider_lines(settings: Settings, catalog: Catalog) -> list[ProviderLine]:
         lines.append(
             ProviderLine(
                 provider=name,
-                kind=provider.kind or (vendor.kind if vendor else "openai_compatible"),
+                kind=kind_of(name, provider, catalog),
                 base_url=None if base_url is None else without_secrets(base_url),
                 key="set" if provider.keys else "not set" if needed else "not needed",
             )

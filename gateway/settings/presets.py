@@ -37,7 +37,10 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
 
 def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
     """Return the kind of provider ``name``: its own, else its vendor's."""
-    vendor = vendor_of(name, provider, catalog)
+    return _kind(provider, vendor_of(name, provider, catalog))
+
+
+def _kind(provider: ProviderSettings, vendor: Vendor | None) -> ProviderKind:
     return provider.kind or (vendor.kind if vendor else "openai_compatible")
 
 
@@ -160,7 +163,7 @@ class Reachable(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """The kind of its API."""
-        return self.settings.kind or (self.vendor.kind if self.vendor is not None else "openai_compatible")
+        return _kind(self.settings, self.vendor)
 
     @property
     def base_url(self) -> str | None:
