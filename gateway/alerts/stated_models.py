@@ -362,9 +362,9 @@ def _changed(model: str, days: Sequence[Sequence[Hour]], until: datetime) -> Con
             continue
         low, high = min(earlier), max(earlier)
         each = value, low, high
-        if _is_outside(each, KEPT_FACTOR if name in _MEANS else None, KEPT_SHARE):
+        if _is_outside(name, each, KEPT_FACTOR, KEPT_SHARE):
             changes[name] = each
-            is_new = is_new or _is_outside(each, FACTOR if name in _MEANS else None, SHARE)
+            is_new = is_new or _is_outside(name, each, FACTOR, SHARE)
     if not changes:
         return None
     figures: dict[str, Figure] = {}
@@ -416,9 +416,9 @@ def _figures(day: Sequence[Hour]) -> Mapping[str, float]:
     return found
 
 
-def _is_outside(figure: tuple[float, float, float], factor: float | None, share: float) -> bool:
-    """Whether a figure lies so far outside the bounds of those before: by a factor, or a share by so much."""
+def _is_outside(name: str, figure: tuple[float, float, float], factor: float, share: float) -> bool:
+    """Whether a figure lies so far outside the bounds of those before: a mean by ``factor``, a share by ``share``."""
     value, low, high = figure
-    if factor is not None:
+    if name in _MEANS:
         return value > factor * high or value < low / factor
     return value > high + share or value < low - share
