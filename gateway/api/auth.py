@@ -5,7 +5,6 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Protocol
@@ -26,6 +25,7 @@ from gateway.core.errors import (
     UnsupportedMediaType,
     WrongKey,
 )
+from gateway.core.tasks import pause
 from gateway.fleet.tenants import KEY, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
@@ -178,9 +178,7 @@ class WrongKeys:
         guesser.waiting += 1
         self.delayed += 1
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay_s(guesser.wrong)):
-                    await self._released.wait()
+            await pause(delay_s(guesser.wrong), self._released)
         finally:  # also if the client has hung up
             self.waiting -= 1
             guesser.waiting -= 1

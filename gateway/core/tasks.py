@@ -42,6 +42,13 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+async def pause(seconds: float, until: asyncio.Event) -> None:
+    """Wait so long, or until the event is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await until.wait()
+
+
 TURNS_WINDOW_S = 60.0
 
 

@@ -15,6 +15,7 @@ from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent
 from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.tasks import pause
 from gateway.ledger.connections import Database
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
@@ -546,10 +547,4 @@ class Ledger:
                     # Event ledger.task_failed: A round of the ledger's work failed. It is repeated.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("ledger.task_failed", task=getattr(action, "__name__", ""))
-            await self._pause(backoff_s(failures) if failures else interval_s)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until closing."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
+            await pause(backoff_s(failures) if failures else interval_s, self._closing)

@@ -21,6 +21,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
+from gateway.core.tasks import pause
 from gateway.limits.lease_scripts import CLOCK, EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import DOLLARS, MINUTE_S, ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
@@ -400,10 +401,8 @@ class ShardLeases:
     async def _go_round(self) -> None:
         due_s = self._clock()
         while self._is_open:
-            with suppress(TimeoutError):
-                wait_s = max(0.0, due_s - self._clock())
-                async with asyncio.timeout(min(wait_s, EXHAUSTED_S) if self._short else wait_s):
-                    await self._wake.wait()
+            wait_s = max(0.0, due_s - self._clock())
+            await pause(min(wait_s, EXHAUSTED_S) if self._short else wait_s, self._wake)
             self._wake.clear()
             self._owner.settle()
             if self.name not in self._owner.shards:  # the shard no longer exists

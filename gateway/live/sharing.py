@@ -15,6 +15,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
+from gateway.core.tasks import pause
 from gateway.live.events import (
     INSTALLATION,
     PROCESS,
@@ -315,9 +316,7 @@ class Sharing:
             problem = self._problem or self._listener.problem
             self._live.set_scope(INSTALLATION if problem is None else PROCESS, problem)
             self.foreign.forget_silent()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_S if self._publisher.is_on else POLL_S):
-                    await self._news.wait()
+            await pause(FLUSH_S if self._publisher.is_on else POLL_S, self._news)
 
     async def _poll(self) -> None:
         """Announce this process if it has viewers, and read which others have."""

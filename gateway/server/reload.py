@@ -17,7 +17,7 @@ import structlog
 
 from gateway.app.fleets import Upstreams
 from gateway.app.gateway import Gateway
-from gateway.core.tasks import WatchedFiles
+from gateway.core.tasks import WatchedFiles, pause
 from gateway.settings import ConfigurationError, References, Settings, vendor_of
 from providers import load_catalog
 
@@ -120,8 +120,7 @@ class Reloader:
 
     async def _run(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), FILE_LOOK_S)
+            await pause(FILE_LOOK_S, self._wanted)
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
             if self._certificate is not None:

@@ -17,7 +17,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import UTC, date, datetime
 from enum import EnumType
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ from gateway.api.context import Phase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
-from gateway.core.tasks import Lifeline, mask_signals
+from gateway.core.tasks import Lifeline, mask_signals, pause
 from gateway.core.terminal_text import counted, program
 from gateway.ledger import prepare_schema
 from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_freed_memory
@@ -437,8 +437,7 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
         gateway.context.phase = Phase.LAME_DUCK
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.is_urgent.wait(), duck_s)
+        await pause(duck_s, stop.is_urgent)
 
 
 def _check_authorities(path: str | None) -> None:

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from gateway.core.log import OutageCauses
+from gateway.core.tasks import pause
 from gateway.ledger.clickhouse.schema import prepare_clickhouse
 from gateway.ledger.clickhouse.server import ClickHouse
 from gateway.ledger.entries import (
@@ -344,21 +345,15 @@ class ClickHouseSink:
             except Exception:  # noqa: BLE001 - a bug or a full disk in one round must not stop all later ones
                 failures += 1
                 self._log.exception("ledger.task_failed", task="clickhouse")
-            await self._pause(
-                min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 8)) if failures else INTERVAL_S
-            )
+            backoff_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(failures - 1, 8))
+            await pause(backoff_s if failures else INTERVAL_S, self._closing)
 
     async def _bound(self) -> None:
         """Keep the queue within its limit, also during a slow request."""
         while not self._closing.is_set():
             with suppress(OSError):
                 await asyncio.to_thread(self.queue.files)
-            await self._pause(INTERVAL_S)
-
-    async def _pause(self, pause_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._closing.wait()
+            await pause(INTERVAL_S, self._closing)
 
     def _note_stored(self) -> None:
         if self.away:
