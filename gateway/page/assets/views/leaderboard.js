@@ -20,20 +20,20 @@ export function view(root, params, session, query) {
   let model = query.get("model") ?? "";
   const rest = h("p", { class: "soft" });
   const place = h("div");
-  const regions = byRegion();
+  const regions = byRegion(model);
   const boards = new Map(); // model → board()
   fill(root,
     h("div", { class: "head" }, h("h1", {}, "Leaderboard"), h("p", {}, "Time to first token and speed, losers of races included"),
       session.models.length > 1 ? h("div", { class: "controls" }, selects("Model", session.models, model, choose, "All models")) : null),
     place, regions.place);
   const looking = watching(place, load, show, { everyMs: EVERY_MS, lines: 8 });
-  const compared = watching(regions.place, (signal) => get("regions", { window: "1h" }, { signal }), (found, body) => regions.show(found, body, model), { everyMs: REGIONS_EVERY_MS, lines: 0 });
+  const compared = watching(regions.place, (signal) => get("regions", { window: "1h" }, { signal }), regions.show, { everyMs: REGIONS_EVERY_MS, lines: 0 });
 
   function choose(next) {
     model = next;
     filter({ model });
     looking.again();
-    compared.again();
+    regions.choose(model);
   }
 
   async function load(signal) {
@@ -75,8 +75,9 @@ export function view(root, params, session, query) {
   };
 }
 
-/** Calls of the last hour by region, where replicas run in several. */
-function byRegion() {
+/** Calls of the last hour by region, where replicas run in several; of one model, if one is chosen. */
+function byRegion(model) {
+  let known = [];
   const sql = h("div", { class: "controls" });
   const place = h("div", { class: "after" });
   const rows = table([
@@ -93,15 +94,21 @@ function byRegion() {
   const card = h("section", { class: "card", "aria-labelledby": "regions" },
     h("header", {}, h("h2", { id: "regions" }, "Regions"), h("p", {}, "Where calls of the last hour were served"), sql), rows.element);
 
-  function show(found, body, model) {
-    const told = found.data.filter((each) => !model || each.model === model);
+  function choose(next) {
+    model = next;
+    const told = known.filter((each) => !model || each.model === model);
     card.hidden = new Set(told.map((each) => each.region)).size < 2;
-    if (!sql.hasChildNodes()) fill(sql, copiesSql(found.sql));
     rows.update(told);
+  }
+
+  function show(found, body) {
+    known = found.data;
+    choose(model);
+    if (!sql.hasChildNodes()) fill(sql, copiesSql(found.sql));
     if (card.parentElement !== body) fill(body, card);
   }
 
-  return { place, show };
+  return { place, show, choose };
 }
 
 /** Models of which neither a call nor a probe told anything, and that are well; if nothing was at all, all but the first. */
