@@ -190,26 +190,10 @@ buffering as (
   where n_newer < 20
   group by model, deployment
 ),
--- Outages that last, as far as known: a process that was killed ends none of its own, but who ran in its place may have
--- seen the next. What a key got that a client has brought says nothing of the operator's.
 lasting as (
   select deployment, min(began_at) as open_since
-  from outages
-  where ended_at is null
-{postgresql}    and began_at > now() - interval '1 day'
-{sqlite}    and began_at > datetime('now', '-1 day')
-    and not exists (
-      select 1 from attempts
-      where attempts.deployment = outages.deployment and attempts.started_at > outages.began_at
-        and attempts.token_ms is not null and coalesce(attempts.key_name, '') <> 'tenant'
-{postgresql}        and attempts.started_at > now() - interval '10 minutes'
-{sqlite}        and attempts.started_at > datetime('now', '-10 minutes')
-    )
-    and not exists (
-      select 1 from outages as later
-      where later.deployment = outages.deployment and later.replica = outages.replica
-        and later.began_at > outages.began_at and later.ended_at is not null
-    )
+  from outages_30d
+  where state = 'out'
   group by deployment
 ),
 figures as (
