@@ -1,8 +1,8 @@
 """Every header that the gateway reads from requests, and every header that it adds to answers."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from tools.documentation.document import openapi
 from tools.documentation.tables import code
 
 _HEAD = """## Headers
@@ -13,9 +13,8 @@ All are optional. An answer has only those that apply to it; those of a streamed
 """
 
 
-def section() -> str:
-    """Return the section of docs/reference/http-api.md about headers."""
-    document = openapi()
+def section(document: Mapping[str, Any]) -> str:
+    """Return the section of docs/reference/http-api.md about headers, of the OpenAPI ``document``."""
     read: dict[str, Any] = {}
     for path in document["paths"].values():
         for operation in path.values():

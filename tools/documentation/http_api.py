@@ -71,7 +71,7 @@ def page() -> str:
             said = told.setdefault(about_it, tag)
             lines += [*entries, ""]
             lines += [marked(about_it) if said == tag else f"As *{said}* above.", ""] if about_it else []
-    return "\n".join([*lines, headers.section()]).rstrip() + "\n"
+    return "\n".join([*lines, headers.section(document)]).rstrip() + "\n"
 
 
 def _described(operation: Mapping[str, Any]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ The reference is looked up, not read, so its sentences are left out.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,9 +35,13 @@ def words(text: str) -> int:
     return len(_WORD.findall(_TARGET.sub("]", text)))
 
 
-def hardest(folder: Path = DOCS) -> list[Sentence]:
+def read_pages(folder: Path = DOCS) -> Mapping[str, str]:
+    """Return the text of each page, by its path in ``folder``."""
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
+
+
+def hardest(pages: Mapping[str, str]) -> list[Sentence]:
     """Return the twenty hardest sentences of all pages, the hardest first."""
-    pages = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.md")}
     found = (
         Sentence(_score(text), page, text)
         for page, whole in pages.items()
@@ -49,9 +53,10 @@ def hardest(folder: Path = DOCS) -> list[Sentence]:
 
 def report() -> Iterator[str]:
     """Yield the lines for whoever makes the site."""
-    total = sum(len(path.read_text(encoding="utf-8").split()) for path in DOCS.rglob("*.md"))
+    pages = read_pages()
+    total = sum(len(text.split()) for text in pages.values())
     yield f"{total:,} words (at most {MOST_WORDS:,}); the hardest sentences, by words and nesting:"
-    yield from (f"{each.score:4} {each.page}: {each.text}" for each in hardest())
+    yield from (f"{each.score:4} {each.page}: {each.text}" for each in hardest(pages))
 
 
 def _score(sentence: str) -> int:
