@@ -333,20 +333,22 @@ async def test_as_json_a_call_that_a_gateway_refuses_or_breaks_off_has_its_error
     assert json.loads(out)["error"].startswith("no gateway at")
 
 
-async def test_races_that_a_gateway_refuses_are_not_summed_up_and_keep_apart(
-    raced: RacedProviders, tmp_path: Path
+@pytest.mark.parametrize("is_drawn", [True, False])
+async def test_races_that_a_gateway_refuses_are_kept_apart_and_not_summed_up(
+    raced: RacedProviders, tmp_path: Path, *, is_drawn: bool
 ) -> None:
     clients = {"me": {"key_sha256": hashlib.sha256(RIGHT_KEY.encode()).hexdigest()}}
     async with serving(tmp_path / "gateway", {"one": answer("Hello")}, clients=clients) as running:
-        for shown in ("", "on a terminal"):
-            leader, follower = os.openpty()
-            at = ("Why?", "--url", running.url, "-m", MODEL, "-n", "2")
-            process = await raced.start(*at, stdout=follower if shown else asyncio.subprocess.PIPE, stderr=follower)
-            os.close(follower)
-            screen, _ = await asyncio.gather(asyncio.to_thread(_read_terminal, leader), process.wait())
-            lines = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", screen).replace(b"\r", b"").splitlines()
-            told = [line for line in lines if line.startswith(b"holeshot: ")]
-            assert (process.returncode, len(told), b"race" in screen.replace(b"races", b"")) == (1, 2, False), screen
+        leader, follower = os.openpty()
+        at = ("Why?", "--url", running.url, "-m", MODEL, "-n", "2")
+        process = await raced.start(*at, stdout=follower if is_drawn else asyncio.subprocess.PIPE, stderr=follower)
+        os.close(follower)
+        screen, _ = await asyncio.gather(asyncio.to_thread(_read_terminal, leader), process.communicate())
+
+    lines = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\r", b"", screen).splitlines()
+    first, second = (number for number, line in enumerate(lines) if line.startswith(b"holeshot: "))
+    assert b"" in lines[first:second]
+    assert (process.returncode, b"races" in screen) == (1, False)
 
 
 async def test_a_refused_call_is_one_line_on_a_terminal_too(raced: RacedProviders, tmp_path: Path) -> None:
