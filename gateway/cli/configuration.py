@@ -22,6 +22,16 @@ ConfigOption = Annotated[
     ),
 ]
 
+# For commands that read the ledger.
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLESHOT_SQL_URL",
+        metavar="URL",
+        help="Used instead of the configured database; in the variable, other users cannot see its password.",
+    ),
+]
+
 # For commands that ask a running gateway.
 UrlOption = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url
+from gateway.cli.configuration import ConfigOption, DatabaseOption, read_database_url
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
 from gateway.core.terminal_text import counted
 
@@ -32,14 +32,7 @@ def replay(  # noqa: PLR0917 - options are named on the command line
         str | None, typer.Option(metavar="0.1,0.2", help="Budgets: extra attempts per call, with commas.")
     ] = None,
     config: ConfigOption = None,
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOLESHOT_SQL_URL",
-            metavar="URL",
-            help="Used instead of the configured database; in the variable, other users cannot see its password.",
-        ),
-    ] = None,
+    database_url: DatabaseOption = None,
     most: Annotated[int, typer.Option("--calls", min=100, help="The most calls read of a model.")] = 50_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the recommended setting, as YAML.")] = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url
+from gateway.cli.configuration import ConfigOption, DatabaseOption, read_clickhouse, read_database_url
 from gateway.cli.terminal import (
     MISUSED,
     fail,
@@ -57,14 +57,7 @@ def sql(
     query: Annotated[str | None, typer.Argument(help="One SELECT; - reads it from standard input.")] = None,
     config: ConfigOption = None,
     *,
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOLESHOT_SQL_URL",
-            metavar="URL",
-            help="Used instead of the configured database; in the variable, other users cannot see its password.",
-        ),
-    ] = None,
+    database_url: DatabaseOption = None,
     on: Annotated[
         Store, typer.Option(help="Which store of the ledger: SQL, or the ClickHouse of ledger.clickhouse.")
     ] = Store.SQL,
