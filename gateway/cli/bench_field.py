@@ -34,7 +34,7 @@ from gateway.bench.plan import (
 )
 from gateway.bench.report import NOTICED, Report, shown
 from gateway.bench.running import Cost, Past, Purse, cost_of
-from gateway.cli.configuration import read_settings
+from gateway.cli.configuration import read_settings, root_of
 from gateway.cli.remote import GatewayError, get
 from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
 from gateway.core.errors import ApiError
@@ -195,7 +195,7 @@ async def _with_providers(settings: Settings, seed: int, stack: AsyncExitStack) 
 
 
 def _through_gateway(url: str, wanted: Wanted, past: Plan | None, stack: AsyncExitStack) -> Field:
-    base = url.rstrip("/").removesuffix("/v1")
+    base = root_of(url)
     try:
         listed = _models(base, wanted.key)
         wanted_models = (

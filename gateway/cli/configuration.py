@@ -91,10 +91,15 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
         raise typer.Exit(FAILED) from None
 
 
+def root_of(url: str) -> str:
+    """Return the address of the gateway at ``url``, which may be that of one of its paths: clients have ``/v1``."""
+    return url.rstrip("/").removesuffix("/v1").removesuffix("/leaderboard")
+
+
 def gateway_url(url: str | None, config: Path | None) -> str:
-    """Return the address of the running gateway: ``url``, else the one that the configuration has."""
+    """Return the address of the running gateway: that of ``url``, else the one that the configuration has."""
     if url is not None:
-        return url
+        return root_of(url)
     from gateway.settings import ConfigurationError, load_address, locate  # noqa: PLC0415 - as above
 
     try:

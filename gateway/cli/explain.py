@@ -122,7 +122,7 @@ def _fetch(url: str, key: str | None, query: Mapping[str, object]) -> Mapping[st
 
     from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
 
-    address = url.rstrip("/").removesuffix("/leaderboard") + "/leaderboard"
+    address = f"{url}/leaderboard"
     body = get(f"{address}?{urlencode({'explain': 1, **query})}", key)
     try:
         [explained] = msgspec.json.decode(body, type=dict[str, list[dict[str, Any]]])["models"]

@@ -269,7 +269,7 @@ def _fetch(url: str, key: str | None, model: str | None) -> Models:
 
     from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
 
-    address = url.rstrip("/").removesuffix("/leaderboard") + "/leaderboard"
+    address = f"{url}/leaderboard"
     try:
         models = msgspec.json.decode(get(address, key), type=dict[str, list[dict[str, Any]]])["models"]
     except (msgspec.DecodeError, KeyError):

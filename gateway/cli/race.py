@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, KeyForUrlOption, read_settings
+from gateway.cli.configuration import ConfigOption, KeyForUrlOption, read_settings, root_of
 from gateway.cli.terminal import FAILED, MISUSED, discard_standard_output, fail, on_a_terminal, read_standard_input, say
 from gateway.core.modes import Mode
 
@@ -80,7 +80,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
     view = _view(as_json=as_json, times=times)
     try:
         if url is not None:
-            answered = _race_at(url.rstrip("/").removesuffix("/v1"), key, question, view, times)
+            answered = _race_at(root_of(url), key, question, view, times)
         else:
             assert settings is not None
             answered = asyncio.run(_race(settings, question, view, times))

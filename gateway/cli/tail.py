@@ -50,7 +50,7 @@ def tail(  # noqa: PLR0917 - options are named on the command line
     wanted = {"model": model, "client": client, "deployment": deployment}
     query = urlencode({name: value for name, value in wanted.items() if value is not None})
     url = gateway_url(url, config)
-    address = url.rstrip("/") + "/api/live" + (f"?{query}" if query else "")
+    address = f"{url}/api/live" + (f"?{query}" if query else "")
 
     def is_wanted(call: TailedCall) -> bool:
         ttft_ms = call.ttft_ms
@@ -88,7 +88,7 @@ def _check_model(url: str, key: str | None, model: str | None) -> None:
 
     from gateway.cli.remote import GatewayError, get  # noqa: PLC0415 - likewise
 
-    address = url.rstrip("/") + "/api/leaderboard"
+    address = f"{url}/api/leaderboard"
     try:
         boards = msgspec.json.decode(get(address, key), type=dict[str, Any])["models"]
         known = [str(board["model"]) for board in boards]
