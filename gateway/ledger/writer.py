@@ -533,7 +533,7 @@ class Ledger:
         """Run ``action`` every ``interval_s``, first in ``after_s``, until closing; after failures wait longer."""
         failures, fault = 0, StandingFault(self.clock.clock)
         if after_s > 0.0:
-            await self._pause(after_s)
+            await pause(after_s, self._closing)
         while not self._closing.is_set():
             try:
                 await action()
