@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from benchmarks.detector.worlds import Change, Model, Noise, World
 from gateway.alerts import detection
 from gateway.alerts.detection import Detection
 from gateway.alerts.slowdowns import (
@@ -32,6 +31,7 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.writer import Ledger
+from tests.support.slowed import Change, Model, Noise, World
 from tests.unit.ledger import records
 
 DAYS = 9
