@@ -149,8 +149,7 @@ def measured(run: Run) -> Told:
     caption = CAPTION.format(date=datetime.now(UTC).date(), interpreter=report.described())
     grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=" ".join(caption.splitlines()))
     if run.options.write and len(chosen) == len(PEERS):
-        made = report.with_lines(PAGE.read_text(encoding="utf-8"), "peers", [*grid.markdown(), "", grid.caption])
-        PAGE.write_text(made, encoding="utf-8")
+        report.write_lines(PAGE, "peers", [*grid.markdown(), "", grid.caption])
     return Told(facts=[dict(zip(COLUMNS, row, strict=True)) for row in rows], grids=[grid])
 
 
