@@ -21,7 +21,7 @@ class Parsed(Exception):
 
 
 def test_the_benchmarks_are_found() -> None:
-    assert {"benchmarks.edge.__main__", "benchmarks.micro.instructions", "benchmarks.steering.compare"} <= {*COMMANDS}
+    assert {"benchmarks.edge.__main__", "benchmarks.micro.planning", "benchmarks.steering.compare"} <= {*COMMANDS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
