@@ -31,6 +31,7 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.support.slowed import Change, Model, Noise, World
 from tests.unit.ledger import records
 
@@ -137,8 +138,7 @@ class Looking:
 
 
 async def rows(url: str) -> list[dict[str, Any]]:
-    result = await queries.run(url, "select * from slowdowns order by began_at")
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return await asked(url, "select * from slowdowns order by began_at")
 
 
 async def test_a_slowdown_is_found_once_outlives_its_finder_and_ends(ledger_url: str) -> None:
