@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.detector.worlds import Noise, Trial, World
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad, known_quantile
 from gateway.alerts.slowdowns import DAY_S, Metric
+from tests.support.slowed import Noise, Trial, World
 
 RATES = {"1/s": 1.0, "1/min": 1 / 60}
 NOISES = (0.05, 0.1, 0.2)

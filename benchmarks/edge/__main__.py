@@ -43,7 +43,7 @@ class Broken(msgspec.Struct):
 def main() -> None:
     names = sorted(each.name for each in pkgutil.iter_modules(measures.__path__))
     parser = command("edge", __doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=names, help=f"measures: {', '.join(names)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names], help=f"measures: {', '.join(names)}")
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
     parser.add_argument("--rounds", type=int, default=1, help="turns of each; medians are told")
     parser.set_defaults(every=names)

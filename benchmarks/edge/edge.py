@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,10 +16,9 @@ import yaml
 
 from benchmarks.harness import machine
 from tests.support.measured import gateways
-from tests.support.measured.servers import FILES, START_LIMIT_S, STOP_LIMIT_S, Server
+from tests.support.measured.servers import FILES, Server, fetch, running, wait_until_listening
 from tests.support.servers import free_port
 
-_LOOK_S = 0.01
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
 
@@ -30,17 +26,12 @@ PATIENCE_S = 60.0
 class Running:
     """A gateway that listens on ``port``; ``folder`` is its own, ``log`` what it has written to stderr so far."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int, folder: Path, started_s: float) -> None:
-        self.process = process
+    def __init__(self, pid: int, port: int, folder: Path, started_s: float) -> None:
+        self.pid = pid  # the parent of the workers if there are several
         self.port = port
         self.folder = folder
         self.started_s = started_s  # from exec to the first whole answer
         self.headers = dict(gateways.HEADERS)  # with the key of its one client
-
-    @property
-    def pid(self) -> int:
-        """Its process, the parent of the workers if there are several."""
-        return self.process.pid
 
     @property
     def log(self) -> str:
@@ -87,35 +78,16 @@ class Edge:
         path = gateways.write_config(folder, self.upstream.port, port, gateways.sqlite(folder))
         config = _laid_over(yaml.safe_load(path.read_text()), settings or {})
         path.write_text(yaml.safe_dump(config, sort_keys=False))
-        command = (sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
-        told = {**self.environment(), **(environ or {})}
-        await self._migrate(config["database_url"], told)
-        began = time.monotonic()
-        with (folder / "stderr").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *("sh", "-c", f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"', "sh", *command),
-                cwd=folder,
-                env=told,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
-        try:
-            await _answers(process, port, folder)
-            yield Running(process, port, folder, time.monotonic() - began)
-        finally:
-            await _stopped(process)
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment of its processes: they import from the checkout, what is compiled once."""
         compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self._bytecode)}
-        return {**gateways.environment(), "PYTHONPATH": str(self.checkout), **compiled}
-
-    async def _migrate(self, database_url: str, environ: Mapping[str, str]) -> None:
-        command = (sys.executable, "-P", "-m", "gateway.cli", "migrate")
-        told = {**environ, "HOLESHOT_DATABASE_URL": database_url}
-        process = await asyncio.create_subprocess_exec(*command, env=told, stdout=subprocess.DEVNULL)
-        if await process.wait():
-            raise RuntimeError(f"cannot migrate {database_url}")
+        told = {**gateways.environment(), **compiled, "PYTHONPATH": str(self.checkout), **(environ or {})}
+        gateways.migrate(config["database_url"], told)
+        limited = ("sh", "-c", f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"', "sh")
+        command = (*limited, sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
+        began = time.monotonic()
+        with (folder / "stderr").open("wb") as log, running(command, {**told, "HOLESHOT_LAME_DUCK_S": "0"}, log) as own:
+            await asyncio.to_thread(wait_until_listening, own, port)
+            await asyncio.to_thread(fetch, port, "/health/live")
+            yield Running(own.pid, port, folder, time.monotonic() - began)
 
 
 def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,32 +99,6 @@ def _laid_over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any
         else:
             result[name] = _laid_over(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
     return result
-
-
-async def _answers(process: asyncio.subprocess.Process, port: int, folder: Path) -> None:
-    """Wait for the first whole answer."""
-    deadline = time.monotonic() + START_LIMIT_S
-    while time.monotonic() < deadline and process.returncode is None:
-        with contextlib.suppress(OSError):
-            if (await ask(port, get("/health/live"))).status == 200:
-                return
-        await asyncio.sleep(_LOOK_S)
-    end = (folder / "stderr").read_text(errors="replace")[-2000:]
-    raise RuntimeError(f"the gateway did not start: {end}")
-
-
-async def _stopped(process: asyncio.subprocess.Process) -> None:
-    """End it: nicely at first, for that is what leaves no children."""
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)  # which waits for no balancer
-    try:
-        await asyncio.wait_for(process.wait(), STOP_LIMIT_S)
-    except TimeoutError:
-        children = machine.tree(process.pid)
-        for pid in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
-        await process.wait()
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ import structlog
 
 from benchmarks.failover.cells import Row, all_rows
 from benchmarks.harness.command import Run, Told, carry_out, command
-from benchmarks.harness.report import Grid, with_lines
+from benchmarks.harness.report import Grid, write_lines
 from tests.support.faults import FAULTS, SETUPS
 from tests.support.measured.servers import ROOT
 
@@ -49,8 +49,7 @@ def measured(run: Run) -> Told:
     rows = asyncio.run(all_rows(faults, setups, run.folder))
     grid = table(rows, faults, setups)
     if run.options.write and len(rows) == len(FAULTS) * len(SETUPS):
-        page = with_lines(PAGE.read_text(encoding="utf-8"), "failover", grid.markdown())
-        PAGE.write_text(page, encoding="utf-8")
+        write_lines(PAGE, "failover", grid.markdown())
     why = [f"{row.verdict.word:8}{row.fault}; {row.setup}: {row.verdict.why}" for row in rows if row.verdict.why]
     missed = [f"{row.fault}; {row.setup}" for row in rows if row.verdict.word == "fail"]
     return Told(facts=rows, grids=[grid], lines=why, missed=missed)

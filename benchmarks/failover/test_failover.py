@@ -1,5 +1,6 @@
 """The benchmark of failing providers: how an outcome is judged, and the table that it writes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from benchmarks.failover.__main__ import PAGE, table
 from benchmarks.failover.cells import TEXT, Row, script
 from benchmarks.harness import report
-from benchmarks.harness.report import END, with_lines
+from benchmarks.harness.report import END, write_lines
 from providers.simulator.script import Delta, Drop, Status
 from tests.support.faults import CUT, FAULTS, SLOWER, WELL, Outcome, Verdict, judged, judged_in_turn
 
@@ -62,17 +63,19 @@ def test_a_cut_answer_has_forty_words() -> None:
     assert isinstance(steps[-1], Drop)
 
 
-def test_a_new_table_replaces_the_old_one_on_the_page() -> None:
+def test_a_new_table_replaces_the_old_one_on_the_page(tmp_path: Path) -> None:
     row = Row("silence", "`single`", Verdict("pass"), (WHOLE,), 2)
     lines = table([row], ["silence"], ["`single`"]).markdown()
-    page = with_lines(f"before\n{BEGIN}\n\nold\n\n{END}\nafter\n", "failover", lines)
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\n\nold\n\n{END}\nafter\n", encoding="utf-8")
+    write_lines(page, "failover", lines)
     made = [
         "| the provider | `single` |",
         "|---|---|",
         "| silence | pass: 0.1, 0.2 s, 2 |",
         "| all | 1 pass |",
     ]
-    assert page == "\n".join(["before", BEGIN, "", *made, "", END, "after", ""])
+    assert page.read_text(encoding="utf-8") == "\n".join(["before", BEGIN, "", *made, "", END, "after", ""])
 
 
 def test_the_page_has_its_marks_and_a_row_for_each_fault() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.fleet.course import Course, booked_calls, direct_provider
+from benchmarks.fleet.course import Course, booked_calls, direct_provider, installation
 from benchmarks.fleet.findings import lateness, published, recoveries, standings
-from benchmarks.fleet.installation import installation
 from benchmarks.fleet.report import Report, told
 from benchmarks.fleet.world import CLIMATES, World
 from benchmarks.harness.command import Run, Told, carry_out, command

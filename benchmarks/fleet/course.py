@@ -4,20 +4,26 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 
-from benchmarks.fleet.installation import AUDITED, POLICIES, Installation
 from benchmarks.fleet.provider import TOKENS
 from benchmarks.fleet.world import FLEET, World
+from benchmarks.harness import replicas
 from benchmarks.harness.client_connection import TOKEN_MARK, Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import cpu_s
-from tests.support.measured.gateways import PATH
+from benchmarks.harness.replicas import Replicas
+from tests.support.measured.gateways import PATH, provider
 from tests.support.measured.load import rendered
 from tests.support.measured.servers import Child
 
+REPLICAS = 4
+POLICIES: Mapping[str, Mapping[str, object]] = {"budget-1.0": {"budget": 1.0}, "budget-0.1": {"budget": 0.1}}
+AUDITED = "audited"  # raced by all six, and every attempt watched to its first token
 CALL_LIMIT_S = 60.0
 TRIES = 2  # as the SDKs do: once more, when nothing was received
 
@@ -34,6 +40,23 @@ BASELINE_EVERY = 4  # one in so many calls is also made to a single provider, an
 AUDITED_EVERY = 8  # one in so many is also made with every attempt audited
 PAUSE_S = 3.0  # everything under way ends, and the last counts reach Redis and come back
 LETTERS_PER_TOKEN = 4
+
+
+def installation(world: World, epoch_s: float, folder: Path) -> AbstractContextManager[Replicas]:
+    """Run everything; the last of the gateways is for the model whose every attempt is audited."""
+    asked = [str(epoch_s), world.climate, str(world.seed)]
+    names = [persona.name for persona in FLEET]
+    providers = [replicas.child(name, folder, "benchmarks.fleet.provider", name, *asked) for name in names]
+    audited = {"mode": "race", "width": len(providers), "budget": len(providers), "audit_share": 1.0}
+    deployments = [f"{name}/fleet-model" for name in names]
+    settings = {
+        "providers": {each.name: provider(f"http://127.0.0.1:{each.port}/v1", "sk-fleet") for each in providers},
+        "models": {
+            model: {"deployments": deployments, "race": dict(race)}
+            for model, race in {**POLICIES, AUDITED: audited}.items()
+        },
+    }
+    return replicas.installed(folder, settings, providers, REPLICAS + 1)
 
 
 class Answer(msgspec.Struct):
@@ -135,7 +158,7 @@ class Entry(msgspec.Struct, frozen=True):
     attempts: int
 
 
-async def booked_calls(installation: Installation) -> tuple[int, int]:
+async def booked_calls(installation: Replicas) -> tuple[int, int]:
     """Return how many calls have rows, and how many of these were interrupted by the death of their gateway."""
     [(every, interrupted)] = await installation.fetched(_CALLS)
     return every, interrupted
@@ -165,7 +188,7 @@ class Course:
 
     def __init__(
         self,
-        installation: Installation,
+        installation: Replicas,
         world: World,
         *,
         calls: int,
@@ -185,7 +208,8 @@ class Course:
         self._tick = tick  # called once per call
         self._arrivals = Random(f"{world.seed}/arrivals")
         self._clients = Clients(Random(f"{world.seed}/replicas"))
-        self._every_port = [process.port for process in installation.replicas]
+        *self._replicas, self._auditor = installation.gateways
+        self._every_port = [process.port for process in self._replicas]
 
     async def run(self) -> None:
         try:
@@ -226,7 +250,7 @@ class Course:
             if number % BASELINE_EVERY == rest and provider is not None:
                 arms.append((baseline, [self._installation.providers[provider].port]))
         if number % AUDITED_EVERY == AUDITED_EVERY // 2 - 1:
-            arms.append((AUDITED, [self._installation.auditor.port]))
+            arms.append((AUDITED, [self._auditor.port]))
         return arms
 
     async def _call(self, arm: str, ports: list[int], number: int, due_at: float) -> None:
@@ -245,22 +269,25 @@ class Course:
             if fault.silences is None:
                 self._installation.begin(fault.fault)
             else:
-                self._installation.fault(fault.silences, fault.fault)
+                self._misbehave(fault.silences, fault.fault)
             await asyncio.sleep(max(0.0, began_s + fault.end * duration_s - self._age_s()))
             if fault.silences is None:
                 self._installation.end(fault.fault)
             else:
-                self._installation.fault(fault.silences, "none")
+                self._misbehave(fault.silences, "none")
             self.faults += (Fault(fault.name, begin_s, self._age_s(), fault.silences),)
 
+    def _misbehave(self, provider: str, fault: str) -> None:
+        self._installation.providers[provider].ask(f"/_fault/{fault}", "POST")
+
     def _look(self, cpu_share: Mapping[str, float], entries: list[Entry]) -> Look:
-        boards = {model: _rows(self._installation.replicas[0], model) for model in POLICIES}
+        boards = {model: _rows(self._replicas[0], model) for model in POLICIES}
         return Look(
             at_s=self._age_s(),
-            leaderboards={**boards, AUDITED: _rows(self._installation.auditor, AUDITED)},
+            leaderboards={**boards, AUDITED: _rows(self._auditor, AUDITED)},
             replicas_agree=all(
                 _published(_rows(gateway, model)) == _published(rows)
-                for gateway in self._installation.replicas[1:]
+                for gateway in self._replicas[1:]
                 for model, rows in boards.items()
             ),
             entries=entries,
@@ -269,8 +296,8 @@ class Course:
 
     def _cpu_s(self) -> dict[str, float]:
         groups: dict[str, list[Child]] = {
-            "gateways": self._installation.replicas,
-            "auditor": [self._installation.auditor],
+            "gateways": self._replicas,
+            "auditor": [self._auditor],
             "providers": list(self._installation.providers.values()),
         }
         used = {kind: sum(cpu_s(process.pid) for process in group) for kind, group in groups.items()}

@@ -8,8 +8,17 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.fleet.course import LETTERS_PER_TOKEN, Entry, Fault, Look, Observation, direct_provider, silent
-from benchmarks.fleet.installation import AUDITED, POLICIES
+from benchmarks.fleet.course import (
+    AUDITED,
+    LETTERS_PER_TOKEN,
+    POLICIES,
+    Entry,
+    Fault,
+    Look,
+    Observation,
+    direct_provider,
+    silent,
+)
 from benchmarks.fleet.world import PERSONAS, World, delivers
 from benchmarks.harness.report import known_quantile, milliseconds, weighted_quantile
 from gateway.api.json_body import size_class

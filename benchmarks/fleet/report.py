@@ -6,9 +6,7 @@ import msgspec
 
 from benchmarks.fleet.findings import Lateness, Published, Recovery, Standing
 from benchmarks.harness.command import Told
-from benchmarks.harness.report import Grid
-
-_UNKNOWN = "-"
+from benchmarks.harness.report import Grid, shown
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -40,7 +38,7 @@ def _lines(report: Report) -> Iterator[str]:
     cores = ", ".join(f"{kind} {share:.2f}" for kind, share in report.cpu_share.items())
     yield f"Cores in use under the steady load: {cores}."
     for each in report.lateness:
-        late = " / ".join(map(_ms, each.late_ms))
+        late = " / ".join(map(shown, each.late_ms))
         yield f"First tokens reached the clients {late} ms late (p50 / p95 / p99) {each.way}."
     yield f"The four replicas {'publish' if report.replicas_agree else 'do NOT publish'} the same medians."
     yield (
@@ -58,12 +56,12 @@ def _standings(standings: Sequence[Standing]) -> Grid:
     rows = []
     for each in standings:
         ratios = [
-            f"{ours / best:.2f}" if ours and best else _UNKNOWN
+            shown(ours / best if ours and best else None, ".2f")
             for ours, best in zip(each.ttft_ms, each.oracle_ms, strict=True)
         ]
-        attempts = _UNKNOWN if each.attempts_per_call is None else f"{each.attempts_per_call:.2f}"
-        own = _UNKNOWN if each.overhead_ms[0] is None else f"{each.overhead_ms[0]:.1f}/{each.overhead_ms[2]:.1f}"
-        figures = [_ms(value) for value in (*each.ttft_ms, *each.oracle_ms)]
+        own = "/".join(shown(each.overhead_ms[number], ".1f") for number in (0, 2))
+        figures = map(shown, (*each.ttft_ms, *each.oracle_ms))
+        attempts = shown(each.attempts_per_call, ".2f")
         rows.append([each.arm, str(each.calls), str(each.failed), attempts, *figures, *ratios, own])
     title = "TTFT at the client against the best that the fleet had drawn for the same calls, ms"
     return Grid(title, ("way", "calls", "failed", "attempts", *quantiles), rows)
@@ -74,11 +72,10 @@ def _published(published: Iterable[Published]) -> Grid:
     rows = [
         [
             *(each.model, each.provider + (" (biased)" if each.biased else ""), f"p{each.quantile * 100:.0f}"),
-            *(str(each.events), str(each.censored), _ms(each.published_ms)),
-            _UNKNOWN if each.low_ms is None or each.high_ms is None else f"{each.low_ms:.0f} to {each.high_ms:.0f}",
-            _ms(each.true_ms),
-            _UNKNOWN if each.error is None else f"{each.error:+.1%}",
-            {True: "yes", False: "no", None: _UNKNOWN}[each.inside],
+            *(str(each.events), str(each.censored), shown(each.published_ms)),
+            f"{shown(each.low_ms)} to {shown(each.high_ms)}",
+            *(shown(each.true_ms), shown(each.error, "+.1%")),
+            {True: "yes", False: "no", None: "-"}[each.inside],
         ]
         for each in published
     ]
@@ -93,12 +90,8 @@ def _recoveries(recoveries: Iterable[Recovery]) -> Grid:
     rows = []
     for each in recoveries:
         counts = map(str, (each.calls, each.failed, each.retried))
-        figures = map(_ms, (each.worst_p95_ms, each.oracle_p95_ms, each.p50_at_end_ms, each.usual_p50_ms))
+        figures = map(shown, (each.worst_p95_ms, each.oracle_p95_ms, each.p50_at_end_ms, each.usual_p50_ms))
         well = f"after {each.recovered_s:.0f} s" if each.recovered_s else "at once"
         rows.append([each.fault, each.arm, *counts, *figures, well])
     title = "Faults, each until the next one, ms; p95 in windows of 5 s, p50 in the last 10 s"
     return Grid(title, names, rows, words=2)
-
-
-def _ms(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.0f}"

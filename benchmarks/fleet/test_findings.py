@@ -1,8 +1,7 @@
 """The fleet benchmark's arithmetic: quantiles, standings, the published against the true, recovery."""
 
-from benchmarks.fleet.course import SINGLE, Answer, Entry, Fault, Look, Observation
+from benchmarks.fleet.course import AUDITED, SINGLE, Answer, Entry, Fault, Look, Observation
 from benchmarks.fleet.findings import lateness, published, recoveries, standings
-from benchmarks.fleet.installation import AUDITED
 from benchmarks.fleet.world import World
 from benchmarks.harness.report import known_quantile, weighted_quantile
 

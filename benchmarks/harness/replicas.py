@@ -1,12 +1,15 @@
-"""Several gateways with one Postgres and one Redis: processes that can be killed and started again, and end with us."""
+"""Gateways with one Postgres and one Redis before providers: processes that can be killed and started again.
+
+All are stopped when their block ends, and die with this process however it ends (the kernel sees to it on Linux).
+"""
 
 import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import msgspec
 import yaml
 from redis import Redis
 
-from tests.support.measured.gateways import Stores, sqlite
+from tests.support.measured.gateways import Stores, production, sqlite
 from tests.support.measured.servers import REQUEST_LIMIT_S, Child, fetch
 from tests.support.servers import free_port
 
@@ -23,11 +26,12 @@ READY_S = 180.0  # with hundreds of models, on a busy machine
 
 
 class Replicas:
-    """The gateways, and their stores."""
+    """The gateways, their stores, and the providers by name."""
 
-    def __init__(self, gateways: Sequence[Child], stores: Stores) -> None:
+    def __init__(self, gateways: Sequence[Child], stores: Stores, providers: Sequence[Child]) -> None:
         self.gateways = gateways
         self.stores = stores
+        self.providers = {each.name: each for each in providers}
         with Redis.from_url(stores.redis_url or "") as redis:
             self._redis_pid = int(redis.info("server")["process_id"])
 
@@ -99,6 +103,20 @@ async def alone(folder: Path, settings: Mapping[str, Any], stores: Stores | None
         yield gateway
     finally:
         gateway.stop()
+
+
+@contextmanager
+def installed(
+    folder: Path, settings: Mapping[str, Any], providers: Sequence[Child], gateways: int
+) -> Iterator[Replicas]:
+    """Run the providers, the stores and so many gateways with these settings; logs and spools go to ``folder``."""
+    with ExitStack() as stack:
+        stores = production(stack)
+        replicas = [replica(f"replica-{number + 1}", folder, settings, stores) for number in range(gateways)]
+        start(stack, (*providers, *replicas))
+        running = Replicas(replicas, stores, providers)
+        stack.callback(running.end, "hang")  # whatever happens meanwhile: a stopped server does not end
+        yield running
 
 
 def start(stack: ExitStack, children: Iterable[Child]) -> None:

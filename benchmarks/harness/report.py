@@ -3,8 +3,10 @@
 import platform
 import re
 import sysconfig
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -94,12 +96,17 @@ def bad(cell: str, is_bad: bool = True) -> str:
     return f"[red]{cell}[/]" if is_bad else cell
 
 
-def with_lines(page: str, what: str, lines: Sequence[str]) -> str:
-    """Return a page with these lines where ``make bench WHAT=…`` writes them, between two marks."""
-    before, begin, rest = page.partition(BEGIN.format(what))
+def write_lines(page: Path, what: str, lines: Sequence[str]) -> None:
+    """Put these lines where ``make bench WHAT=…`` writes them, between two marks of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN.format(what))
     _, end, after = rest.partition(END)
-    assert end, f"the page has no {BEGIN.format(what)} … {END}"
-    return "\n".join([before + begin, "", *lines, "", end]) + after
+    assert end, f"{page} has no {BEGIN.format(what)} … {END}"
+    page.write_text("\n".join([before + begin, "", *lines, "", end]) + after, encoding="utf-8")
+
+
+def shown(value: float | None, form: str = ".0f") -> str:
+    """Return a figure as a cell; a dash where there is none."""
+    return "-" if value is None else format(value, form)
 
 
 def figures(title: str, rows: Sequence[Row], conditions: str) -> Grid:
@@ -157,10 +164,7 @@ def weighted_quantile(samples: Iterable[tuple[float, float]], q: float) -> float
     if not ordered:
         return None
     sums = list(accumulate(weight for _, weight in ordered))
-    for (value, _), reached in zip(ordered, sums, strict=True):
-        if reached >= q * sums[-1]:
-            return value
-    return ordered[-1][0]
+    return ordered[min(bisect_left(sums, q * sums[-1]), len(sums) - 1)][0]
 
 
 def known_quantile(values: Iterable[float], q: float) -> float | None:

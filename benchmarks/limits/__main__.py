@@ -27,11 +27,11 @@ from collections.abc import Collection
 import uvloop
 
 from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.replicas import Replicas
 from benchmarks.harness.report import known_quantile
 from benchmarks.limits import course
-from benchmarks.limits.course import Phase
+from benchmarks.limits.course import WEIGHTS, Phase, installation
 from benchmarks.limits.findings import Booked, booked_by_client, found, missed
-from benchmarks.limits.installation import WEIGHTS, Installation, installation
 from benchmarks.limits.report import parallel, table
 from benchmarks.limits.trials import RATE_PER_S, SITUATIONS, Job, Situation, Trial, drawn, trials
 
@@ -70,7 +70,7 @@ def measured(run: Run) -> Told:
 
 
 async def _phases(
-    installed: Installation,
+    installed: Replicas,
     tried: dict[Situation, list[Trial]],
     jobs: dict[Situation, list[Job]],
     period_s: float,
@@ -78,7 +78,7 @@ async def _phases(
 ) -> dict[Situation, Phase]:
     phases: dict[Situation, Phase] = {}
     await course.warm_up(installed, next(iter(jobs.values())))
-    await asyncio.to_thread(installed.seen)  # nothing of that counts
+    await asyncio.to_thread(course.seen_by_provider, installed)  # nothing of that counts
     for situation, some in tried.items():
         run.say(f"{situation.name}: from the next beginning of {period_s:g} s of the clock")
         phases[situation] = await course.run(installed, situation, some, jobs[situation], period_s)

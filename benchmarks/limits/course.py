@@ -5,18 +5,35 @@ import re
 import time
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from benchmarks.harness import replicas
 from benchmarks.harness.client_connection import Connections, NothingReceived, Received, Refused
 from benchmarks.harness.machine import Company
-from benchmarks.limits.installation import WARM_UP_KEY, WEIGHTS, Installation
+from benchmarks.harness.replicas import Replicas
 from benchmarks.limits.provider import Seen
-from benchmarks.limits.trials import PLAIN_MODEL, PROMPT_TOKENS, Job, Situation, Trial, Use, by_limit
-from tests.support.measured.gateways import PATH
+from benchmarks.limits.trials import (
+    OF_MODEL,
+    PLAIN_MODEL,
+    PROMPT_TOKENS,
+    USD_PER_MTOK,
+    Job,
+    Situation,
+    Trial,
+    Use,
+    by_limit,
+)
+from tests.support.measured.gateways import PATH, hashed, provider
 from tests.support.measured.load import rendered
 
+WEIGHTS = (4, 3, 2, 1)  # of the calls that each replica gets: a balancer is never quite fair
+KILLED = 0  # the replica that is killed, see ``Replicas``: the busiest
+WARM_UP_KEY = "hs-warm-up"
 CALL_LIMIT_S = 15.0
 _USAGE = re.compile(rb'"prompt_tokens": *(\d+), *"completion_tokens": *(\d+)')
 _CHARS_PER_TOKEN = 4
@@ -24,6 +41,34 @@ _END = b"data: [DONE]"
 PAUSE_S = 3.0  # after a phase: the last calls end, and a killed replica starts again
 WARM_UP_S = 3.0
 LATER_S = 0.2  # a phase begins so much after its period: no clock says that it is still the minute before
+
+
+def installation(tried: Sequence[Trial], folder: Path) -> AbstractContextManager[Replicas]:
+    """Run everything for these trials."""
+    own = replicas.child("provider", folder, "benchmarks.limits.provider")
+    return replicas.installed(folder, _settings(tried, own.port), [own], len(WEIGHTS))
+
+
+def _settings(tried: Sequence[Trial], provider_port: int) -> dict[str, Any]:
+    """Return what all gateways have in common: a client for each trial, and a model for those of models."""
+    model = {
+        "deployments": [{"deployment": "one/limits-model", "price_per_mtok": USD_PER_MTOK}],
+        "race": {"mode": "single"},
+    }
+    limited = {trial.model: {**model, "usd_per_day": trial.amount} for trial in tried if trial.limit == OF_MODEL}
+    clients = {trial.client: {"key_sha256": hashed(trial.key), **trial.client_limits} for trial in tried}
+    return {
+        "connections": {"max_per_address": 4096},  # all calls come from one address
+        "overload": {"max_in_flight": 1_000_000, "loop_delay_ms": 0},  # only limits refuse
+        "clients": {**clients, "warm-up": {"key_sha256": hashed(WARM_UP_KEY)}},
+        "providers": {"one": provider(f"http://127.0.0.1:{provider_port}/v1", "sk-limits")},
+        "models": {PLAIN_MODEL: model, **limited},
+    }
+
+
+def seen_by_provider(installed: Replicas) -> list[Seen]:
+    """Return the calls that the provider has seen since the last time."""
+    return msgspec.convert(installed.providers["provider"].ask("/_seen"), list[Seen])
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -125,15 +170,15 @@ def _request(job: Job, model: str, key: str) -> bytes:
     return rendered(PATH, body | {"messages": messages}, {"authorization": f"Bearer {key}"})
 
 
-async def warm_up(installation: Installation, jobs: Sequence[Job]) -> None:
+async def warm_up(installed: Replicas, jobs: Sequence[Job]) -> None:
     """Make the calls of the first seconds for a client without limits: lengths are learnt, connections opened."""
     some = [job for job in jobs if job.due_s < WARM_UP_S]
     access = {job.limit: (PLAIN_MODEL, WARM_UP_KEY) for job in some}
-    await _calls(installation, access, some, time.monotonic())
+    await _calls(installed, access, some, time.monotonic())
 
 
 async def run(
-    installation: Installation, situation: Situation, tried: Sequence[Trial], jobs: Sequence[Job], period_s: float
+    installed: Replicas, situation: Situation, tried: Sequence[Trial], jobs: Sequence[Job], period_s: float
 ) -> Phase:
     """Make the calls of one situation, from the next beginning of a period of the clock: no minute ends meanwhile."""
     length_s = period_s - PAUSE_S
@@ -145,15 +190,15 @@ async def run(
     def fail() -> None:
         nonlocal others_cores
         others_cores = company.cores()
-        installation.begin(situation.fault)
+        installed.begin(situation.fault)
 
     async with asyncio.TaskGroup() as group:
-        calls = group.create_task(_calls(installation, access, jobs, began_s))
+        calls = group.create_task(_calls(installed, access, jobs, began_s))
         group.create_task(_at(began_s + situation.begin * length_s, fail))
-        group.create_task(_at(began_s + situation.end * length_s, lambda: installation.end(situation.fault)))
-    for gateway in installation.gateways:  # the killed one has been started again
+        group.create_task(_at(began_s + situation.end * length_s, lambda: installed.end(situation.fault)))
+    for gateway in installed.gateways:  # the killed one has been started again
         await asyncio.to_thread(gateway.ready)
-    seen = await asyncio.to_thread(installation.seen)
+    seen = await asyncio.to_thread(seen_by_provider, installed)
     return Phase(
         began_s=began_s,
         length_s=length_s,
@@ -165,9 +210,9 @@ async def run(
 
 
 async def _calls(
-    installation: Installation, access: Mapping[str, tuple[str, str]], jobs: Sequence[Job], began_s: float
+    installed: Replicas, access: Mapping[str, tuple[str, str]], jobs: Sequence[Job], began_s: float
 ) -> list[Made]:
-    clients = Clients([gateway.port for gateway in installation.gateways], WEIGHTS, access)
+    clients = Clients([gateway.port for gateway in installed.gateways], WEIGHTS, access)
     try:
         return await clients.make(jobs, began_s)
     finally:

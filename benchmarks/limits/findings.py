@@ -8,8 +8,7 @@ import msgspec
 
 from benchmarks.harness.replicas import Replicas
 from benchmarks.harness.report import known_quantile
-from benchmarks.limits.course import Made, Phase
-from benchmarks.limits.installation import KILLED
+from benchmarks.limits.course import KILLED, Made, Phase
 from benchmarks.limits.trials import MEAN_TOKENS as EXPECTED_AT_FIRST
 from benchmarks.limits.trials import PARALLEL, PROMPT_TOKENS, REACHED_AT, Job, Trial, Use
 from gateway.limits import USUAL

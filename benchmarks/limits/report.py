@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.harness.report import Grid
+from benchmarks.harness.report import Grid, shown
 from benchmarks.limits.findings import Finding
 
-_UNKNOWN = "-"
 _COLUMNS = (
-    *("situation", "limit", "allowed", "asked", "used", "died", "ledger", "over", "bound", "under", "late"),
+    *("situation", "limit", "allowed", "asked", "used", "died", "ledger", "over", "bound", "under", "late s"),
     *("refused", "in vain", "added p50", "p99", "> 10 ms"),
 )
 
@@ -29,21 +28,12 @@ def parallel(findings: Iterable[Finding]) -> Iterable[str]:
 
 def _cells(each: Finding) -> list[str]:
     amounts = [
-        _UNKNOWN if value is None else f"${value:.4f}" if "usd" in each.limit else f"{value:,.0f}"
+        f"${value:.4f}" if "usd" in each.limit and value is not None else shown(value, ",.0f")
         for value in (each.amount, each.asked, each.used, each.in_ledger)
     ]
     return [
         *(each.situation, each.limit, *amounts[:3], str(each.died or ""), amounts[3]),
-        *map(_share, (each.over, each.allowed, each.under)),
-        _UNKNOWN if each.late_s is None else f"{each.late_s:.1f} s",
-        *(f"{each.refused:,}", f"{each.falsely_refused:,}", _ms(each.added_p50_ms), _ms(each.added_p99_ms)),
-        _share(each.slow_share, 1),
+        *(shown(share, ".2%") for share in (each.over, each.allowed, each.under)),
+        *(shown(each.late_s, ".1f"), f"{each.refused:,}", f"{each.falsely_refused:,}"),
+        *(shown(each.added_p50_ms, ".1f"), shown(each.added_p99_ms, ".1f"), shown(each.slow_share, ".1%")),
     ]
-
-
-def _share(value: float | None, digits: int = 2) -> str:
-    return _UNKNOWN if value is None else f"{value:.{digits}%}"
-
-
-def _ms(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.1f}"

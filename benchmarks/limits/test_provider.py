@@ -9,7 +9,7 @@ import pytest
 from benchmarks.limits.course import Clients
 from benchmarks.limits.provider import FIRST_S, TOKEN_S, Connection, Seen
 from benchmarks.limits.trials import PROMPT_TOKENS, Job, Use
-from tests.patience import PATIENCE_S
+from tests.patience import until
 from tests.support.servers import free_port
 
 
@@ -45,12 +45,9 @@ async def test_a_call_that_is_cut_ends_for_the_provider_too(port: int, log: list
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     body = b'{"user": "limits-7-10000"}'
     writer.write(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
-    async with asyncio.timeout(PATIENCE_S):
-        while not log:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
-        writer.transport.abort()
-        while log[0].ended_s is None:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+    await until(lambda: log)
+    writer.transport.abort()
+    await until(lambda: log[0].ended_s is not None)
     assert (log[0].number, log[0].is_whole) == (7, False)
 
 

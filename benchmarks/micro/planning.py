@@ -1,7 +1,5 @@
 """What steering costs: planning a call, and each sample of the leaderboard, Redis' share of it included.
 
-    python -m benchmarks.micro.planning [calls]
-
 Microseconds, over all calls. Standings are made apart from calls, as at work: what that costs is told as well. Sixteen
 calls are always under way, so that what is in flight changes with each call, as it does at work. A sample is all that
 an attempt tells: its launch, its first token, its end, and the end of its call. With Redis, by process time, flushing
@@ -10,14 +8,15 @@ and reading back once for 400 samples, a second's, are part of it.
 
 import asyncio
 import gc
-import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from random import Random
 
 import msgspec
 
+from benchmarks.harness.command import Run, Told, carry_out, command
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallKind, CallRecord, CallStart, Objective
 from gateway.settings import RaceSettings
@@ -58,7 +57,7 @@ class Steered:
             ended(self.steering, *self._under_way.popleft())
 
 
-def in_memory(calls: int) -> None:
+def in_memory(calls: int) -> Iterator[str]:
     for fleet in FLEETS:
         names = deployments(fleet)
         made = list(races(calls, Random(1), names))
@@ -79,14 +78,14 @@ def in_memory(calls: int) -> None:
             heard_us.append((time.perf_counter() - planned_s) / 2 * 1e6)
         planned_us.sort()
         p50, p99, p999 = (planned_us[int(share * calls)] for share in (0.5, 0.99, 0.999))
-        print(
+        yield (
             f"{fleet:3} deployments: plan p50 {p50:5.1f}, p99 {p99:5.1f}, p99.9 {p999:5.1f} µs a call;"
             f" board and health {sorted(heard_us)[calls // 2]:5.2f} a sample"
         )
 
 
-def many_models(models: int, fleet: int, seconds: int = 20) -> None:
-    """Print what keeping the standings of busy models costs: each has a call in every second of simulated time."""
+def many_models(models: int, fleet: int, seconds: int = 20) -> str:
+    """Return what keeping the standings of busy models costs: each has a call in every second of simulated time."""
     now = {"s": 0.0}
     steering = Steering(MemoryBoard(), clock=lambda: now["s"], unix_clock=lambda: 1.8e9 + now["s"], random=Random(1))
     names, random, spent_s = deployments(fleet), Random(2), 0.0
@@ -101,10 +100,10 @@ def many_models(models: int, fleet: int, seconds: int = 20) -> None:
         before_s = time.process_time()
         steering.refresh()
         spent_s += time.process_time() - before_s
-    print(f"{models} models of {fleet} deployments: {spent_s / seconds:.1%} of a core to keep their standings")
+    return f"{models} models of {fleet} deployments: {spent_s / seconds:.1%} of a core to keep their standings"
 
 
-async def with_redis(url: str) -> None:
+async def with_redis(url: str) -> str:
     names = deployments(6)
     board = RedisBoard(connect(url), unix_clock=time.time)
     steered = Steered(names, board)
@@ -117,14 +116,20 @@ async def with_redis(url: str) -> None:
         await board.sync()
         shared.append(time.process_time() - before_s)
     await board.close()
-    print(f"  6 deployments: board, health and Redis {sorted(shared)[5] / SAMPLES_PER_S * 1e6:5.2f} µs a sample")
+    return f"  6 deployments: board, health and Redis {sorted(shared)[5] / SAMPLES_PER_S * 1e6:5.2f} µs a sample"
+
+
+def measured(run: Run) -> Told:
+    lines = [*in_memory(run.options.calls), many_models(200, 20)]
+    with redis_server() as url:
+        lines.append(asyncio.run(with_redis(url)))
+    return Told(facts=lines, lines=lines)
 
 
 def main() -> None:
-    in_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
-    many_models(200, 20)
-    with redis_server() as url:
-        asyncio.run(with_redis(url))
+    parser = command("micro.planning", __doc__)
+    parser.add_argument("--calls", type=int, default=20_000, help="to be planned, with each number of deployments")
+    carry_out(parser, measured)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from itertools import chain
 from statistics import median
 
-from benchmarks.harness import machine, report
+from benchmarks.harness import report
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import Grid, quantile
 from benchmarks.peers.peers import PEERS, Asked, Peer, plain
-from benchmarks.speed.crowd import STREAM_S
+from benchmarks.speed.crowd import gathered
 from tests.support.measured import load
 from tests.support.measured.answers import MESSAGES
 from tests.support.measured.gateways import MeasuredServers, measured_servers
@@ -62,10 +62,8 @@ def crowd(asked: Asked, _: Asked, times: int) -> list[float]:
     question = asked.question("crowd", streamed=True)
     load.run(Order(question=question, calls=CALM_STREAMS, concurrency=CALM_STREAMS, together=True))
     asked.server.settle()
-    machine.forget_peak(asked.server.pid)
-    with metered(asked.server) as spent:
-        outcome = load.run(Order(question=question, calls=STREAMS, concurrency=STREAMS, together=True))
-    return [spent.cpu_s / STREAM_S, machine.peak_mb(asked.server.pid), quantile(outcome.latencies_ms, 0.99)]
+    cores, peak_mb, outcome = gathered(question, asked.server, STREAMS)
+    return [cores, peak_mb, quantile(outcome.latencies_ms, 0.99)]
 
 
 def added(asked: Asked, upstream: Asked, times: int) -> list[float]:
@@ -151,8 +149,7 @@ def measured(run: Run) -> Told:
     caption = CAPTION.format(date=datetime.now(UTC).date(), interpreter=report.described())
     grid = Grid("Beside its peers", COLUMNS, rows, notes=1, caption=" ".join(caption.splitlines()))
     if run.options.write and len(chosen) == len(PEERS):
-        made = report.with_lines(PAGE.read_text(encoding="utf-8"), "peers", [*grid.markdown(), "", grid.caption])
-        PAGE.write_text(made, encoding="utf-8")
+        report.write_lines(PAGE, "peers", [*grid.markdown(), "", grid.caption])
     return Told(facts=[dict(zip(COLUMNS, row, strict=True)) for row in rows], grids=[grid])
 
 

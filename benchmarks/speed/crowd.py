@@ -8,7 +8,7 @@ import msgspec
 from benchmarks.harness import machine
 from benchmarks.harness.machine import metered
 from benchmarks.harness.report import Row, quantile, row, skipped
-from benchmarks.speed.scenarios import Effort
+from benchmarks.speed.scenarios import Effort, Subject, gateway, nginx, passthrough
 from tests.support.measured import gateways, load
 from tests.support.measured.answers import BEHAVIOURS, TOKENS
 from tests.support.measured.gateways import MeasuredServers, over
@@ -33,39 +33,28 @@ class Promise(msgspec.Struct, frozen=True):
 class Crowd(msgspec.Struct, frozen=True):
     """So many streams through a measured server."""
 
-    name: str
-    server: str
+    subject: Subject
     streams: int = 1000
-    path: str = gateways.PATH
-    model: str = "benchmark-model"
-    launched: int | None = None
     promise: Promise | None = None
 
     @property
     def title(self) -> str:
         """What its rows begin with."""
-        return f"{self.streams:,} streams at {TOKENS_PER_S} tok/s, {self.name}"
+        return f"{self.streams:,} streams at {TOKENS_PER_S} tok/s, {self.subject.name}"
+
+
+def _over_tls(name: str, version: str, mb: float) -> Crowd:
+    subject = gateway(f"race over TLS, {name}", f"crowd-race{over(version)}", f"crowded over {name}")
+    return Crowd(subject, promise=Promise(None, mb, None))
 
 
 CROWDS = (
-    Crowd("nginx", "nginx", path=f"/crowd{gateways.PATH}"),
-    Crowd("pass-through", "pass-through", path=f"/crowd{gateways.PATH}"),
-    Crowd("race", "crowded", model="crowd-race", launched=2, promise=Promise(0.55, 60, 1.6)),
-    Crowd("race", "crowded by 2,000", streams=2000, model="crowd-race", launched=2, promise=Promise(0.55, 60, 1.6)),
-    Crowd(
-        "race over TLS, HTTP/2",
-        "crowded over HTTP/2",
-        model=f"crowd-race{over('auto')}",
-        launched=2,
-        promise=Promise(None, 40, None),
-    ),
-    Crowd(
-        "race over TLS, HTTP/1.1",
-        "crowded over HTTP/1.1",
-        model=f"crowd-race{over('1.1')}",
-        launched=2,
-        promise=Promise(None, 100, None),
-    ),
+    Crowd(nginx(NAME)),
+    Crowd(passthrough(NAME)),
+    Crowd(gateway("race", "crowd-race", "crowded"), promise=Promise(0.55, 60, 1.6)),
+    Crowd(gateway("race", "crowd-race", "crowded by 2,000"), 2000, Promise(0.55, 60, 1.6)),
+    _over_tls("HTTP/2", "auto", 40),
+    _over_tls("HTTP/1.1", "1.1", 100),
 )
 
 
@@ -85,24 +74,24 @@ class Sample(msgspec.Struct, frozen=True):
 
 def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     """Measure, after a rehearsal; the servers take turns. One that does not carry its crowd is a row that says so."""
-    direct = Crowd("direct", "upstream", path=f"/crowd{gateways.PATH}")
+    direct = Crowd(Subject("direct", "upstream", f"/{NAME}{gateways.PATH}"))
     idle_mb: dict[str, float] = {}
     samples: dict[Crowd, list[Sample]] = {}
     for crowd in (direct, *CROWDS):
         try:
-            server = measured[crowd.server]
+            server = measured[crowd.subject.server]
         except Missing as missing:
             yield skipped(crowd.title, missing)
             continue
-        if crowd.server not in idle_mb:
-            idle_mb[crowd.server] = _idle_mb(crowd, server)
+        if crowd.subject.server not in idle_mb:
+            idle_mb[crowd.subject.server] = _idle_mb(crowd, server)
         samples[crowd] = []
     turns = 1 if effort.quick else ROUNDS
     for number in range(turns + 1):
         for crowd, taken in list(samples.items()):
-            effort.say(f"{NAME}: round {number} of {turns}, {crowd.streams:,} through {crowd.name}")
+            effort.say(f"{NAME}: round {number} of {turns}, {crowd.streams:,} through {crowd.subject.name}")
             try:
-                taken.append(_gather(crowd, measured[crowd.server], measured))
+                taken.append(_gather(crowd, measured[crowd.subject.server], measured.upstream))
             except LoadError as error:
                 del samples[crowd]
                 yield Row(title=f"{crowd.title}: broken", value=None, broken=True, detail=str(error))
@@ -111,12 +100,12 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
                 taken.clear()
     base_ms = median(sample.ttft_p99_ms for sample in samples.pop(direct))
     for crowd, taken in samples.items():
-        yield from _told(crowd, taken, idle_mb[crowd.server], base_ms)
+        yield from _told(crowd, taken, idle_mb[crowd.subject.server], base_ms)
 
 
 def _idle_mb(crowd: Crowd, server: Server) -> float:
     """Return the memory of a server that has made one short call, for what is only loaded then."""
-    question = _question(crowd, server)
+    question = crowd.subject.question(server)
     short = msgspec.structs.replace(
         question, path=question.path.replace(NAME, "burst"), model=question.model.replace(NAME, "burst")
     )
@@ -125,32 +114,24 @@ def _idle_mb(crowd: Crowd, server: Server) -> float:
     return machine.memory_mb(server.pid)
 
 
-def _question(crowd: Crowd, server: Server) -> Question:
-    return Question(
-        port=server.port,
-        path=crowd.path,
-        model=crowd.model,
-        streamed=True,
-        headers=server.headers,
-        launched=crowd.launched,
-    )
-
-
-def _gather(crowd: Crowd, server: Server, measured: MeasuredServers) -> Sample:
-    question = _question(crowd, server)
-    server.settle()
-    upstream = measured.upstream
+def gathered(question: Question, server: Server, streams: int) -> tuple[float, float, load.Outcome]:
+    """Return cores, the peak of memory in MB, and what clients saw, of so many streams that begin at once."""
     machine.forget_peak(server.pid)
-    cut = count(upstream, "cut_before_first_byte")
-    upstream_before_s = machine.cpu_s(upstream.pid)
     with metered(server) as spent:
-        outcome = load.run(Order(question=question, calls=crowd.streams, concurrency=crowd.streams, together=True))
+        outcome = load.run(Order(question=question, calls=streams, concurrency=streams, together=True))
+    return spent.cpu_s / STREAM_S, machine.peak_mb(server.pid), outcome
+
+
+def _gather(crowd: Crowd, server: Server, upstream: Server) -> Sample:
+    server.settle()
+    cut, before_s = count(upstream, "cut_before_first_byte"), machine.cpu_s(upstream.pid)
+    cores, peak_mb, outcome = gathered(crowd.subject.question(server), server, crowd.streams)
     return Sample(
-        cores=spent.cpu_s / STREAM_S,
-        peak_mb=machine.peak_mb(server.pid),
+        cores=cores,
+        peak_mb=peak_mb,
         ttft_p50_ms=quantile(outcome.latencies_ms, 0.5),
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
-        others_cores=(machine.cpu_s(upstream.pid) - upstream_before_s + outcome.cpu_s) / STREAM_S,
+        others_cores=(machine.cpu_s(upstream.pid) - before_s + outcome.cpu_s) / STREAM_S,
         cut_share=(count(upstream, "cut_before_first_byte") - cut) / crowd.streams,
     )
 
@@ -182,7 +163,7 @@ def _told(crowd: Crowd, samples: list[Sample], idle_mb: float, base_ms: float) -
         detail=(
             f"{median(sample.ttft_p99_ms for sample in samples):.0f} / {base_ms:.0f} ms, p50 "
             f"{median(sample.ttft_p50_ms for sample in samples):.0f} ms"
-            + (f"; losers cut before their first byte: {cut:.1%}" if crowd.launched == 2 else "")
+            + (f"; losers cut before their first byte: {cut:.1%}" if crowd.subject.launched == 2 else "")
         ),
     )
     yield from (cores, grown, ttft)

@@ -27,6 +27,17 @@ class Subject(msgspec.Struct, frozen=True):
     model: str = "benchmark-model"
     launched: int | None = None  # attempts the gateway must say it started
 
+    def question(self, server: Server, *, streamed: bool = True) -> Question:
+        """Return what the load generator is to ask."""
+        return Question(
+            port=server.port,
+            path=self.path,
+            model=self.model,
+            streamed=streamed,
+            headers=server.headers,
+            launched=self.launched,
+        )
+
 
 class Comparison(msgspec.Struct, frozen=True):
     """A row of the table: CPU of ``subject`` divided by that of ``baseline``, both by name; without one, in ms."""
@@ -255,14 +266,7 @@ def measure(scenario: Scenario, measured: MeasuredServers, effort: Effort) -> Sa
 
 def order(scenario: Scenario, subject: Subject, server: Server, calls: int) -> Order:
     """Return what the load generator is to do."""
-    question = Question(
-        port=server.port,
-        path=subject.path,
-        model=subject.model,
-        streamed=scenario.streamed,
-        headers=server.headers,
-        launched=subject.launched,
-    )
+    question = subject.question(server, streamed=scenario.streamed)
     if scenario.prompt_bytes is not None:
         question = msgspec.structs.replace(question, prompt_bytes=scenario.prompt_bytes)
     return Order(question=question, calls=calls, concurrency=scenario.concurrency)

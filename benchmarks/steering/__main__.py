@@ -14,7 +14,8 @@ GROUPS = {"tuned": TUNED, "held-out": HELD_OUT, "weaknesses": WEAKNESSES}
 def main() -> None:
     parser = command("steering", __doc__)
     names = ", ".join((*WORLDS, *GROUPS))
-    parser.add_argument("worlds", nargs="*", metavar="WORLD", choices=[*WORLDS, *GROUPS], help=f"of {names}; or all")
+    choices = [[], *WORLDS, *GROUPS]  # Python before 3.12 looks for what was not given, too
+    parser.add_argument("worlds", nargs="*", metavar="WORLD", choices=choices, help=f"of {names}; or all")
     parser.add_argument("--calls", type=int, help=f"per world and seed (default: {CALLS:,})")
     parser.add_argument("--seeds", type=int, nargs="+", help=f"(default: {SEEDS})")
     parser.add_argument("--held-out-seeds", action="store_true", help=f"seeds {HELD_OUT_SEEDS}: never tune on them")

@@ -16,9 +16,8 @@ from benchmarks.harness.report import Grid, quantile
 from benchmarks.steering.figures import FAILED_S
 from benchmarks.steering.fleet import Fleet
 from benchmarks.steering.gateway_policy import GatewayPolicy
-from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Race, Result
-from benchmarks.steering.simulation import REFRESHED_EVERY_S, setting
+from benchmarks.steering.simulation import be_quiet, keep_fresh, setting
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import BESIDE, World
@@ -46,13 +45,13 @@ class Side:
 
     def __init__(self, world: World, calls: int, seed: int, timeline: Timeline) -> None:
         where = setting(world, calls, seed)
-        self.world, self.requests, self._run_s = world, where.requests, where.run_s
+        self.world, self.requests = world, where.requests
         self._fleet = Fleet(world, where.weather, where.run_s, seed)
         self.policy = GatewayPolicy(
             MemoryBoard(), timeline, Random(seed), race=_RACE, objective=Objective.FIRST_TOKEN, world=world
         )
         self._timeline = timeline
-        self._refresh()
+        keep_fresh(self.policy, timeline, where.run_s)
 
     def race(self, request: Request, *, late: bool, won: Callable[[], None], done: Callable[[Result], None]) -> Race:
         """Return the race of a call here; ``late``: it runs beside that of a late model."""
@@ -61,11 +60,6 @@ class Side:
         return Race(
             request, plan, self.policy, self._fleet, self._timeline, objective=Objective.FIRST_TOKEN, done=done, won=won
         )
-
-    def _refresh(self) -> None:
-        self.policy.refresh()
-        if self._timeline.now_s < self._run_s:
-            self._timeline.after(REFRESHED_EVERY_S, self._refresh)
 
 
 def run(world: World, calls: int, seed: int) -> list[Outcome]:

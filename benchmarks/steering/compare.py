@@ -9,27 +9,25 @@ them the 95 % interval over the seeds, which are paired. *EWMA* is ``single`` ag
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from math import exp, inf, log, sqrt
+from math import exp, inf, log
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 import msgspec
+from scipy import stats
 
 from benchmarks.harness.command import Run, Told, carry_out, command
-from benchmarks.harness.report import Grid
+from benchmarks.harness.report import Grid, quantile
 from benchmarks.steering import contest
 from benchmarks.steering.figures import FAILED_S
-from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
-from benchmarks.steering.simulation import Contender, setting, simulate, warm
+from benchmarks.steering.simulation import Contender, be_quiet, setting, simulate, warm
 from benchmarks.steering.worlds import WORLDS
 from gateway.core.calls import Objective
 
 EWMA = Contender("lowest EWMA", Objective.FIRST_TOKEN)
 OURS = {"1.0": contest.RACES, "0.1": contest.ECONOMY, "single": contest.SINGLE}
 RUN = {**OURS, "EWMA": EWMA, "oracle": contest.ORACLE}
-# Of Student's distribution: the half-width of a 95 % interval in standard errors, by the number of seeds.
-STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 MEAN, P99, EXTRA = {"1.0": 0.97, "0.1": 0.95, "single": 0.93}, {"1.0": 0.94, "0.1": 0.93, "single": 0.87}, 0.01
 WORST_MEAN, WORST_P99, WORST_EWMA, FAILED = 1.02, 1.10, 1.05, 0.001
 
@@ -64,10 +62,10 @@ def _heat(heat: tuple[str, tuple[str, ...], int, int]) -> dict[str, Figure]:
 
 
 def _figure(results: list[Result]) -> Figure:
-    seconds = sorted(FAILED_S if each.ttft_s is None else each.ttft_s for each in results)
+    seconds = [FAILED_S if each.ttft_s is None else each.ttft_s for each in results]
     return Figure(
         mean_s=fmean(seconds),
-        p99_s=seconds[round(0.99 * (len(seconds) - 1))],
+        p99_s=quantile(seconds, 0.99),
         extra=fmean(each.extra for each in results),
         failed=fmean(each.ttft_s is None for each in results),
     )
@@ -84,7 +82,7 @@ class Paired(msgspec.Struct, frozen=True):
 def paired(values: list[float]) -> Paired:
     """Return the mean of ``values`` with its interval."""
     mean = fmean(values)
-    half = STUDENT.get(len(values), 2.2) * stdev(values) / sqrt(len(values)) if len(values) > 1 else inf
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else inf
     return Paired(mean, mean - half, mean + half)
 
 

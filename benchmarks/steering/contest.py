@@ -8,7 +8,6 @@ import msgspec
 from benchmarks.steering.baselines import BASELINES
 from benchmarks.steering.figures import Figures, figures
 from benchmarks.steering.gateway_policy import Lengths
-from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
 from benchmarks.steering.recovery import recoveries_s
 from benchmarks.steering.simulation import (
@@ -16,6 +15,7 @@ from benchmarks.steering.simulation import (
     ALWAYS_CHEAPEST,
     ALWAYS_DEAREST,
     Contender,
+    be_quiet,
     setting,
     simulate,
     warm,

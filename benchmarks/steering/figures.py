@@ -6,6 +6,7 @@ from statistics import fmean
 
 import msgspec
 
+from benchmarks.harness.report import quantile
 from benchmarks.steering.race import Result
 
 
@@ -72,10 +73,7 @@ def figures(
 
 
 def _spread(values: Sequence[float]) -> Spread:
-    ordered = sorted(values)
-    last = len(ordered) - 1
-    p50, p95, p99 = (ordered[round(last * q)] for q in (0.50, 0.95, 0.99))
-    return Spread(fmean(ordered), p50, p95, p99)
+    return Spread(fmean(values), *(quantile(values, q) for q in (0.50, 0.95, 0.99)))
 
 
 def _or_failed(seconds: float | None) -> float:

@@ -1,8 +1,10 @@
 """One run: a world, a seed, a policy on every replica; results call by call."""
 
+import logging
 from collections.abc import Callable
 from random import Random
 
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,6 +66,11 @@ class Setting(Struct, frozen=True):
     run_s: float
 
 
+def be_quiet() -> None:
+    """Let the gateway's own log say nothing below a critical event: a simulated outage is no news."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
 def setting(world: World, calls: int, seed: int) -> Setting:
     """Make a world's requests and weather."""
     arriving = requests(world, max(1, round(calls * world.calls_share)), seed)
@@ -100,7 +107,7 @@ def simulate(where: Setting, contender: Contender) -> list[Result]:
         timeline.at(request.at_s, arrive(request))
     for policy in policies:
         if isinstance(policy, GatewayPolicy):
-            _keep_fresh(policy, timeline, where.run_s)
+            keep_fresh(policy, timeline, where.run_s)
     timeline.run()
     results.sort(key=lambda result: result.index)
     return results
@@ -112,15 +119,11 @@ def _deadline_s(where: Setting, contender: Contender) -> float | None:
     return where.world.ttft_goal_s if wants else None
 
 
-def _keep_fresh(policy: GatewayPolicy, timeline: Timeline, until_s: float) -> None:
+def keep_fresh(policy: GatewayPolicy, timeline: Timeline, until_s: float) -> None:
     """Refresh a policy's standings, as the gateway does in the background, though not as often."""
-
-    def refresh() -> None:
-        policy.refresh()
-        if timeline.now_s < until_s:
-            timeline.after(REFRESHED_EVERY_S, refresh)
-
-    timeline.at(0.0, refresh)
+    policy.refresh()
+    if timeline.now_s < until_s:
+        timeline.after(REFRESHED_EVERY_S, lambda: keep_fresh(policy, timeline, until_s))
 
 
 def warm(where: Setting, results: list[Result]) -> list[Result]:

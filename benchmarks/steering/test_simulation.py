@@ -5,9 +5,8 @@ from msgspec.structs import replace
 
 from benchmarks.steering import contest, report
 from benchmarks.steering.baselines import BASELINES
-from benchmarks.steering.quiet import be_quiet
 from benchmarks.steering.race import Result
-from benchmarks.steering.simulation import Contender, Setting, setting, simulate, warm
+from benchmarks.steering.simulation import Contender, Setting, be_quiet, setting, simulate, warm
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import WORLDS
 from gateway.core.calls import Objective

@@ -14,8 +14,7 @@ from msgspec import Struct
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad
 from benchmarks.steering.figures import FAILED_S
-from benchmarks.steering.quiet import be_quiet
-from benchmarks.steering.simulation import ALWAYS_CHEAPEST, ALWAYS_DEAREST, Contender, setting, simulate, warm
+from benchmarks.steering.simulation import ALWAYS_CHEAPEST, ALWAYS_DEAREST, Contender, be_quiet, setting, simulate, warm
 from benchmarks.steering.worlds import Provider, World
 from gateway.core.calls import Objective
 

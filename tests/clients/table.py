@@ -1,4 +1,4 @@
-"""What came of all cases: text for a terminal, JSON, the page docs/reference/clients.md, and every case beside it."""
+"""What came of all cases: text for a terminal, JSON, docs/reference/clients.md, and each case for RESULTS.md here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from gateway.ledger import migrate
 from tests.patience import PATIENCE_S
 from tests.support import servers
+from tests.support.relay import Relay
 
 _STRATEGIES = 15  # the first version of Postgres with them; copying files takes half as long
 
@@ -64,6 +65,21 @@ async def postgres_url(postgres_server_url: str, postgres_template: str) -> Asyn
     await _administer(postgres_server_url, f'create database "{name}" template {postgres_template}')
     yield _with_database(postgres_server_url, name)
     await _administer(postgres_server_url, f'drop database "{name}" with (force)')
+
+
+@pytest.fixture
+async def relay(postgres_url: str) -> AsyncIterator[Relay]:
+    """Between a test and its database, which can so be away, or hang."""
+    server = make_url(postgres_url)
+    relay = Relay(str(server.host), int(server.port or 0))
+    await relay.listen()
+    yield relay
+    await relay.cut()
+
+
+@pytest.fixture
+def relayed_url(postgres_url: str, relay: Relay) -> str:
+    return make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
 
 
 NOTATIONS = (

@@ -35,7 +35,7 @@ def test_modules_that_import_each_other_are_a_circle_and_one_importer_is_counted
 
 _APART = {
     "benchmarks": re.compile(r"tests\.(?!support\b|patience\b)"),  # what both need is in tests/support
-    "tests": re.compile(r"benchmarks\b(?!\.detector)"),
+    "tests": re.compile(r"benchmarks\b"),
     "tests/support": re.compile(r"tests\.(?!support\b|patience\b)|tools\b"),
     "tools": re.compile(r"tests\.(?!support\b|patience\b)|benchmarks\b"),
     "gateway": re.compile(r"(?:tests|benchmarks|tools)\b"),
@@ -176,7 +176,7 @@ def _replaced(tree: ast.Module) -> Iterator[int]:
         if (node.module or "" if isinstance(node, ast.ImportFrom) else alias.name).partition(".")[0] not in _OURS
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"monkeypatch.setattr", "patch.setattr"}:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "setattr":  # whoever does it
             target, *rest = [
                 str(each.value) if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args
             ]

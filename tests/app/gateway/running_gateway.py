@@ -121,6 +121,17 @@ class RunningGateway:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(query)]
 
+    async def attempts(self) -> list[tuple[str, str, str]]:
+        """Return provider, role and outcome of each attempt."""
+        rows = await self.rows("select provider, role, outcome from attempts order by number")
+        return [(row["provider"], row["role"], row["outcome"]) for row in rows]
+
+    async def answered_by(self, **fields: Any) -> tuple[int, str | None]:
+        """Make a call; return its status, and the model that answered in place of the one asked for."""
+        async with self.chat(**fields) as response:
+            await response.read()
+            return response.status, response.headers.get("x-holeshot-fallback")
+
     async def call(self) -> dict[str, Any]:
         """Return the row of the only call there was."""
         [row] = await self.rows("select * from calls")

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from gateway.server.listener import BATCH, Acceptor, bind
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 LOOPS: tuple[Callable[[], asyncio.AbstractEventLoop], ...] = (uvloop.new_event_loop, asyncio.new_event_loop)
 
@@ -118,9 +118,7 @@ def test_a_socket_that_cannot_accept_does_not_keep_the_loop_busy(loop: Callable[
         acceptor = Acceptor(sock, taken.take, on_exhausted=taken.refused)
         acceptor.start()
         sock.shutdown(socket.SHUT_RDWR)
-        async with asyncio.timeout(PATIENCE_S):
-            while acceptor._pause is None:  # noqa: ASYNC110 - nobody is told
-                await asyncio.sleep(0)
+        await until(lambda: acceptor._pause is not None)
         assert not taken.exhausted
         acceptor.stop()
 

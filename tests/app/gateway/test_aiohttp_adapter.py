@@ -20,6 +20,7 @@ from gateway.api.aiohttp_adapter import (
     reading_is_paused,
     serving_task,
 )
+from tests.patience import until
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 GET = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -45,8 +46,7 @@ class Served:
 
     async def idle(self) -> None:
         """Wait until aiohttp's task waits for a request."""
-        while (waiter := self.connection.waiter) is None or waiter.done():  # noqa: ASYNC110 - aiohttp tells nobody
-            await asyncio.sleep(0)
+        await until(lambda: (waiter := self.connection.waiter) is not None and not waiter.done())
 
 
 @asynccontextmanager
@@ -68,8 +68,7 @@ async def served(handle: Handle, *, app: web.Application | None = None) -> Async
 
     listening = await loop.create_server(connect, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
-    while not made or made[0].transport is None:  # noqa: ASYNC110 - likewise
-        await asyncio.sleep(0)
+    await until(lambda: made and made[0].transport is not None)
     try:
         yield Served(made[0], reader, writer)
     finally:

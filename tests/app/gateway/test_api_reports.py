@@ -19,17 +19,13 @@ from gateway.ledger import Replays
 from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_api_calls import read
 
 REPORTS = (
     "leaderboard", "explain", "history", "slowdowns", "heat", "race-value", "replay", "calls", "refusals", "slo",
     "usage", "regions", "teams", "alerts", "configuration",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
-
-
-async def read(running: RunningGateway, path: str, key: str | None = None) -> tuple[int, Any]:
-    async with running.get(path, headers=bearer(key) if key else {}) as response:
-        return response.status, msgspec.json.decode(await response.read())
 
 
 async def called(running: RunningGateway, key: str | None = None, **fields: Any) -> None:

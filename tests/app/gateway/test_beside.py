@@ -23,8 +23,9 @@ from providers.simulator.script import (
     answer,
 )
 from tests.app.gateway.key_desk import Desk, bearer, in_database
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_explain import holeshot
+from tests.patience import eventually
 
 OTHER, THIRD = "other", "third"
 SOON = 0.05
@@ -45,17 +46,6 @@ def falling_back(*, other: dict[str, Any] | None = None, **model: Any) -> dict[s
 
 def price(usd: float) -> dict[str, Any]:
     return {"price_per_mtok": {"input": usd, "output": usd}}
-
-
-async def answered_by(running: RunningGateway, **fields: Any) -> tuple[int, str | None]:
-    async with running.chat(**fields) as response:
-        await response.read()
-        return response.status, response.headers.get("x-holeshot-fallback")
-
-
-async def attempts(running: RunningGateway) -> list[tuple[str, str, str]]:
-    rows = await running.rows("select provider, role, outcome from attempts order by number")
-    return [(row["provider"], row["role"], row["outcome"]) for row in rows]
 
 
 @streamed_or_whole
@@ -81,7 +71,7 @@ async def test_a_silent_model_is_answered_for_in_every_api(
         async with running.post(body, path=path) as response:
             assert (response.status, response.headers["x-holeshot-fallback"]) == (200, OTHER)
             assert b'"error":{' not in await response.read()
-        assert await attempts(running) == [("alpha", "primary", "lost"), ("beta", "fallback", "won")]
+        assert await running.attempts() == [("alpha", "primary", "lost"), ("beta", "fallback", "won")]
         call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, OTHER, 2)
         assert (call["status_code"], call["error_kind"]) == (200, None)
@@ -92,15 +82,15 @@ async def test_a_silent_model_is_answered_for_in_every_api(
 async def test_a_late_model_that_is_first_answers_and_the_other_one_is_cut(serve: Serve, stream: bool) -> None:
     async with serve(alpha=None, beta=[Hang()], config=falling_back()) as running:
         running["alpha"].script = [Gate(running["beta"].requested), *answer("Hi")]
-        assert await answered_by(running, stream=stream) == (200, None)
-        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "fallback", "lost")]
+        assert await running.answered_by(stream=stream) == (200, None)
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "fallback", "lost")]
         assert (await running.call())["answered_model"] is None
         await running["beta"].disconnected.wait()
 
 
 async def test_a_client_that_leaves_stops_the_late_model_and_the_one_beside_it(serve: Serve) -> None:
     async with serve(alpha=[Hang()], beta=[Hang()], config=falling_back()) as running:
-        asked = asyncio.create_task(answered_by(running, stream=True))
+        asked = asyncio.create_task(running.answered_by(stream=True))
         await running["beta"].requested.wait()
         asked.cancel()
         await asyncio.wait({asked})
@@ -127,14 +117,12 @@ async def test_a_model_that_runs_on_is_an_audited_attempt_that_costs_what_it_cos
     late = [Gate(go), RoleOnly(), Delta("late"), Hang()]
     config = falling_back(deployments=[{"deployment": "alpha/m", **price(2.0)}])
     async with serve(alpha=late, beta=answer("Hi"), config=config) as running:
-        assert await answered_by(running, stream=stream) == (200, OTHER)  # whose times are not known yet
-        assert await attempts(running) == [("beta", "fallback", "won")]
+        assert await running.answered_by(stream=stream) == (200, OTHER)  # whose times are not known yet
+        assert await running.attempts() == [("beta", "fallback", "won")]
         go.set()
         await running["alpha"].disconnected.wait()
         columns = "outcome, audited, is_overtaken, token_ms, cost_low_usd, cost_high_usd"
-        while not (rows := await running.rows(f"select {columns} from attempts where number = 1")):  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0)
-        [row] = rows
+        [row] = await eventually(lambda: running.rows(f"select {columns} from attempts where number = 1"))
         assert (row["outcome"], row["audited"], row["is_overtaken"]) == ("superseded", 1, 1)
         assert row["token_ms"] is not None
         assert 0 < row["cost_low_usd"] <= row["cost_high_usd"]
@@ -157,14 +145,14 @@ async def test_a_model_that_runs_on_is_cut_with_the_key_of_its_call(serve: Serve
 async def test_a_fallback_for_failures_only_is_not_asked_beside_a_late_model(serve: Serve) -> None:
     config = falling_back(fallback_after="failure", timeouts={"ttft_timeout_s": 0.1})
     async with serve(alpha=[Hang()], beta=answer("Hi"), config=config) as running:
-        assert await answered_by(running) == (200, OTHER)
+        assert await running.answered_by() == (200, OTHER)
         assert await running.outcomes() == {"alpha": "timeout", "beta": "won"}
 
 
 async def test_a_call_that_is_stored_is_never_sent_to_two_models(serve: Serve) -> None:
     config = falling_back(timeouts={"ttft_timeout_s": 0.2})
     async with serve(alpha=[Hang()], beta=answer("Hi"), config=config) as running:
-        assert (await answered_by(running, store=True))[0] == 200
+        assert (await running.answered_by(store=True))[0] == 200
         assert await running.outcomes() == {"alpha": "timeout", "beta": "won"}
 
 
@@ -172,8 +160,8 @@ async def test_the_models_that_a_request_names_are_asked_beside_each_other(serve
     config = falling_back(fallbacks=[])
     async with serve(alpha=[Hang()], beta=None, config=config) as running:
         running.prefer("alpha")
-        assert await answered_by(running, models=[MODEL, OTHER]) == (200, OTHER)
-        assert await attempts(running) == [("alpha", "primary", "lost"), ("beta", "fallback", "won")]
+        assert await running.answered_by(models=[MODEL, OTHER]) == (200, OTHER)
+        assert await running.attempts() == [("alpha", "primary", "lost"), ("beta", "fallback", "won")]
 
 
 async def test_one_that_cannot_take_the_request_is_passed_over(serve: Serve) -> None:
@@ -185,8 +173,8 @@ async def test_one_that_cannot_take_the_request_is_passed_over(serve: Serve) -> 
     async with serve(alpha=[Hang()], beta=None, gamma=None, config=config) as running:
         running.prefer("alpha")
         long = [{"role": "user", "content": "word " * 1000}]
-        assert await answered_by(running, messages=long) == (200, THIRD)
-        assert await attempts(running) == [("alpha", "primary", "lost"), ("gamma", "fallback", "won")]
+        assert await running.answered_by(messages=long) == (200, THIRD)
+        assert await running.attempts() == [("alpha", "primary", "lost"), ("gamma", "fallback", "won")]
 
 
 async def test_a_fallback_whose_own_money_is_spent_is_not_asked_and_the_late_model_goes_on(serve: Serve) -> None:
@@ -195,15 +183,15 @@ async def test_a_fallback_whose_own_money_is_spent_is_not_asked_and_the_late_mod
     config["models"][THIRD] = {"deployments": ["gamma/o"]}
     async with serve(alpha=None, beta=None, gamma=[Hang()], config=config) as running:
         running["alpha"].script = [Gate(running["gamma"].requested), *answer("Hi")]
-        assert await answered_by(running) == (200, None)
-        assert await attempts(running) == [("alpha", "primary", "won"), ("gamma", "fallback", "lost")]
+        assert await running.answered_by() == (200, None)
+        assert await running.attempts() == [("alpha", "primary", "won"), ("gamma", "fallback", "lost")]
 
 
 async def test_what_is_held_of_a_clients_and_a_models_money_is_given_back_when_the_fallback_loses(serve: Serve) -> None:
     other = {"deployments": [{"deployment": "beta/n", **price(1.0)}], "usd_per_day": 1.0}
     async with serve(alpha=None, beta=[Hang()], config=falling_back(other=other)) as running:
         running["alpha"].script = [Gate(running["beta"].requested), *answer("Hi")]
-        assert await answered_by(running) == (200, None)
+        assert await running.answered_by() == (200, None)
         limits = running.gateway.context.limits
         assert limits._holds == {}
         [row] = await running.rows("select cost_usd from attempts where outcome = 'lost'")
@@ -230,7 +218,7 @@ async def test_a_fallback_is_refused_for_money_only_at_over_ten_times_the_price(
         running.prefer("alpha")
         async with running.chat() as response:
             assert (response.status, response.headers["x-holeshot-fallback"]) == (200, OTHER)
-        assert [role for _, role, _ in await attempts(running)] == roles
+        assert [role for _, role, _ in await running.attempts()] == roles
 
 
 async def test_a_second_rescue_of_a_call_is_refused_where_the_money_is_spent(serve: Serve) -> None:
@@ -247,8 +235,8 @@ async def test_a_second_rescue_of_a_call_is_refused_where_the_money_is_spent(ser
     )
     config["models"][THIRD] = {"deployments": [{"deployment": "gamma/o", **price(1.0)}]}
     async with serve(alpha=[Hang()], beta=[Hang()], gamma=None, config=config) as running:
-        await answered_by(running)
-        assert [(provider, outcome) for provider, role, outcome in await attempts(running) if role == "fallback"] == [
+        await running.answered_by()
+        assert [(provider, outcome) for provider, role, outcome in await running.attempts() if role == "fallback"] == [
             ("beta", "timeout")
         ]
 
@@ -272,7 +260,7 @@ async def test_a_broken_answer_of_the_fallback_is_finished_by_another_of_its_dep
         assert said.endswith(b"data: [DONE]\n\n")
         call = await running.call()
         assert (call["answered_model"], call["takeover"], call["error_kind"]) == (OTHER, "finished", None)
-        assert [role for _, role, _ in await attempts(running)] == ["primary", "fallback", "takeover"]
+        assert [role for _, role, _ in await running.attempts()] == ["primary", "fallback", "takeover"]
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from providers.simulator.script import Delta, Gate, Hang, RoleOnly, answer
 from tests.app.gateway.fake_upstream import FakeUpstream, plays
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
+from tests.patience import until
 
 ENDLESS = [RoleOnly(), Delta("a"), Hang()]
 
@@ -192,8 +193,7 @@ async def test_a_call_that_waits_for_a_seat_is_cut_and_gives_its_place_up(serve:
         first = asyncio.create_task(status(running.chat(bearer(other))))
         await running["alpha"].requested.wait()
         waiting = asyncio.create_task(status(running.chat(bearer(key))))
-        while not seats.waiting:  # noqa: ASYNC110 - nobody else is told
-            await asyncio.sleep(0)
+        await until(lambda: seats.waiting)
         await revoke(desk, key)
         assert await waiting is None
         assert seats.waiting == 0
@@ -211,8 +211,7 @@ async def test_a_body_that_is_still_on_its_way_is_cut_and_is_no_call(serve: Serv
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
         writer.write(f'{head}content-type: application/json\r\ncontent-length: 1000\r\n\r\n{{"model":'.encode())
         [connection] = [each for each in running.connections._all if each.transport is not None and each.is_stranger]
-        while connection.digest is None:  # noqa: ASYNC110 - nobody is told of an admission
-            await asyncio.sleep(0)
+        await until(lambda: connection.digest is not None)
         await revoke(desk, key)
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
@@ -258,9 +257,7 @@ async def test_nothing_is_left_of_calls_that_were_cut(serve: Serve) -> None:
             async with streaming(running, key) as response:
                 await desk.ask("DELETE", f"/app-{number}")
                 await is_cut_off(response)
-        for provider in running.providers.values():
-            while provider.counts.in_flight:  # noqa: ASYNC110 - there is no count of those that have left
-                await asyncio.sleep(0)
+        await until(lambda: not any(provider.counts.in_flight for provider in running.providers.values()))
         services = running.gateway.context.services
         assert services.tasks.in_flight("alpha/m") == services.tasks.in_flight("beta/m") == 0
 

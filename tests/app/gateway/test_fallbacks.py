@@ -9,7 +9,8 @@ import pytest
 
 from gateway.limits import Limits, OwnShare
 from providers.simulator.script import Delta, Drop, Gate, Status, answer
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
+from tests.app.gateway.running_gateway import MODEL, Serve, read
+from tests.patience import eventually
 
 OTHER = "other"
 
@@ -30,17 +31,11 @@ FILTERED = Status(400, {"error": {"message": "flagged", "code": "content_filter"
 WRONG = Status(400, {"error": {"message": "temperature must be a number", "type": "invalid_request_error"}})
 
 
-async def answered_by(running: RunningGateway, **fields: Any) -> tuple[int, str | None]:
-    async with running.chat(**fields) as response:
-        await response.read()
-        return response.status, response.headers.get("x-holeshot-fallback")
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("failure", [Status(500), Status(429), TOO_LONG, FILTERED])
 async def test_a_model_that_cannot_answer_is_replaced(serve: Serve, failure: Status, stream: bool) -> None:
     async with serve(alpha=[failure], beta=answer("Hi"), config=falling_back()) as running:
-        assert await answered_by(running, stream=stream) == (200, OTHER)
+        assert await running.answered_by(stream=stream) == (200, OTHER)
         call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, OTHER, 2)
         assert (call["status_code"], call["error_kind"]) == (200, None)
@@ -67,14 +62,14 @@ async def test_only_for_its_causes(
     serve: Serve, causes: list[str], failure: Status, expected: tuple[int, str | None]
 ) -> None:
     async with serve(alpha=[failure], beta=None, config=falling_back(*causes)) as running:
-        assert await answered_by(running) == expected
+        assert await running.answered_by() == expected
 
 
 async def test_a_prompt_over_the_context_is_never_sent_but_to_who_holds_it(serve: Serve) -> None:
     deployments = [{"deployment": "alpha/m", "capabilities": {"context_tokens": 100}}]
     async with serve(alpha=None, beta=None, config=falling_back("context", deployments=deployments)) as running:
         long = [{"role": "user", "content": "word " * 1000}]
-        assert await answered_by(running, messages=long) == (200, OTHER)
+        assert await running.answered_by(messages=long) == (200, OTHER)
         assert (len(running["alpha"].received), len(running["beta"].received)) == (0, 1)
         call = await running.call()
         assert (call["model"], call["answered_model"]) == (MODEL, OTHER)
@@ -123,12 +118,11 @@ async def test_a_client_that_leaves_while_the_fallback_waits_for_money_is_in_the
     async with serve(alpha=[Status(500)], beta=None, config=config) as running:
         leases = Silent(1, clock=time.monotonic, unix_clock=time.time)
         running.gateway.context.limits = Limits(leases, clock=time.monotonic, unix_clock=time.time)
-        asked = asyncio.create_task(answered_by(running))
+        asked = asyncio.create_task(running.answered_by())
         await asks.wait()
         asked.cancel()
         await asyncio.wait({asked})
-        while not (calls := await running.rows("select * from calls")):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
+        calls = await eventually(lambda: running.rows("select * from calls"))
         assert await running.outcomes() == {"alpha": "failed"}
     assert [(call["status_code"], call["error_kind"], call["launched"]) for call in calls] == [
         (499, "client_disconnected", 1)
@@ -146,7 +140,7 @@ async def test_after_the_first_byte_nobody_else_answers(serve: Serve) -> None:
 async def test_models_named_by_the_request_are_tried_in_order(serve: Serve) -> None:
     config = {"models": {MODEL: {"deployments": ["alpha/m"]}, OTHER: {"deployments": ["beta/n"]}}}
     async with serve(alpha=[Status(500)], beta=None, config=config) as running:
-        assert await answered_by(running, models=[MODEL, OTHER]) == (200, OTHER)
+        assert await running.answered_by(models=[MODEL, OTHER]) == (200, OTHER)
         assert "models" not in running["beta"].received[0].body
 
 
@@ -171,7 +165,7 @@ async def test_a_name_that_no_header_can_hold_is_refused(serve: Serve, name: str
 async def test_after_a_reload_a_call_falls_back_within_the_configuration_it_began_with(serve: Serve) -> None:
     go = asyncio.Event()
     async with serve(alpha=[Gate(go), Status(500)], beta=answer("of the old"), config=falling_back()) as running:
-        call = asyncio.create_task(answered_by(running))
+        call = asyncio.create_task(running.answered_by())
         await running["alpha"].requested.wait()
         config = copy.deepcopy(running.config)
         del config["models"][OTHER], config["models"][MODEL]["fallbacks"], config["providers"]["beta"]

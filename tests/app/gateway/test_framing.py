@@ -14,6 +14,7 @@ from gateway.server.connection import Connection
 from gateway.server.framing import BURST_S, BYTES_PER_S, FREE_BYTES, SLICE_BYTES, Framing, Pace
 from tests.app.gateway.running_gateway import Serve, chat_body
 from tests.app.gateway.test_bodies import BODY, CLIENTS, KEY, answered, head, socket_to
+from tests.patience import until
 
 KIB = 1024
 CHUNKED = "transfer-encoding: chunked\r\n"
@@ -149,8 +150,7 @@ async def test_cut_connections_leave_nothing_for_the_collector(serve: Serve) -> 
         try:
             before = memory_mb()
             await many(2_000)
-            while len(running.connections):  # noqa: ASYNC110 - nobody is told
-                await asyncio.sleep(0)
+            await until(lambda: not len(running.connections))
             assert memory_mb() - before <= 10
             assert sum(isinstance(each, Connection) for each in gc.get_objects()) < len(CUT) * 5
         finally:

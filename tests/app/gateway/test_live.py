@@ -13,6 +13,7 @@ from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read, single
 from tests.app.gateway.test_malformed import said
 from tests.app.gateway.watcher import Watcher, watching
+from tests.patience import until
 
 CLIENTS: Mapping[str, Any] = {
     "eyes": {"key_sha256": sha256("hs-eyes"), "role": "viewer"},
@@ -27,11 +28,7 @@ def look(running: RunningGateway, key: str | None = None, **wanted: str) -> Any:
 
 async def left(running: RunningGateway, viewers: int = 0) -> None:
     """Wait until only so many look."""
-    for _ in range(100_000):
-        if running.gateway.live.viewers == viewers:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("a viewer that has gone is still known")
+    await until(lambda: running.gateway.live.viewers == viewers)
 
 
 async def agrees_with_the_ledger(running: RunningGateway, watcher: Watcher) -> None:

@@ -11,6 +11,7 @@ import pytest
 from gateway.settings import Settings
 from providers.simulator.script import Gate, Hang, RoleOnly, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
+from tests.patience import until
 
 CROWD = 50
 VECTORS = {"model": MODEL, "input": "hello"}
@@ -46,8 +47,7 @@ async def asked(running: RunningGateway, body: Any = None, path: str = "/v1/chat
 
 async def settled(running: RunningGateway, waiting: int) -> None:
     """Return when so many calls wait."""
-    while running.gateway.context.services.seats.waiting != waiting:  # noqa: ASYNC110 - nobody else is told
-        await asyncio.sleep(0)
+    await until(lambda: running.gateway.context.services.seats.waiting == waiting)
 
 
 @pytest.mark.parametrize("stream", [False, True])

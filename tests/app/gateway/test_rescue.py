@@ -111,11 +111,6 @@ async def asked(running: RunningGateway, api: str = "chat", **options: Any) -> A
     return answer
 
 
-async def attempts(running: RunningGateway) -> list[tuple[str, str, str]]:
-    rows = await running.rows("select provider, role, outcome from attempts order by number")
-    return [(row["provider"], row["role"], row["outcome"]) for row in rows]
-
-
 @pytest.mark.parametrize("api", PATHS)
 async def test_another_goes_on_and_no_character_is_wrong(serve: Serve, api: str) -> None:
     async with serve(alpha=[begun(api), Hang()], beta=rest(api), config=rescuing(api)) as running:
@@ -123,7 +118,7 @@ async def test_another_goes_on_and_no_character_is_wrong(serve: Serve, api: str)
         assert (answer.text, answer.is_whole) == (WHOLE, True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"], call["error_kind"]) == ("rescued", 1, None)
-        assert await attempts(running) == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
+        assert await running.attempts() == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
         first, second = await running.rows("select * from attempts order by number")
         assert (second["continues"], call["winner_attempt_id"]) == (first["id"], second["id"])
 
@@ -139,7 +134,7 @@ async def test_before_the_first_visible_character_another_answers_the_request_it
         assert (answer.text.lstrip(), answer.is_whole) == (WHOLE, True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"], call["error_kind"]) == ("rescued", 1, None)
-        assert await attempts(running) == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
+        assert await running.attempts() == [("alpha", "primary", "superseded"), ("beta", "takeover", "won")]
         (first,), (second,) = running["alpha"].received, running["beta"].received
         assert first.body == second.body
 
@@ -188,7 +183,7 @@ async def test_a_slow_one_that_ends_first_has_all_of_its_text_sent(serve: Serve,
         assert (answer.text, answer.is_whole) == ("The quick brown hat", True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"], call["error_kind"]) == (None, None, None)
-        first, second = await attempts(running)
+        first, second = await running.attempts()
         assert first == ("alpha", "primary", "won")
         assert second in {("beta", "takeover", outcome) for outcome in ("lost", "superseded", "failed")}
 
@@ -202,7 +197,7 @@ async def test_where_nobody_goes_on_in_time_what_was_held_back_is_sent_and_the_s
         assert (answer.text, answer.is_whole) == ("The quick brown hat", True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"]) == (None, None)
-        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "takeover", "timeout")]
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "takeover", "timeout")]
 
 
 async def test_a_slow_one_that_breaks_meanwhile_is_finished_by_whoever_was_asked(serve: Serve) -> None:
@@ -243,5 +238,5 @@ async def test_a_client_that_leaves_ends_both(serve: Serve) -> None:
             await asking
         call = await running.call()
         assert (call["status_code"], call["takeovers"]) == (499, None)
-        first, second = await attempts(running)
+        first, second = await running.attempts()
         assert (first[2], second[2]) == ("client_gone", "lost")

@@ -28,7 +28,7 @@ from tests.app.gateway.key_desk import bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_dialects import event, speaking
 from tests.app.gateway.test_stopping import listening_gateway
-from tests.patience import PATIENCE_S
+from tests.patience import until
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -289,9 +289,7 @@ async def test_messages_that_nobody_reads_any_more_do_not_count(serve: Serve) ->
             for _ in range(8):
                 await socket.create("x" * 2_000_000)
             socket.wire.get_extra_info("socket").shutdown(2)
-        async with asyncio.timeout(PATIENCE_S):
-            while bodies.size:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0)
+        await until(lambda: not bodies.size)
 
 
 async def test_named_streams_run_beside_each_other_and_one_stream_in_order(serve: Serve) -> None:
@@ -490,11 +488,9 @@ async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connec
         bodies = running.gateway.context.bodies
         async with connected(running) as socket:
             await socket.turn("x" * 100_000)
-            while bodies.size > 101_000:  # noqa: ASYNC110 - what the call itself took, and only this test waits for it
-                await asyncio.sleep(0)
+            await until(lambda: bodies.size <= 101_000)  # without what the call itself took
             assert bodies.size > 100_000
-        while bodies.size:  # noqa: ASYNC110 - nobody but this test waits for it
-            await asyncio.sleep(0)
+        await until(lambda: not bodies.size)
 
 
 async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(

@@ -8,7 +8,7 @@ import pytest
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw
 from tests.app.gateway.broken_answers import BODIES
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
-from tests.app.gateway.test_rescue import PATHS, WHOLE, Answer, asked, attempts, begun, rescuing, rest
+from tests.app.gateway.test_rescue import PATHS, WHOLE, Answer, asked, begun, rescuing, rest
 
 WORDS = [f"word{number}" for number in range(40)]
 TWENTY, ALL = " ".join(WORDS[:20]), " ".join(WORDS)
@@ -34,7 +34,7 @@ async def test_after_twenty_words_the_next_ones_are_the_others_and_none_is_wrong
         assert (answer.text, answer.is_whole) == (ALL, True)
         call = await running.call()
         assert (call["takeover"], call["takeovers"], call["error_kind"]) == ("finished", 1, None)
-        assert await attempts(running) == STALLED
+        assert await running.attempts() == STALLED
         first, second = await running.rows("select * from attempts order by number")
         assert (first["error_kind"], second["continues"]) == ("stall_timeout", first["id"])
 
@@ -48,7 +48,7 @@ async def test_a_false_alarm_keeps_the_answer_and_cuts_the_rival(serve: Serve) -
         await running["beta"].reach(disconnects_before_first_token=1)
         call = await running.call()
         assert (call["takeover"], call["takeovers"], call["error_kind"]) == (None, None, None)
-        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
 
 
 async def test_what_goes_on_first_is_sent_at_once_and_not_held_back(serve: Serve) -> None:
@@ -74,7 +74,7 @@ async def test_a_stream_of_nothing_but_pings_stands_still(serve: Serve, ping: by
                     gate.set()  # the next ping comes as soon as the client has this one
         assert (answer.text, answer.is_whole) == (WHOLE, True)
         assert came > 3
-        assert await attempts(running) == STALLED
+        assert await running.attempts() == STALLED
 
 
 async def test_a_rival_that_fails_leaves_the_stream_as_it_was(serve: Serve) -> None:
@@ -86,7 +86,7 @@ async def test_a_rival_that_fails_leaves_the_stream_as_it_was(serve: Serve) -> N
         failed.set()
         answer = await asking
         assert (answer.text, answer.is_whole) == ("The quick brown", True)
-        assert (await attempts(running))[0] == ("alpha", "primary", "won")
+        assert (await running.attempts())[0] == ("alpha", "primary", "won")
 
 
 async def test_a_rival_is_permitted_like_a_rescue(serve: Serve) -> None:
@@ -126,7 +126,7 @@ async def test_a_silent_whole_answer_is_given_by_another_without_takeover(serve:
     words = [Delta(f"{word} ") for word in WORDS]
     async with serve(alpha=[*words[:20], Hang()], beta=[Delta(ALL), Finish(), Done()], config=plain()) as running:
         assert await whole(running) == ALL
-        assert await attempts(running) == [("alpha", "primary", "stalled"), ("beta", "failover", "won")]
+        assert await running.attempts() == [("alpha", "primary", "stalled"), ("beta", "failover", "won")]
         await running["alpha"].reach(requests=1)
         call = await running.call()
         assert (call["error_kind"], call["takeover"]) == (None, None)
@@ -138,7 +138,7 @@ async def test_a_whole_answer_that_goes_on_first_is_kept(serve: Serve) -> None:
         running["alpha"].script = [begun(), asked_other, Delta("wn"), Finish(), Done()]
         assert await whole(running) == "The quick brown"
         await running["beta"].reach(disconnects_before_first_token=1)
-        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "failover", "lost")]
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "failover", "lost")]
 
 
 async def test_a_whole_answer_of_nothing_but_pings_is_given_by_another(serve: Serve) -> None:
@@ -165,7 +165,7 @@ async def test_a_fallback_goes_on_beside_a_silent_stream(serve: Serve) -> None:
     async with serve(alpha=[begun(), Hang()], beta=rest(), config=falling_back()) as running:
         answer = await asked(running)
         assert (answer.text, answer.is_whole) == (WHOLE, True)
-        assert await attempts(running) == STALLED
+        assert await running.attempts() == STALLED
         call = await running.call()
         assert (call["answered_model"], call["takeover"], call["error_kind"]) == (None, "finished", None)
         assert [row["model"] for row in await running.rows("select * from attempts order by number")] == [MODEL, OTHER]
@@ -176,7 +176,7 @@ async def test_a_silent_stream_that_goes_on_first_has_the_fallback_cut(serve: Se
         asked_other = Gate(running["beta"].requested)
         running["alpha"].script = [begun(), asked_other, Delta("wn"), Delta(" hat"), Finish(), Done()]
         assert (await asked(running)).text == "The quick brown hat"
-        assert await attempts(running) == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
+        assert await running.attempts() == [("alpha", "primary", "won"), ("beta", "takeover", "lost")]
         assert (await running.call())["takeover"] is None
 
 
@@ -187,7 +187,7 @@ async def test_a_fallback_that_needs_a_failure_continues_only_once_the_silent_st
     config = falling_back(**model, timeouts={"stall_timeout_s": 1.0})
     async with serve(alpha=[begun(), Hang()], beta=rest(), config=config) as running:
         assert (await asked(running)).text == WHOLE
-        assert await attempts(running) == [("alpha", "primary", "stalled"), ("beta", "takeover", "won")]
+        assert await running.attempts() == [("alpha", "primary", "stalled"), ("beta", "takeover", "won")]
         first, second = await running.rows("select * from attempts order by number")
         assert first["error_message"] == "no further event within 1 s"
         assert second["launch_offset_ms"] > 1_000, "not beside it"

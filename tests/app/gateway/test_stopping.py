@@ -1,9 +1,8 @@
 """A gateway that stops: it says so, answers what comes meanwhile, and ends each connection where no call is lost."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +13,7 @@ from gateway.app.gateway import Gateway
 from gateway.server.listener import bind, listening
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import Serve, chat_body, configuration, read
+from tests.app.gateway.test_process import rows
 from tests.patience import PATIENCE_S
 
 LIVE = b"GET /health/live HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
@@ -255,11 +255,6 @@ async def test_what_is_under_way_when_the_grace_is_over_is_cut_and_recorded_as_s
             assert b'"code":"shutting_down"' in last
             await served.left.wait()
         assert rows(folder, "select error_kind from calls") == [("shutting_down",)]
-
-
-def rows(folder: Path, query: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(folder / "holeshot.db")) as connection:
-        return connection.execute(query).fetchall()
 
 
 async def test_what_recorders_were_not_told_yet_is_told_when_it_stops(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from gateway.api import responses_socket
 from providers.simulator.script import Delta, Finish, Hang, RoleOnly
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_responses_socket import PATH, connected
+from tests.patience import until
 
 
 @asynccontextmanager
@@ -156,8 +157,7 @@ async def test_a_cancelled_turn_of_a_client_that_reads_slowly_takes_no_other_wit
             writer.write(frame(json.dumps(create).encode()))
         await provider.reach(requests=2)
         [connection] = running.connections._all
-        while not connection.writing_paused:  # noqa: ASYNC110 - nobody but this test waits for it
-            await asyncio.sleep(0)
+        await until(lambda: connection.writing_paused)
         for _ in range(1000):  # until both turns wait for the client
             await asyncio.sleep(0)
         writer.write(frame(b'{"type":"response.cancel","stream_id":"one"}'))

@@ -1,6 +1,5 @@
 """The clients under test: ours over each protocol, and aiohttp's as the reference, behind the same few methods."""
 
-import asyncio
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client
 from providers.http.message import Request, checked
 from providers.sendings import SendCount
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 CONNECT_TIMEOUT_S = PATIENCE_S
 
@@ -70,9 +69,7 @@ class Own:
     async def ready(self) -> None:
         """Wait until there is a connection with room."""
         (pool,) = self.client._pools.values()
-        async with asyncio.timeout(PATIENCE_S):
-            while not pool._free:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0)
+        await until(lambda: pool._free)
 
 
 class Reference:

@@ -11,7 +11,7 @@ from tests.app.http.conftest import OWN_WAYS, Trust, Way, meeting
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 MIB = 1024 * 1024
 LARGE = random.Random(1).randbytes(5 * MIB)
@@ -66,9 +66,7 @@ async def test_a_slow_reader_holds_its_sender_back(server: Server, caller: Calle
     kept_bytes = HTTP2_STREAM_BYTES if way.version == "2" else BUFFERED_BYTES + HANDED_OVER_BYTES
     read = bytearray()
     for number in range(20):
-        async with asyncio.timeout(PATIENCE_S):
-            while answer.buffered < BUFFERED_BYTES // 2:  # noqa: ASYNC110 - bytes have no event
-                await asyncio.sleep(0)
+        await until(lambda: answer.buffered >= BUFFERED_BYTES // 2)
         for _ in range(1000):  # turns in which the sender could send all of it
             await asyncio.sleep(0)
         assert answer.buffered <= kept_bytes

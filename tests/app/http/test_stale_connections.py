@@ -13,6 +13,7 @@ from tests.app.http.conftest import OWN_WAYS, Way
 from tests.app.http.http2_line import Http2Line
 from tests.app.http.lines import Exchange, Server
 from tests.app.providers.origin import soon
+from tests.patience import until
 
 own_ways = pytest.mark.parametrize("way", OWN_WAYS, ids=str, indirect=True)
 over_http1 = pytest.mark.parametrize(
@@ -230,8 +231,7 @@ async def test_a_call_whose_window_does_not_open_goes_on_another_connection(
     assert isinstance(first.line, Http2Line)
     first.line.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
     first.line.flush()
-    while first.line.h2.local_settings.initial_window_size:  # noqa: ASYNC110 - h2 has no event for it
-        await asyncio.sleep(0)
+    await until(lambda: not first.line.h2.local_settings.initial_window_size)
     call = asyncio.create_task(caller.send("POST", "/", b"second"))
     shut = await server.exchange()
     assert shut.line is first.line

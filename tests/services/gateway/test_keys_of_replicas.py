@@ -1,14 +1,13 @@
 """Keys in one real Postgres, of several gateways: changes reach all of them, and its absence stops none."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import structlog
-from sqlalchemy.engine import make_url
 
 from gateway.keys import changes
 from gateway.keys import keys as watch
@@ -21,20 +20,6 @@ from tests.patience import PATIENCE_S, until
 from tests.support.relay import Relay
 
 ENDLESS: Sequence[Step] = (RoleOnly(), Delta("a"), Hang())
-
-
-@pytest.fixture
-async def relay(postgres_url: str) -> AsyncIterator[Relay]:
-    server = make_url(postgres_url)
-    relay = Relay(str(server.host), int(server.port or 0))
-    await relay.listen()
-    yield relay
-    await relay.cut()
-
-
-@pytest.fixture
-def relayed_url(postgres_url: str, relay: Relay) -> str:
-    return make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
 
 
 def given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:

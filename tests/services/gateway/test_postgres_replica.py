@@ -4,20 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import msgspec
 from sqlalchemy.engine import make_url
 
 from gateway.core.reports import Window
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import eventually
+from tests.services.gateway.test_api import read
 from tests.support.relay import Relay
 
 REPORTS = ("history", "heat", "race-value", "race-value?by=client", "calls", "refusals", "usage", "slowdowns", "slo")
-
-
-async def read(running: RunningGateway, name: str) -> tuple[int, Any]:
-    async with running.get(f"/api/{name}") as response:
-        return response.status, msgspec.json.decode(await response.read())
 
 
 async def usage(running: RunningGateway, calls: int, *, is_behind: bool) -> None:

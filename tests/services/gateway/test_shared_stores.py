@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 from redis.asyncio import Redis
 from sqlalchemy.engine import make_url
@@ -14,6 +13,7 @@ from sqlalchemy.engine import make_url
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
 from providers.simulator.script import Gate, Hang, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
+from tests.services.gateway.test_probes_of_replicas import rows
 from tests.support.relay import Relay
 
 
@@ -27,14 +27,6 @@ async def chat(running: RunningGateway, **fields: Any) -> str:
         assert response.status == 200
         await response.read()
         return str(response.headers["x-holeshot-call-id"])
-
-
-async def rows(url: str, query: str) -> list[dict[str, Any]]:
-    connection = await asyncpg.connect(url)
-    try:
-        return [dict(record) for record in await connection.fetch(query)]
-    finally:
-        await connection.close()
 
 
 async def test_the_whole_path_on_a_real_postgres_and_a_real_redis(

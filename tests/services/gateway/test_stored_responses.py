@@ -29,7 +29,6 @@ CREATED = (
     b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","object":"response"}}\n\n'
 )
 TTL_S = 60.0
-PATIENCE_S = 10.0
 KEYS = ("key-of-one-organisation", "key-of-another-organisation")
 
 

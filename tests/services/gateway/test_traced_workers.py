@@ -6,25 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.collector import collecting
-from tests.app.gateway.process import CHECKOUT, GatewayProcess, started
-from tests.app.gateway.running_gateway import chat_body, configuration
+from tests.app.gateway.process import CHECKOUT, started
+from tests.app.gateway.running_gateway import configuration
+from tests.services.gateway.test_workers import chat
 
 CALLS = 24
-
-
-async def chat(gateway: GatewayProcess) -> str:
-    """Make one call on a connection of its own, so that either worker may get it; return the call's id."""
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(stream=True)) as response,
-    ):
-        assert (await response.read()).endswith(b"data: [DONE]\n\n")
-        return response.headers["x-holeshot-call-id"]
 
 
 async def test_each_worker_exports_its_own_calls(tmp_path: Path, postgres_url: str, redis_url: str) -> None:

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from gateway.core.attempts import Outcome
 from gateway.core.records import OutageRecord
 from gateway.core.rules import BROKEN, has_failed
-from gateway.ledger import queries
 from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
 ENDED = (
@@ -17,11 +16,6 @@ ENDED = (
     (429, "rate_limited"), (499, "client_disconnected"), (502, "all_providers_failed"),
 )  # fmt: skip
 HOUR = timedelta(hours=1)
-
-
-async def asked(url: str, sql: str) -> list[dict[str, Any]]:
-    result = await queries.run(url, sql)
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
 async def test_calls_and_attempts_say_whether_they_failed(ledger_url: str, tmp_path: Path) -> None:

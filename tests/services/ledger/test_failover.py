@@ -7,7 +7,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.engine import make_url
 
 from gateway.ledger.connections import OwnConnection
 from tests.app.gateway.running_gateway import RunningGateway, serving
@@ -15,15 +14,6 @@ from tests.patience import PATIENCE_S
 from tests.support.relay import Relay
 
 AT_A_TIME = 20
-
-
-@pytest.fixture
-async def relay(postgres_url: str) -> AsyncIterator[Relay]:
-    server = make_url(postgres_url)
-    relay = Relay(str(server.host), int(server.port or 0))
-    await relay.listen()
-    yield relay
-    await relay.cut()
 
 
 @pytest.fixture
@@ -79,10 +69,9 @@ async def seen(running: RunningGateway, holds: Callable[[], bool]) -> None:
 
 
 async def test_a_failover_under_calls_loses_no_row_and_no_call(
-    tmp_path: Path, postgres_url: str, relay: Relay, operator: asyncpg.Connection
+    tmp_path: Path, relayed_url: str, relay: Relay, operator: asyncpg.Connection
 ) -> None:
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    async with serving(tmp_path, {"alpha": None}, database_url=url) as running:
+    async with serving(tmp_path, {"alpha": None}, database_url=relayed_url) as running:
         ledger, calls = running.gateway.ledger, Calls(running)
         making = asyncio.create_task(calls.go_on())
         await calls.more()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from gateway.ledger import database, inserts, queries, shipper
@@ -28,26 +27,16 @@ class Clock:
 
 
 @pytest.fixture
-async def relay(postgres_url: str) -> AsyncIterator[Relay]:
-    server = make_url(postgres_url)
-    relay = Relay(str(server.host), int(server.port or 0))
-    await relay.listen()
-    yield relay
-    await relay.cut()
-
-
-@pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
 @pytest.fixture
 async def ledger(
-    postgres_url: str, relay: Relay, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    relayed_url: str, relay: Relay, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Ledger]:
     monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", 3600.0)  # it is not the driver that gives up
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    ledger = Ledger(url, tmp_path / "spool", "w1", clock=clock)
+    ledger = Ledger(relayed_url, tmp_path / "spool", "w1", clock=clock)
     ledger.call_finished(raced_call())
     await ledger.flush()
     with monkeypatch.context() as soon:
@@ -134,10 +123,9 @@ async def test_an_idle_ledger_asks_only_while_somebody_asks_it(ledger: Ledger, r
 
 
 async def test_a_ledger_told_to_close_while_its_database_hangs_does_close(
-    relay: Relay, postgres_url: str, tmp_path: Path
+    relay: Relay, postgres_url: str, relayed_url: str, tmp_path: Path
 ) -> None:
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    ledger = Ledger(url, tmp_path / "spool", "w1")
+    ledger = Ledger(relayed_url, tmp_path / "spool", "w1")
     await ledger.start()
     ledger.call_finished(raced_call())
     await ledger.emptied()
@@ -152,11 +140,10 @@ async def test_a_ledger_told_to_close_while_its_database_hangs_does_close(
 
 
 async def test_with_nothing_to_ship_a_database_that_is_away_is_not_waited_for(
-    relay: Relay, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    relay: Relay, relayed_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "CONNECT_TIMEOUT_S", 10 * PATIENCE_S)
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    ledger = Ledger(url, tmp_path / "spool", "w1")
+    ledger = Ledger(relayed_url, tmp_path / "spool", "w1")
     relay.hang()
     with monkeypatch.context() as soon:
         soon.setattr(shipper, "PING_TIMEOUT_S", 0.5)

@@ -264,22 +264,12 @@ def _delete(sqlite_url: str) -> None:
         each.unlink()
 
 
-@pytest.fixture
-async def relay(postgres_url: str) -> AsyncIterator[Relay]:
-    server = make_url(postgres_url)
-    relay = Relay(str(server.host), int(server.port or 0))
-    await relay.listen()
-    yield relay
-    await relay.cut()
-
-
 @pytest.mark.parametrize("connected", [True, False], ids=["while it is used", "before it is connected"])
 async def test_a_database_that_hangs_holds_nobody_up(
-    postgres_url: str, relay: Relay, connected: bool, monkeypatch: pytest.MonkeyPatch
+    relayed_url: str, relay: Relay, connected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "COMMAND_TIMEOUT_S", 3600.0)  # it is not the driver that gives up
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    desk = Desk(url)
+    desk = Desk(relayed_url)
     if connected:
         await desk.create("before")
     monkeypatch.setattr(key_store, "TIMEOUT_S", 0.3)
@@ -303,10 +293,9 @@ async def test_a_database_that_hangs_holds_nobody_up(
 
 
 async def test_a_writer_that_dies_in_the_middle_blocks_the_next_one_for_seconds_only(
-    postgres_url: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, relayed_url: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = make_url(postgres_url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
-    desk, other = Desk(url), Desk(postgres_url)
+    desk, other = Desk(relayed_url), Desk(postgres_url)
     await desk.create("app")
 
     def hang(_: Sequence[StoredKey]) -> Change:

@@ -9,10 +9,10 @@ import pytest
 
 from gateway.core.ids import new_id
 from gateway.core.records import OutageRecord
-from gateway.ledger import queries
 from gateway.ledger.database import create_engine
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, minutes, raced_call
 
 
@@ -28,9 +28,8 @@ def outage(outage_id: str, *, ended_at: datetime | None = None, began_at: dateti
     )
 
 
-async def asked(url: str, sql: str = "select * from outages order by began_at") -> list[dict[str, Any]]:
-    result = await queries.run(url, sql)
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+async def outages(url: str) -> list[dict[str, Any]]:
+    return await asked(url, "select * from outages order by began_at")
 
 
 async def store(url: str, folder: Path, *batches: tuple[OutageRecord, ...]) -> None:
@@ -49,7 +48,7 @@ async def test_an_outage_is_a_row_while_it_lasts_and_gets_its_end(ledger_url: st
     ledger.outage(outage(name))
     ledger.call_finished(raced_call())
     await ledger.flush()
-    [row] = await asked(ledger_url)
+    [row] = await outages(ledger_url)
     assert str(row.pop("id")) == name
     assert str(row.pop("began_at"))[:19] == "2026-03-04 12:00:00"
     assert row == {
@@ -57,7 +56,7 @@ async def test_an_outage_is_a_row_while_it_lasts_and_gets_its_end(ledger_url: st
     }  # fmt: skip
     ledger.outage(outage(name, ended_at=NOON + minutes(2)))
     await ledger.flush()
-    [row] = await asked(ledger_url)
+    [row] = await outages(ledger_url)
     assert str(row["ended_at"])[:19] == "2026-03-04 12:02:00"
     await ledger.close()
 
@@ -76,7 +75,7 @@ async def test_an_end_is_stored_once_and_stays(ledger_url: str, tmp_path: Path, 
         "twice": [(end, begin, end), (outage(name, ended_at=ENDS + minutes(5)),)],
     }
     await store(ledger_url, tmp_path, *batches[order])
-    [row] = await asked(ledger_url)
+    [row] = await outages(ledger_url)
     assert str(row["ended_at"])[:19] == "2026-03-04 12:02:00"
 
 
@@ -163,7 +162,7 @@ async def test_outages_are_kept_for_ever_unless_days_are_set(ledger_url: str, tm
     keep = Retention(outages_days=30)
     assert await expired(engine, keep, NOON) == {"outages": 2, "slowdowns": 0}
     assert await prune(engine, keep, NOON) == {"outages": 2, "slowdowns": 0}
-    assert len(await asked(ledger_url)) == 2
+    assert len(await outages(ledger_url)) == 2
     await engine.dispose()
 
 
@@ -173,7 +172,7 @@ async def test_outages_older_than_what_is_kept_are_left_out(ledger_url: str, tmp
     ledger.outage(outage(new_id()))
     await ledger.flush()
     assert ledger.expired == 1
-    assert len(await asked(ledger_url)) == 1
+    assert len(await outages(ledger_url)) == 1
     await ledger.close()
 
 

@@ -2,23 +2,17 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from gateway.core.records import RefusalRecord
-from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, minutes, raced_call, refusal
-
-
-async def asked(url: str, sql: str) -> list[dict[str, Any]]:
-    result = await queries.run(url, sql)
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
 async def store(url: str, folder: Path, *refusals: RefusalRecord) -> None:

@@ -14,7 +14,6 @@ from gateway.core.attempts import AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Mode, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.core.rules import has_failed
-from gateway.ledger import queries
 from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.folding import fold_all
@@ -25,6 +24,7 @@ from gateway.ledger.schema import rendered, view_sql
 from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
 from gateway.steering import BUCKETS, edge_s
 from providers.dialects import DIALECTS, read_event
+from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -116,11 +116,6 @@ async def store(url: str, *batches: list[Entry]) -> None:
     await engine.dispose()
 
 
-async def rows(url: str, sql: str) -> list[dict[str, Any]]:
-    result = await queries.run(url, sql)
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
-
-
 USAGE = """
 select
   client, model, count(*) as n, count(*) filter (where error_kind is not null and {failed}) as n_failed,
@@ -164,8 +159,8 @@ def is_estimated_otherwise(name: str, has_same_basis: bool) -> bool:
 async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 0.0) -> None:
     """Hold the view against the statement over rows of ``by_rows``; columns that only the view has are not compared."""
     order = ", ".join(key)
-    truth = await rows(url, f"select * from ({of_rows(url, by_rows)}) as by_rows order by {order}")
-    sums = await rows(url, f"select * from {view} order by {order}")
+    truth = await asked(url, f"select * from ({of_rows(url, by_rows)}) as by_rows order by {order}")
+    sums = await asked(url, f"select * from {view} order by {order}")
     assert sums
     assert len(sums) == len(truth)
     for each, true in zip(sums, truth, strict=True):
@@ -217,10 +212,10 @@ async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_use
     await store(ledger_url, [Finished(record)], [Audited(call_id, (late,))])
     names = ("cost_usd", "cost_low_usd", "cost_high_usd", "duplicate_cost_usd")
     for view in ("client_usage", "client_usage_1h", "client_usage_24h", "client_usage_30d"):
-        (row,) = await rows(ledger_url, f"select * from {view}")
+        (row,) = await asked(ledger_url, f"select * from {view}")
         assert [row[name] for name in names] == WITHIN([1.5, 1.25, 3.0, 0.5]), view
         assert (row["n"], row["n_raced"]) == (1, 1), view
-    (kept,) = await rows(ledger_url, "select cost_usd, duplicate_cost_usd from calls")
+    (kept,) = await asked(ledger_url, "select cost_usd, duplicate_cost_usd from calls")
     assert (kept["cost_usd"], kept["duplicate_cost_usd"]) == (1.0, 0.0)
 
 
@@ -231,7 +226,7 @@ async def test_losers_of_a_winner_that_did_not_end_well_are_duplicated_too(ledge
     beaten = lost(call_id, 1, started_at=at, cost_usd=0.5)
     record = call(beaten, winner, started_at=at, winner_attempt_id=winner.id, status_code=200, cost_usd=1.5)
     await store(ledger_url, [Finished(msgspec.structs.replace(record, duplicate_cost_usd=0.5))])
-    (row,) = await rows(ledger_url, "select cost_usd, duplicate_cost_usd from race_value")
+    (row,) = await asked(ledger_url, "select cost_usd, duplicate_cost_usd from race_value")
     assert (row["cost_usd"], row["duplicate_cost_usd"]) == (1.5, 0.5)
 
 
@@ -252,9 +247,9 @@ async def test_failed_is_one_thing_wherever_it_is_counted(ledger_url: str) -> No
     assert expected == 6
     views = [f"{view}{span}" for view in ("client_usage", "tag_values", "slo") for span in ("", "_1h", "_24h", "_30d")]
     for view in views:
-        (row,) = await rows(ledger_url, f"select n, n_failed from {view}")
+        (row,) = await asked(ledger_url, f"select n, n_failed from {view}")
         assert (row["n"], row["n_failed"]) == (len(ENDINGS), expected), view
-    (row,) = await rows(ledger_url, f"select count(*) as n from calls as c where {FAILED}")
+    (row,) = await asked(ledger_url, f"select count(*) as n from calls as c where {FAILED}")
     assert row["n"] == expected
 
 
@@ -266,18 +261,18 @@ async def test_calls_of_every_raced_api_are_in_the_sums_of_promises_also_after_a
     await downgrade(ledger_url, "0032")
     await migrate(ledger_url)
     await store(ledger_url, of_each())
-    (row,) = await rows(ledger_url, "select n, n_tps from slo")
+    (row,) = await asked(ledger_url, "select n, n_tps from slo")
     assert (row["n"], row["n_tps"]) == (2 * len(DIALECTS), 2 * len(DIALECTS))
     assert all(f"'{dialect.endpoint}'" in RACED for dialect in DIALECTS.values())
 
 
 async def test_the_value_of_racing_of_all_time_outlives_the_rows_of_attempts(ledger_url: str) -> None:
     await store(ledger_url, entries(400, days=20.0))
-    before = await rows(ledger_url, "select * from race_value order by model")
+    before = await asked(ledger_url, "select * from race_value order by model")
     engine = create_engine(ledger_url)
     await prune(engine, Retention(calls_days=15, attempts_days=5), datetime.now(UTC))
     await engine.dispose()
-    after = await rows(ledger_url, "select * from race_value order by model")
+    after = await asked(ledger_url, "select * from race_value order by model")
     assert after == [pytest.approx(row) for row in before]  # the order in which sums of floats are made may change
 
 
@@ -286,7 +281,7 @@ async def test_an_attempt_that_had_a_first_token_and_broke_is_tried_once(ledger_
     fine = [Finished(call(won(new_id()))) for _ in range(3)]
     await store(ledger_url, [Finished(call(broken)), *fine])
     await same(ledger_url, "throughput", "throughput", "deployment", quantiles=2 * BUCKET)  # a whole bucket
-    assert [row["error_rate"] for row in await rows(ledger_url, "select error_rate from throughput")] == [0.25]
+    assert [row["error_rate"] for row in await asked(ledger_url, "select error_rate from throughput")] == [0.25]
 
 
 async def test_the_value_of_racing_of_the_last_hour_says_what_its_rows_say(ledger_url: str) -> None:
@@ -316,7 +311,7 @@ async def test_tokens_of_attempts_that_lost_are_added_up_with_their_bounds(ledge
         made.append(Finished(call(won(call_id, model="llama", prompt_tokens=50, cost_usd=9.0), thrown_away)))
         made.append(Finished(call(failed(new_id(), model="llama", prompt_tokens=50))))
     await store(ledger_url, made)
-    (row,) = await rows(ledger_url, "select * from waste")
+    (row,) = await asked(ledger_url, "select * from waste")
     assert (row["n_attempts"], row["n"], row["n_bounded"], row["prompt_tokens"]) == (30, 10, 9, 500)
     assert (row["answer_low_tokens"], row["answer_tokens"], row["answer_high_tokens"]) == (45, 200, 810)
     assert (row["cost_usd"], row["cost_high_usd"]) == (WITHIN(1.0), WITHIN(3.0))
@@ -331,7 +326,7 @@ async def test_what_holding_cost_is_told_apart_and_is_in_what_racing_saved(ledge
         made.append(Finished(call(winner, started_at=at, ttft_ms=ttft_ms, held_ms=held_ms, alone_ms=200.0)))
     await store(ledger_url, made)
     for view in ("race_value", "race_value_1h", "race_value_24h", "race_value_30d"):
-        (row,) = await rows(ledger_url, f"select * from {view}")
+        (row,) = await asked(ledger_url, f"select * from {view}")
         assert (row["n_held"], row["held_ms"], row["held_ms_per_call"]) == (2, WITHIN(100.0), WITHIN(25.0)), view
         assert (row["ttft_mean_ms"], row["saved_ms_per_call"]) == (WITHIN(225.0), WITHIN(-25.0)), view
 
@@ -359,10 +354,10 @@ async def test_sums_of_several_gateways_at_once_are_whole(ledger_url: str) -> No
 
 async def test_rows_that_were_there_before_are_in_the_sums_that_are_new(ledger_url: str) -> None:
     await store(ledger_url, entries(300))
-    before = await rows(ledger_url, "select * from race_value order by model")
+    before = await asked(ledger_url, "select * from race_value order by model")
     await downgrade(ledger_url, "0033")
     await migrate(ledger_url)
-    after = await rows(ledger_url, "select * from race_value order by model")
+    after = await asked(ledger_url, "select * from race_value order by model")
     assert after == [pytest.approx(row) for row in before]  # the order in which sums of floats are made may change
 
 
@@ -375,7 +370,7 @@ async def test_gaps_below_ten_milliseconds_are_told_apart(ledger_url: str) -> No
     )
     await store(ledger_url, [fast])
     for view in ("gaps_1h", "gaps_24h", "gaps_30d"):
-        (row,) = await rows(ledger_url, f"select * from {view}")
+        (row,) = await asked(ledger_url, f"select * from {view}")
         assert (row["model"], row["deployment"], row["n"]) == ("llama", "groq/llama", 100)
         assert 2.5 <= row["itl_p50_ms"] <= row["itl_p95_ms"] <= 2.5 * 2 ** (1 / 8)
 
@@ -407,23 +402,23 @@ async def test_gaps_come_out_of_the_views_as_they_were_measured(ledger_url: str,
     at = datetime.now(UTC) - timedelta(minutes=10)
     spread = [typical_ms * 2.0**octaves for octaves in (-3, -2, -1, 0, 0, 0, 0, 1, 2, 3)]
     await store(ledger_url, [measured(at, *random.Random(seed).sample(spread, 10)) for seed in range(30)])
-    (row,) = await rows(ledger_url, "select itl_p50_ms, itl_max_ms from attempts limit 1")
+    (row,) = await asked(ledger_url, "select itl_p50_ms, itl_max_ms from attempts limit 1")
     assert (row["itl_p50_ms"], row["itl_max_ms"]) == (WITHIN(typical_ms, abs=0.001), WITHIN(typical_ms * 8, abs=0.001))
     for view in ("gaps_1h", "gaps_24h", "gaps_30d", "load_5m"):
-        (row,) = await rows(ledger_url, f"select itl_p50_ms, itl_p95_ms from {view}")
+        (row,) = await asked(ledger_url, f"select itl_p50_ms, itl_p95_ms from {view}")
         assert row["itl_p50_ms"] == WITHIN(typical_ms, rel=0.09), view
         assert row["itl_p95_ms"] == WITHIN(typical_ms * 8, rel=0.09), view
 
 
 async def test_chunks_that_come_together_are_the_shortest_gaps_there_are(ledger_url: str) -> None:
     await store(ledger_url, [measured(datetime.now(UTC), 0, 0, 0, 0, 0, 0, 3)])
-    (row,) = await rows(ledger_url, "select n, itl_p50_ms, itl_p99_ms from gaps_1h")
+    (row,) = await asked(ledger_url, "select n, itl_p50_ms, itl_p99_ms from gaps_1h")
     assert (row["n"], row["itl_p99_ms"]) == (7, WITHIN(3.0, rel=0.09))
     assert row["itl_p50_ms"] < 0.09
 
 
 async def test_the_ledger_knows_the_edges_of_each_bucket_that_gaps_are_counted_in(ledger_url: str) -> None:
-    known = await rows(ledger_url, "select * from buckets order by bucket")
+    known = await asked(ledger_url, "select * from buckets order by bucket")
     assert [row["bucket"] for row in known] == list(range(LEAST_BUCKET, BUCKETS))
     for row in known:
         edges_ms = (edge_s(row["bucket"]) * 1000, edge_s(row["bucket"] + 1) * 1000)
@@ -444,8 +439,8 @@ async def test_speed_is_told_by_the_hour_of_the_day_and_by_the_day(ledger_url: s
         }
         made += [Finished(call(won(new_id(), **one), started_at=at, model="llama")) for _ in range(5)]
     await store(ledger_url, made)
-    hours = await rows(ledger_url, "select * from speed_by_hour order by hour")
-    days = await rows(ledger_url, "select * from speed_days order by window_start")
+    hours = await asked(ledger_url, "select * from speed_by_hour order by hour")
+    days = await asked(ledger_url, "select * from speed_days order by window_start")
     assert [(row["hour"], row["n"], row["ttft_p50_ms"]) for row in hours] == [
         (3, 10, WITHIN(100, rel=0.09)),
         (15, 5, WITHIN(400, rel=0.09)),
@@ -465,10 +460,10 @@ async def test_load_counts_calls_tokens_and_gaps_by_the_wall_clock(ledger_url: s
         for _ in range(30)
     ]  # fmt: skip
     await store(ledger_url, made)
-    (row,) = await rows(ledger_url, "select * from load_5m")
+    (row,) = await asked(ledger_url, "select * from load_5m")
     assert (row["client"], row["n"], row["requests_s"], row["tokens_s"]) == ("anna", 30, WITHIN(0.1), WITHIN(30.0))
     assert 10.0 <= row["itl_p50_ms"] <= 11.0
-    (peak,) = await rows(ledger_url, "select * from load_peaks")
+    (peak,) = await asked(ledger_url, "select * from load_peaks")
     assert peak["peak_tokens_s"] == WITHIN(30.0)
 
 
@@ -505,7 +500,7 @@ async def test_postgres_adds_up_what_any_version_ships_and_asks_no_rights_for_it
         await connection.execute(text("drop owned by shipper_of_rows"))
         await connection.execute(text("drop role shipper_of_rows"))
     await engine.dispose()
-    assert [row["n"] for row in await rows(postgres_url, "select n from client_usage_30d")] == [1]
+    assert [row["n"] for row in await asked(postgres_url, "select n from client_usage_30d")] == [1]
 
 
 def tagged(tags: dict[str, str], number: int, seed: int = 1, days: float = 25.0) -> list[Entry]:
@@ -524,7 +519,7 @@ def tagged(tags: dict[str, str], number: int, seed: int = 1, days: float = 25.0)
 
 
 async def wide(url: str) -> set[str]:
-    return {row["tag"] for row in await rows(url, "select tag from rollup_wide_tags")}
+    return {row["tag"] for row in await asked(url, "select tag from rollup_wide_tags")}
 
 
 async def test_tags_of_a_month_say_what_its_rows_say(ledger_url: str) -> None:
@@ -536,7 +531,7 @@ async def test_tags_of_a_month_say_what_its_rows_say(ledger_url: str) -> None:
 
 async def test_figures_that_are_all_alike_have_no_variance(ledger_url: str) -> None:
     await store(ledger_url, *([each] for each in tagged({"variant": "a"}, 40)))
-    (row,) = await rows(ledger_url, "select n_cost, cost_mean_usd, cost_variance from tag_values_30d")
+    (row,) = await asked(ledger_url, "select n_cost, cost_mean_usd, cost_variance from tag_values_30d")
     assert row["n_cost"] > 30
     assert (row["cost_mean_usd"], row["cost_variance"]) == (WITHIN(0.002), 0.0)
 
@@ -546,9 +541,9 @@ async def test_a_tag_of_more_values_than_are_added_up_is_read_from_rows(ledger_u
     await store(ledger_url, made[:600], made[600:], made[:50], tagged({"user": "u1", "variant": "b"}, 50, days=0.0))
     assert await wide(ledger_url) == {"user", "session"}
     await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
-    (kept,) = await rows(ledger_url, "select count(*) as n from rollup_tags where tag = 'user'")
+    (kept,) = await asked(ledger_url, "select count(*) as n from rollup_tags where tag = 'user'")
     assert kept["n"] <= 1000
-    (summed,) = await rows(ledger_url, "select sum(n) as n from rollup_tags where tag = 'variant'")
+    (summed,) = await asked(ledger_url, "select sum(n) as n from rollup_tags where tag = 'variant'")
     assert summed["n"] == 1150
 
 
@@ -557,7 +552,7 @@ async def test_more_tags_than_are_added_up_are_all_read_from_rows(ledger_url: st
     await store(ledger_url, tagged({"variant": "a"}, 20, days=0.0), many[:300], many[300:600], many[600:])
     assert "" in await wide(ledger_url)
     await same(ledger_url, "tag_values_30d", "tag_values", "tag", "value")
-    (kept,) = await rows(ledger_url, "select count(*) as n from rollup_tags")
+    (kept,) = await asked(ledger_url, "select count(*) as n from rollup_tags")
     assert kept["n"] <= 10_000
 
 
@@ -574,10 +569,10 @@ async def test_what_begins_in_the_last_instant_of_a_window_is_in_that_window(led
     await store(ledger_url, [Finished(call(one, started_at=at))])
     starts = {5: hour - timedelta(minutes=5), 60: hour - timedelta(hours=1)}
     for table in ("rollup_calls", "rollup_attempts", "rollup_histograms"):
-        for row in await rows(ledger_url, f"select minutes, window_start from {table} where minutes < 1440"):
+        for row in await asked(ledger_url, f"select minutes, window_start from {table} where minutes < 1440"):
             assert instant(row["window_start"]) == starts[row["minutes"]], table
     for view in ("throughput_5m", "load_5m"):
-        (row,) = await rows(ledger_url, f"select window_start from {view}")
+        (row,) = await asked(ledger_url, f"select window_start from {view}")
         assert instant(row["window_start"]) == starts[5], view
 
 

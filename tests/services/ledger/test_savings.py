@@ -11,6 +11,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.support.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 
@@ -48,9 +49,8 @@ async def stored(url: str, folder: Path, *records: tuple[CallRecord, AttemptReco
 
 
 async def value(url: str, view: str = "race_value") -> dict[str, Any]:
-    result = await queries.run(url, f"select * from {view}")
-    (row,) = result.rows
-    return dict(zip(result.columns, row, strict=True))
+    [row] = await asked(url, f"select * from {view}")
+    return row
 
 
 async def test_the_view_estimates_as_the_simulation_does(ledger_url: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Slowdowns in SQL: found in the ledger's sums by one process, stored once, and gone on with after a restart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from benchmarks.detector.worlds import Change, Model, Noise, World
 from gateway.alerts import detection
 from gateway.alerts.detection import Detection
 from gateway.alerts.slowdowns import (
@@ -32,6 +31,8 @@ from gateway.ledger.database import create_engine
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
+from tests.support.slowed import Change, Model, Noise, World
 from tests.unit.ledger import records
 
 DAYS = 9
@@ -125,10 +126,10 @@ class Sums:
 class Looking:
     """A process that may look."""
 
-    def __init__(self, url: str, sums: Sums, holder: str) -> None:
+    def __init__(self, url: str, sums: Sums, holder: str, *, leaves: Callable[[], bool] = lambda: False) -> None:
         self.ledger = Slowdowns(url, Reader(url), holder)
         self.ahead_s = 0  # how far its clock is
-        self.detection = Detection(self.ledger, lambda: sums.now_s + 61 + self.ahead_s)
+        self.detection = Detection(self.ledger, lambda: sums.now_s + 61 + self.ahead_s, leaves=leaves)
 
     @property
     def shown(self) -> Sequence[Slowdown]:
@@ -137,8 +138,7 @@ class Looking:
 
 
 async def rows(url: str) -> list[dict[str, Any]]:
-    result = await queries.run(url, "select * from slowdowns order by began_at")
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return await asked(url, "select * from slowdowns order by began_at")
 
 
 async def test_a_slowdown_is_found_once_outlives_its_finder_and_ends(ledger_url: str) -> None:
@@ -244,11 +244,13 @@ async def test_another_process_looks_once_the_first_one_is_silent(ledger_url: st
     await other.aclose()
 
 
-async def test_a_defect_in_one_look_does_not_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_in_one_look_does_not_end_the_search(tmp_path: Path) -> None:
+    def defect() -> bool:
+        raise ZeroDivisionError
+
     url = f"sqlite:///{tmp_path}/ledger.db"
-    one = Looking(url, Sums(url), "one")
-    with monkeypatch.context() as broken, capture_logs() as logs:
-        broken.setattr(one.ledger, "elected", lambda *_: 1 / 0)
+    one = Looking(url, Sums(url), "one", leaves=defect)
+    with capture_logs() as logs:
         assert await one.detection.look() == []
     assert [(log["event"], log["log_level"]) for log in logs] == [("detector.failed", "error")]
     await one.ledger.aclose()

@@ -20,6 +20,7 @@ from gateway.ledger import queries
 from gateway.ledger.database import create_engine, migrate
 from gateway.ledger.errors import is_sqlite
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refusal, won
 from tools.documentation import ledger_comments
@@ -133,8 +134,7 @@ async def answers(url: str, title: str) -> list[dict[str, Any]]:
     dialect = "sqlite" if is_sqlite(engine.url) else "postgresql"
     await engine.dispose()
     blocks = QUESTIONS[title]
-    result = await queries.run(url, blocks.get("", "") or blocks[dialect])
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return await asked(url, blocks.get("", "") or blocks[dialect])
 
 
 def test_there_are_at_least_twenty_questions() -> None:
@@ -296,8 +296,7 @@ async def test_an_interval_is_of_the_calls_that_have_the_figure(ledger_url: str,
 async def compared(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ship the same calls tagged a and b, and return how they differ."""
     await shipped(url, tmp_path, calls)
-    result = await queries.run(url, "select * from tag_differences where a = 'a'")
-    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    return await asked(url, "select * from tag_differences where a = 'a'")
 
 
 async def shipped(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord
-from gateway.ledger import queries
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, minutes, new_id, won
 
 Ask = Callable[..., Awaitable[list[dict[str, Any]]]]
@@ -27,8 +27,7 @@ def ask(ledger_url: str, tmp_path: Path) -> Ask:
             ledger.call_finished(record)
         await ledger.flush()
         await ledger.close()
-        result = await queries.run(ledger_url, sql)
-        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        return await asked(ledger_url, sql)
 
     return store_and_ask
 

@@ -26,7 +26,7 @@ from tests.patience import PATIENCE_S, eventually, until, until_for_good
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
 from tests.unit.limits.test_limits import attempt, record
-from tests.unit.racing.virtual_time import VirtualTimeLoop, run
+from tests.unit.racing.virtual_time import run, virtual_loop
 
 MODEL = Payer("llama", "llama")
 QUICK = Times(lease_s=0.3, process_s=0.5, silent_s=0.4, restoring_s=0.2, round_s=0.05, repeat_s=0.1)
@@ -422,12 +422,6 @@ async def test_of_a_new_window_a_share_is_used_once_redis_has_been_slow_for_long
         relay.resume()
 
 
-def virtual_loop() -> VirtualTimeLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualTimeLoop)
-    return loop
-
-
 def test_an_answer_is_read_after_the_loop_stood_still_however_long() -> None:
     async def main() -> bool:
         loop = virtual_loop()
@@ -667,9 +661,7 @@ async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_d
 async def test_processes_whose_clocks_differ_share_the_same_minutes_and_days(process: NewProcess) -> None:
     day_s = 86_400.0
     processes = [await process(ahead_s=ahead_s) for ahead_s in (0.0, 30.0, -2 * day_s, 3 * day_s)]
-    async with asyncio.timeout(PATIENCE_S):
-        while any(each.leases.wants_clock for each in processes):  # noqa: ASYNC110 - Redis' clock has no event
-            await asyncio.sleep(0)
+    await until(lambda: not any(each.leases.wants_clock for each in processes))
     assert all(abs(each.leases.unix_clock() - time.time()) < 1.0 for each in processes)
     calls = 0
     for each in [*processes, *processes]:

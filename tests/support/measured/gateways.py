@@ -119,10 +119,10 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def migrate(database_url: str) -> None:
-    """Make the ledger's tables."""
-    command = [sys.executable, "-m", "gateway.cli", "migrate"]
-    told = {**environment(), "HOLESHOT_DATABASE_URL": database_url}
+def migrate(database_url: str, environ: Mapping[str, str] | None = None) -> None:
+    """Make the ledger's tables; ``environ`` is that of another checkout's gateway."""
+    command = [sys.executable, "-P", "-m", "gateway.cli", "migrate"]
+    told = {**(environ or environment()), "HOLESHOT_DATABASE_URL": database_url}
     subprocess.run(command, env=told, check=True, stdout=subprocess.DEVNULL)
 
 

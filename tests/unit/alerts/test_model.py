@@ -4,8 +4,6 @@ import copy
 from collections.abc import Callable
 from functools import cache
 
-from benchmarks.detector.worlds import HISTORY_DAYS, Noise, Trial, World
-from benchmarks.detector.worlds import Change as Made
 from gateway.alerts.slowdowns import (
     DAY_S,
     SPEEDS,
@@ -18,6 +16,8 @@ from gateway.alerts.slowdowns import (
     Metric,
     Tally,
 )
+from tests.support.slowed import HISTORY_DAYS, Noise, Trial, World
+from tests.support.slowed import Change as Made
 
 WORLD = World(calls_s=0.2, noise=Noise(0.05), nights=1.0)
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.fleet.models import Clocks
 from gateway.racing.timeouts import LATE_S, MOST_WAITS, READ_S, AttemptClocks, Came, Pauses
 from providers import ErrorKind
-from tests.unit.racing.virtual_time import VirtualTimeLoop, run
+from tests.unit.racing.virtual_time import run, virtual_loop
 
 CLOCKS = Clocks(connect_s=1.0, ttft_s=4.0, stall_s=2.0, total_s=None)
 
@@ -16,9 +16,7 @@ class _Loop:
     """Runs an attempt that waits, in a loop that stands still."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        self.loop = loop
+        self.loop = loop = virtual_loop()
         self.task = loop.create_task(asyncio.Event().wait())
         self.clocks = AttemptClocks(CLOCKS, self.task, loop.time, loop, Pauses())  # type: ignore[arg-type] # its result is not used
 

@@ -21,7 +21,7 @@ from gateway.steering import MemoryBoard, Steering, Terms
 from providers import ErrorKind
 from tests.unit.racing.test_race import answers, hangs, refuses
 from tests.unit.racing.track import RememberingRecorder, RememberingSink, Track
-from tests.unit.racing.virtual_time import VirtualTimeLoop, run
+from tests.unit.racing.virtual_time import run, virtual_loop
 
 PROMISED_S = 0.010
 UNTOLD = ["call_started", "started a", "started b", "started c"]
@@ -158,8 +158,7 @@ def test_under_load_it_is_told_in_time_too() -> None:
     told: list[float] = []
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
+        loop = virtual_loop()
         outbox = Outbox()
         for _ in range(100):
             at = loop.time()

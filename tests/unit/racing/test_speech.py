@@ -7,14 +7,9 @@ import pytest
 from gateway.core.attempts import WinOn
 from gateway.racing.speech import SPOKEN_CHARS_S, Speech
 from providers.dialects import PIVOT
+from tests.unit.racing.test_valid import says
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
-
-
-def says(name: str, *pieces: tuple[float, str]) -> Timetable:
-    """Stream these texts at these seconds, and end with the last of them."""
-    end = pieces[-1][0]
-    return Timetable(name, [*((at, delta(text)) for at, text in pieces), (end, FINISH), (end, DONE), (end, None)])
 
 
 def test_who_can_be_spoken_first_wins_however_early_others_begin() -> None:

@@ -36,6 +36,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return sum(not timer.cancelled() for timer in self._scheduled)  # type: ignore[attr-defined] # BaseEventLoop's own list
 
 
+def virtual_loop() -> VirtualTimeLoop:
+    """Return the loop that runs ``main``, so that its clock can be moved."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` in virtual time, and see that it leaves nothing behind: no task, no timer."""
     loop = VirtualTimeLoop()

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from gateway.core.calls import CallRecord, CallStart
-from gateway.ledger import queries
 from gateway.ledger.entries import Finished, Shippable
 from gateway.ledger.reports.reader import Reader
 from gateway.ledger.reports.reports import LedgerReports, Replays
 from gateway.ledger.writer import Ledger
+from tests.services.ledger.asking import asked
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # the database's own clock is used by views
 
@@ -50,8 +50,7 @@ class Library:
 
     async def ask(self, sql: str) -> list[dict[str, Any]]:
         """Return what ``holeshot sql`` answers."""
-        result = await queries.run(self.url, sql)
-        return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        return await asked(self.url, sql)
 
 
 Open = Callable[[], AbstractAsyncContextManager[Library]]

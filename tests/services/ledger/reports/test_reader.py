@@ -1,12 +1,10 @@
 """The connections of reports: they only read, end in time, and come back with the database."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy.engine import make_url
 from sqlalchemy.pool import QueuePool
 
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
@@ -21,19 +19,6 @@ from tests.unit.ledger.records import raced_call
 WILD = ["it's", "\\", "\\'", "'; drop table calls; --", "''", "a\nb", "$$", "E'\\x'", "ü\u2028", "\\\\''\\"]
 ENDLESS = "with recursive n as (select 1 as i union all select i + 1 from n) select max(i) from n"
 ENDLESS_AFTER_A_ROW = ENDLESS.replace("max(i) from n", "i from n where i <= 1")
-
-
-@pytest.fixture
-async def relay(postgres_url: str) -> AsyncIterator[Relay]:
-    server = make_url(postgres_url)
-    relay = Relay(str(server.host), int(server.port or 0))
-    await relay.listen()
-    yield relay
-    await relay.cut()
-
-
-def through(relay: Relay, url: str) -> str:
-    return make_url(url).set(host="127.0.0.1", port=relay.port).render_as_string(hide_password=False)
 
 
 def checked_out(reader: Reader) -> int:
@@ -86,8 +71,8 @@ async def test_reports_cannot_write(ledger_url: str, sql: str) -> None:
     await reader.aclose()
 
 
-async def test_a_database_that_is_away_is_told_of_and_asked_again(postgres_url: str, relay: Relay) -> None:
-    reader = Reader(through(relay, postgres_url), timeout_s=PATIENCE_S)
+async def test_a_database_that_is_away_is_told_of_and_asked_again(relayed_url: str, relay: Relay) -> None:
+    reader = Reader(relayed_url, timeout_s=PATIENCE_S)
     assert (await reader.run("select 1")).rows[0][0] == 1
     await relay.cut()
     with pytest.raises(ReportsUnreachable) as told:
@@ -99,8 +84,8 @@ async def test_a_database_that_is_away_is_told_of_and_asked_again(postgres_url: 
     await reader.aclose()
 
 
-async def test_a_database_that_hangs_holds_nobody_up(postgres_url: str, relay: Relay) -> None:
-    reader = Reader(through(relay, postgres_url), timeout_s=PATIENCE_S)
+async def test_a_database_that_hangs_holds_nobody_up(relayed_url: str, relay: Relay) -> None:
+    reader = Reader(relayed_url, timeout_s=PATIENCE_S)
     await reader.run("select 1")
     reader._timeout_s = 0.3
     relay.hang()
@@ -141,10 +126,10 @@ async def test_no_text_breaks_out_of_its_quotes_in_sqlite(sqlite_url: str) -> No
 
 
 async def test_a_database_that_was_silent_for_five_seconds_is_told_of_before_a_report_would_be_too_slow(
-    postgres_url: str, relay: Relay
+    relayed_url: str, relay: Relay
 ) -> None:
     silent_s = 0.0
-    reader = Reader(through(relay, postgres_url), timeout_s=10 * PATIENCE_S, heard_s_ago=lambda: silent_s)
+    reader = Reader(relayed_url, timeout_s=10 * PATIENCE_S, heard_s_ago=lambda: silent_s)
     await reader.run("select 1")
     relay.hang()
     silent_s = SILENT_S

@@ -11,6 +11,7 @@ from providers.dialects.messages.events import error_body, read_event
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage
+from tests.unit.providers.dialects.test_messages_streams import message as gathered
 
 
 def read(**event: Any) -> Chunk:
@@ -146,14 +147,6 @@ WHOLE: dict[str, Any] = {
     "usage": {"input_tokens": 5, "cache_read_input_tokens": None, "output_tokens": 9, "service_tier": "standard"},
     "from_the_future": {"k": [1]},
 }
-
-
-def gathered(stream: bytes) -> dict[str, Any]:
-    gathering = MessageGathering()
-    for event in events(stream):
-        gathering.take(Chunk(event.data))
-    body: dict[str, Any] = msgspec.json.decode(gathering.body())
-    return body
 
 
 def test_a_whole_message_is_the_same_after_streaming() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import msgspec
 import openai
 import pytest
@@ -30,14 +29,7 @@ from tests.unit.providers.dialects.responses_streams import (
     used,
     whole,
 )
-
-
-def sdk(stream: bytes) -> openai.OpenAI:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
-
-    transport = httpx.Client(transport=httpx.MockTransport(answer))
-    return openai.OpenAI(api_key="k", base_url="http://gateway/v1", http_client=transport, max_retries=0)
+from tests.unit.providers.dialects.test_responses_events import sdk
 
 
 def test_an_error_in_the_stream_is_told_as_one_and_ends_it() -> None:

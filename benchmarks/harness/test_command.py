@@ -1,0 +1,46 @@
+"""Every benchmark can be begun as its README says: with nothing but its name, and asked for its options."""
+
+import argparse
+import importlib
+import re
+import sys
+
+import pytest
+
+from tests.support.measured.servers import ROOT
+
+COMMANDS = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    if re.search(r"^    carry_out\(parser, ", path.read_text(encoding="utf-8"), re.MULTILINE)
+]
+
+
+class Parsed(Exception):
+    """The command line is understood; what follows would measure."""
+
+
+def test_the_benchmarks_are_found() -> None:
+    assert {"benchmarks.edge.__main__", "benchmarks.micro.planning", "benchmarks.steering.compare"} <= {*COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_benchmark_needs_no_arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parsed(parser: argparse.ArgumentParser) -> None:
+        parser.parse_known_args([])
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+    with pytest.raises(Parsed):
+        importlib.import_module(name).main()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_benchmark_tells_its_options(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module(name).main()
+    assert left.value.code == 0
+    assert "--json" in capsys.readouterr().out
