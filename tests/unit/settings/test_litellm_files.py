@@ -1,5 +1,6 @@
 """The files of a LiteLLM configuration: included ones, examples, and what is none."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import pytest
 import yaml
 
 from gateway.settings import ConfigurationError
-from providers import DatasheetTable
 from tests.unit.settings.litellm_import import Import, remarks
 
 
@@ -37,7 +37,9 @@ def test_what_is_no_configuration_at_all_is_refused(imported: Import, text: str)
         imported(text)
 
 
-EXAMPLES = Path(str(DatasheetTable.shipped()._path)).parent / "proxy"
+_LITELLM = find_spec("litellm")
+assert _LITELLM is not None
+EXAMPLES = Path(str(_LITELLM.origin)).parent / "proxy"
 
 
 @pytest.mark.parametrize(
