@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.cli.import_litellm.notes import Notes, Variables
-from gateway.settings import ConfigurationError, Place, Problem
+from gateway.cli.import_litellm.source import ENVIRON, Section
+from gateway.settings import ConfigurationError, Problem
 
 SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
 
@@ -26,32 +26,22 @@ _ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
 _BUDGET = "litellm_budget_table"
 
 CLIENT = "litellm-master"
-_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
+def client(section: Section, field: str) -> dict[str, Any]:
     """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
-    value = variables.value_of(key)
-    entry: dict[str, Any] = {}
-    if value is not None:
-        entry["key_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256; give each user a key with `holeshot keys new NAME`",
-        )
-    else:
-        match = _REFERENCE.fullmatch(str(key))
-        name = f"{match[1] if match else 'LITELLM_MASTER_KEY'}_SHA256"
-        entry["key_sha256"] = variables.plain(f"os.environ/{name}", place)
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256, which must be in {name}:"
-            ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
-        )
-    entry["admin"] = True
-    if adhoc:
-        entry["adhoc"] = True
-    return entry
+    key, place, variables = section.take(field), section.at(field), section.variables
+    became = f"became client {CLIENT!r}, known by the key's SHA-256"
+    if (value := variables.value_of(key)) is not None:
+        section.remark(f"{became}; give each user a key with `holeshot keys new NAME`", field)
+        return {"key_sha256": hashlib.sha256(value.encode()).hexdigest(), "admin": True}
+    name = f"{str(key).removeprefix(ENVIRON)}_SHA256"
+    section.remark(
+        f"{became}, which must be in {name}:"
+        ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
+        field,
+    )
+    return {"key_sha256": variables.plain(f"{ENVIRON}{name}", place), "admin": True}
 
 
 class _Kind(StrEnum):

@@ -1,9 +1,13 @@
-"""The remarks of an import: the work that is left, each with its place in the original file."""
+"""LiteLLM's file as the import reads it: field by field, by a table of what each becomes, with remarks on the rest."""
 
+import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,7 +41,7 @@ class Notes:
         return sorted([*self.problems, *found], key=lambda problem: problem.line or 0)
 
     def _problem(self, places: Sequence[Place], remark: str) -> Problem:
-        first, *others = places
+        first, *others = sorted(places, key=lambda place: self._line(place) or 0)
         also = ""
         if others:
             lines = sorted({line for place in others if (line := self._line(place)) is not None})
@@ -49,36 +53,11 @@ class Notes:
         return next((self._lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in self._lines), None)
 
 
-def section(value: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    """Return ``value`` if it is a section, else an empty one, with a remark."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        notes.no_section(place, value)
-        return {}
-    return value
-
-
-def items(value: Any, place: Place, notes: Notes) -> list[Any]:
-    """Return ``value`` if it is a list, else an empty one, with a remark."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        notes.no_section(place, value)
-        return []
-    return value
-
-
-def is_set(value: object) -> bool:
-    """Whether ``value`` sets anything: null, false and empty values do not."""
-    return value is not None and value is not False and value not in ("", [], {})
-
-
 # Converts values for our file: keeps references to variables, and turns secrets into references. LiteLLM refers to a
 # variable as ``os.environ/NAME``, our file as ``${NAME}``. A secret in clear text is never copied: it becomes a
 # variable, and the remark about it has only the variable's name.
 
-_ENVIRON = "os.environ/"
+ENVIRON = "os.environ/"
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_WORDS = re.compile(
     r"(?:^|[_-])(?:key|apikey|token|secret|password|passwd|credentials?|authorization|auth|cookie)(?:$|[_-])",
@@ -111,8 +90,8 @@ class Variables:
             return [self.plain(item, (*place, index)) for index, item in enumerate(value)]
         if not isinstance(value, str):
             return value
-        if value.startswith(_ENVIRON):
-            return self._use(value.removeprefix(_ENVIRON))
+        if value.startswith(ENVIRON):
+            return self._use(value.removeprefix(ENVIRON))
         if _holds_password(value) or redact(value) != value:  # may look like a key anywhere
             return self.secret(value, place, _variable(str(place[-1])))
         return value.replace("${", "$${")
@@ -125,8 +104,8 @@ class Variables:
 
     def secret(self, value: Any, place: Place, name: str) -> str:
         """Return a reference to a secret; one in clear text becomes the variable ``name``, or a similar name."""
-        if isinstance(value, str) and value.startswith(_ENVIRON):
-            return self._use(value.removeprefix(_ENVIRON))
+        if isinstance(value, str) and value.startswith(ENVIRON):
+            return self._use(value.removeprefix(ENVIRON))
         text = str(value)
         if text not in self._moved:
             self._moved[text] = self._unused(name)
@@ -135,9 +114,9 @@ class Variables:
 
     def value_of(self, value: Any) -> str | None:
         """Return the value, or that of the variable it refers to; None if that is not set."""
-        if not isinstance(value, str) or not value.startswith(_ENVIRON):
+        if not isinstance(value, str) or not value.startswith(ENVIRON):
             return None if value is None else str(value)
-        name = value.removeprefix(_ENVIRON)
+        name = value.removeprefix(ENVIRON)
         found = self._environ.get(name) or self._own.get(name)
         return str(found) if found else None
 
@@ -201,34 +180,204 @@ def _mentioned(value: Any) -> list[str]:
         return [name for item in value.values() for name in _mentioned(item)]
     if isinstance(value, list):
         return [name for item in value for name in _mentioned(item)]
-    return [value.removeprefix(_ENVIRON)] if isinstance(value, str) and value.startswith(_ENVIRON) else []
+    return [value.removeprefix(ENVIRON)] if isinstance(value, str) and value.startswith(ENVIRON) else []
+
+
+# The table of LiteLLM's fields, ``fields.toml``, and the walk through a section of the file by it.
+
+_Reader = TypeVar("_Reader")
+Function = Callable[[_Reader, "Section", str, str], None]  # takes the field, and may have a remark to make
+ELSEWHERE = "left out: another field says otherwise"
+_MTOK_DIGITS = 6
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What becomes of a field: our field ``to``, or what the function ``by`` makes of it, or only a remark."""
+
+    to: str = ""
+    is_: Any = msgspec.field(name="is", default=None)  # what true becomes
+    times: float = 0.0
+    by: str = ""
+    remark: str = ""
+
+
+class Vendors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """LiteLLM's prefixes of models, besides those of the catalog."""
+
+    own_servers: frozenset[str]
+    litellm_only: frozenset[str]
+    aliases: dict[str, str]
+    bare: dict[str, str]
+    prefix_apis: dict[str, tuple[str, ...]]
+    infixes: dict[str, dict[str, tuple[str, ...]]]
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that the import knows of LiteLLM's words."""
+
+    texts: dict[str, str]
+    also: dict[str, str]
+    fields: dict[str, dict[str, str | Row]]
+    requests: tuple[str, ...]
+    apis: dict[str, tuple[str, ...]]
+    strategies: dict[str, dict[str, Any]]
+    vendors: Vendors
+    comments: dict[str, str]
+
+
+@cache
+def table() -> Table:
+    """Return the table."""
+    text = files("gateway.cli.import_litellm").joinpath("fields.toml").read_text(encoding="utf-8")
+    return msgspec.toml.decode(text, type=Table)
+
+
+@cache
+def rows(section: str) -> Mapping[str, Row]:
+    """Return the rows of a section by field, as they are read: those with stars last, the longest first."""
+    known = table()
+    found = known.fields[section] | known.fields.get(known.also.get(section, ""), {})
+    if section == "litellm_params":
+        found |= dict.fromkeys(known.requests, Row(by="default"))
+    ordered = sorted(found, key=lambda field: ("*" in field, -len(field) * ("*" in field)))
+    return {field: _row(found[field], known.texts) for field in ordered}
+
+
+def _row(said: str | Row, texts: Mapping[str, str]) -> Row:
+    row = said if isinstance(said, Row) else Row(remark=said)
+    return msgspec.structs.replace(row, remark=texts.get(row.remark, row.remark))
+
+
+class Section:
+    """A section of LiteLLM's file, from which one field after the other is taken."""
+
+    def __init__(self, value: Any, place: Place, notes: Notes, variables: "Variables") -> None:
+        self._values = {str(key): item for key, item in contents(value, place, notes).items()}
+        self._place = place
+        self.notes = notes
+        self.variables = variables
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that were not taken yet."""
+        return list(self._values)
+
+    def at(self, *field: str | int) -> Place:
+        """Return the place of a field."""
+        return (*self._place, *field)
+
+    def remark(self, remark: str, *field: str | int) -> None:
+        """Remark on a field, or on the whole section."""
+        self.notes.add(self.at(*field), remark)
+
+    def get(self, field: str) -> Any:
+        """Return the value of a field as it is; it stays."""
+        return self._values.get(field)
+
+    def take(self, field: str) -> Any:
+        """Take the value of a field as it is; None if it has none."""
+        return self._values.pop(field, None)
+
+    def plain(self, field: str) -> Any:
+        """Take a value, converted to one of our file."""
+        return self.variables.plain(self.take(field), self.at(field))
+
+    def named(self, field: str) -> Any:
+        """Take a value, converted as a secret if the field's name is a secret's."""
+        return self.variables.named(field, self.take(field), self.at(field))
+
+    def secret(self, field: str, name: str) -> str:
+        """Take a secret; one in clear text becomes the variable ``name``, or a similar one."""
+        return self.variables.secret(self.take(field), self.at(field), name)
+
+    def number(self, field: str) -> float | None:
+        """Take a number; None, with a remark, if it is none."""
+        if (value := self.take(field)) is None:
+            return None
+        try:
+            number = inf if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = inf
+        if not isfinite(number):
+            self.remark("must be a number here, not a variable: left out", field)
+            return None
+        return number
+
+    def within(self, field: str) -> "Section":
+        """Take a section of this one; it is empty, with a remark, if it is none."""
+        return Section(self._values.pop(field, None), self.at(field), self.notes, self.variables)
+
+    def items(self, field: str) -> list[Any]:
+        """Take a list; it is empty, with a remark, if it is none."""
+        return items(self.take(field), self.at(field), self.notes)
+
+
+def walk(
+    name: str, section: Section, ours: dict[str, Any], reader: _Reader, functions: Mapping[str, Function[_Reader]]
+) -> None:
+    """Read the fields of ``section`` as the table ``name`` says: into ``ours``, by ``functions``, or with a remark."""
+    for pattern, row in rows(name).items():
+        for field in fnmatch.filter(section.fields, pattern):
+            if field not in section.fields:  # a function took it with another field
+                continue
+            if row.by:
+                functions[row.by](reader, section, field, row.remark)
+            elif not row.to:
+                remark_if_set(section, field, row.remark)
+            elif (value := _converted(section, field, row)) is not None and not put(ours, row.to, value):
+                section.remark(ELSEWHERE, field)
+
+
+def put(ours: dict[str, Any], path: str, value: Any) -> bool:
+    """Set the field ``path`` unless it is set; return whether it has this value now."""
+    *sections, field = path.split(".")
+    for each in sections:
+        ours = ours.setdefault(each, {})
+    return bool(ours.setdefault(field, value) == value)
+
+
+def remark_if_set(section: Section, field: str, remark: str) -> None:
+    """Take a field, and remark on it unless it sets nothing."""
+    if is_set(section.take(field)):
+        section.remark(remark, field)
+
+
+def _converted(section: Section, field: str, row: Row) -> Any:
+    if row.times:
+        number = section.number(field)
+        return None if number is None else round(number * row.times, _MTOK_DIGITS)
+    if row.is_ is None:
+        return section.plain(field)
+    if section.get(field) is True:
+        section.take(field)
+        return row.is_
+    remark_if_set(section, field, "is neither true nor false here: left out")
+    return None
+
+
+def contents(value: Any, place: Place, notes: Notes) -> dict[str, Any]:
+    """Return ``value`` if it is a section, else an empty one, with a remark."""
+    if value is not None and not isinstance(value, dict):
+        notes.no_section(place, value)
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any, place: Place, notes: Notes) -> list[Any]:
+    """Return ``value`` if it is a list, else an empty one, with a remark."""
+    if value is not None and not isinstance(value, list):
+        notes.no_section(place, value)
+    return value if isinstance(value, list) else []
+
+
+def is_set(value: object) -> bool:
+    """Whether ``value`` sets anything: null, false and empty values do not."""
+    return value is not None and value is not False and value not in ("", [], {})
 
 
 # Reads LiteLLM's file, the files it includes and the credentials it names, with the lines of its keys.
 
 
-class NotedFile(msgspec.Struct, frozen=True):
-    """The content of the file, and the collector of remarks on it."""
-
-    data: dict[str, Any]
-    notes: Notes
-
-
-# One of them is in every configuration of a LiteLLM proxy.
-_OWN_SECTIONS = frozenset(
-    {
-        "model_list",
-        "include",
-        "router_settings",
-        "litellm_settings",
-        "general_settings",
-        "environment_variables",
-        "credential_list",
-    }
-)
-
-
-def read_source(path: Path) -> NotedFile:
+def read_source(path: Path, environ: Mapping[str, str]) -> Section:
     """Read the file at ``path``.
 
     Raises:
@@ -238,18 +387,20 @@ def read_source(path: Path) -> NotedFile:
     document = read_document(path)
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
-    if document.data and _OWN_SECTIONS.isdisjoint(document.data):
-        words = f"is not a LiteLLM configuration: it has none of {', '.join(sorted(_OWN_SECTIONS))}"
+    sections = sorted(name for name, row in rows("file").items() if row.by)  # one of them is in each of LiteLLM's files
+    if document.data and document.data.keys().isdisjoint(sections):
+        words = f"is not a LiteLLM configuration: it has none of {', '.join(sections)}"
         raise ConfigurationError([*document.problems, Problem(words, str(path))])
     notes = Notes(str(path), document.lines)
     notes.problems.extend(document.problems)
     data = dict(document.data)
     for index, name in enumerate(items(data.pop("include", None), ("include",), notes)):
         _include(data, path.parent / str(name), ("include", index), notes)
-    return NotedFile(_with_credentials(data, notes), notes)
+    data = _with_credentials(data, notes)
+    return Section(data, (), notes, Variables(data, environ, notes))
 
 
-def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: Notes) -> None:
+def _include(data: dict[str, Any], path: Path, place: Place, notes: Notes) -> None:
     """Merge the file at ``path`` into ``data`` as LiteLLM does: append lists, merge sections, replace the rest."""
     if path.exists() and not path.is_file():  # reading a device may never end
         notes.add(place, "is not a file: its settings are missing here")
@@ -271,15 +422,15 @@ def _include(data: dict[str, Any], path: Path, place: tuple[str, int], notes: No
 def _with_credentials(data: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """Return ``data`` with every ``litellm_credential_name`` replaced by that credential's values."""
     named: dict[str, dict[str, Any]] = {}
+    places: dict[str, Place] = {}  # of those that no entry has used
     for index, item in enumerate(items(data.get("credential_list"), ("credential_list",), notes)):
-        place = ("credential_list", index)
-        credential = section(item, place, notes)
-        values = section(credential.get("credential_values"), (*place, "credential_values"), notes)
+        place: Place = ("credential_list", index)
+        credential = contents(item, place, notes)
         if isinstance(name := credential.get("credential_name"), str):
-            named[name] = values
-    entries = items(data.get("model_list"), ("model_list",), notes)
+            named[name] = contents(credential.get("credential_values"), (*place, "credential_values"), notes)
+            places[name] = place
     replaced = []
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(items(data.get("model_list"), ("model_list",), notes)):
         params = entry.get("litellm_params") if isinstance(entry, dict) else None
         if not isinstance(params, dict) or (name := params.get("litellm_credential_name")) is None:
             replaced.append(entry)
@@ -289,6 +440,9 @@ def _with_credentials(data: dict[str, Any], notes: Notes) -> dict[str, Any]:
                 ("model_list", index, "litellm_params", "litellm_credential_name"),
                 "names a credential that is not in credential_list: give the provider its api_key",
             )
+        places.pop(name, None)
         own = {key: value for key, value in params.items() if key != "litellm_credential_name"}
         replaced.append({**entry, "litellm_params": {**named.get(name, {}), **own}})
+    for place in places.values():
+        notes.add(place, "no entry uses this credential: left out")
     return {**data, "model_list": replaced} if "model_list" in data else data
