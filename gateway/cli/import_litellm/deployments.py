@@ -1,7 +1,7 @@
 """Converts the entries of LiteLLM's ``model_list`` to deployments, at the providers that their addresses become."""
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from gateway.cli.import_litellm.source import (
     put,
     remark_if_set,
     table,
+    unused,
     walk,
 )
 from gateway.settings import Catalog, Place
@@ -122,7 +123,7 @@ class Addresses:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._served: dict[Address, dict[str | None, list[Hashable]]] = {}  # deployments there, by key
+        self._served: dict[Address, dict[str | None, list[bytes]]] = {}  # deployments there, by key
         self._preferred: dict[tuple[Address, str | None], str] = {}
         self._names: dict[tuple[Address, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
@@ -154,7 +155,7 @@ class Addresses:
         )
         return address, self._key(address, vendor, params)
 
-    def add_use(self, address: Address, key: str | None, deployment: Hashable) -> None:
+    def add_use(self, address: Address, key: str | None, deployment: bytes) -> None:
         """Record that ``deployment`` is at ``address`` and uses ``key``."""
         self._served.setdefault(address, {}).setdefault(key, []).append(deployment)
 
@@ -218,7 +219,7 @@ class Addresses:
         if wanted is None:
             wanted = "server" if is_reference(address.base_url) else server_name(address.base_url or "")
             wanted = f"{wanted}-server" if wanted in self.catalog else wanted
-        return _numbered(wanted, self.providers)
+        return unused(wanted, self.providers)
 
     def _key(self, address: Address, vendor: Vendor | None, params: Section) -> str | None:
         """Read the key from ``params``, or use the variable from which LiteLLM takes it."""
@@ -254,13 +255,6 @@ def _usual(vendor: Vendor) -> str | None:
     return litellms if litellms in vendor.key_env else vendor.key_env[0]
 
 
-def _numbered(wanted: str, taken: Collection[str]) -> str:
-    name, number = wanted, 2
-    while name in taken:
-        name, number = f"{wanted}-{number}", number + 1
-    return name
-
-
 def _trimmed(url: str, vendor: Vendor | None) -> str:
     """Return ``url`` in the form of our base URLs: up to where the paths of the API begin."""
     url = url.rstrip("/").removesuffix("/chat/completions")
@@ -272,15 +266,6 @@ def _trimmed(url: str, vendor: Vendor | None) -> str:
     if vendor.name in ("ollama", "anthropic") and vendor.kind != "litellm" and not url.endswith("/v1"):
         return f"{url}/v1"
     return url
-
-
-def frozen(value: Any) -> Hashable:
-    """Return a hashable value that is equal for equal plain data."""
-    if isinstance(value, Mapping):
-        return frozenset((key, frozen(item)) for key, item in value.items())
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return tuple(frozen(item) for item in value)
-    return (type(value).__name__, value)
 
 
 # The entries of ``model_list``: each becomes a deployment, and settings of its model.
@@ -318,9 +303,10 @@ class Entry(msgspec.Struct):
         return self.numbers.get("order") or 1
 
     @property
-    def same(self) -> object:
+    def same(self) -> bytes:
         """A value that is equal for two entries if they are one deployment with two keys."""
-        return frozen([self.name, self.model, self.deployment, self.params, self.numbers.get("weight"), self.order])
+        what = (self.name, self.model, self.deployment, self.params, self.numbers.get("weight"), self.order)
+        return msgspec.json.encode(what, order="sorted")
 
     @property
     def is_wildcard(self) -> bool:

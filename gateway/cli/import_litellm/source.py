@@ -2,9 +2,10 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain, count
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,7 +109,8 @@ class Variables:
             return self._use(value.removeprefix(ENVIRON))
         text = str(value)
         if text not in self._moved:
-            self._moved[text] = self._unused(name)
+            self._moved[text] = unused(name, self._taken, "_")
+            self._taken.add(self._moved[text])
         self._notes.add(place, _MOVED.format(name=self._moved[text]))
         return self._use(self._moved[text])
 
@@ -141,12 +143,11 @@ class Variables:
             self.used.append(name)
         return f"${{{name}}}"
 
-    def _unused(self, name: str) -> str:
-        free, number = name, 2
-        while free in self._taken:
-            free, number = f"{name}_{number}", number + 1
-        self._taken.add(free)
-        return free
+
+def unused(name: str, taken: Container[str], between: str = "-") -> str:
+    """Return ``name``, with a number if it is taken."""
+    numbered = (f"{name}{between}{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
 
 def is_secret(name: str) -> bool:
@@ -199,6 +200,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times: float = 0.0
     by: str = ""
     remark: str = ""
+    off: bool = False  # whether false asks for something, too
 
 
 class Vendors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -323,7 +325,7 @@ def walk(
             if row.by:
                 functions[row.by](reader, section, field, row.remark)
             elif not row.to:
-                remark_if_set(section, field, row.remark)
+                remark_if_set(section, field, row.remark, off=row.off)
             elif (value := _converted(section, field, row)) is not None and not put(ours, row.to, value):
                 section.remark(ELSEWHERE, field)
 
@@ -336,9 +338,10 @@ def put(ours: dict[str, Any], path: str, value: Any) -> bool:
     return bool(ours.setdefault(field, value) == value)
 
 
-def remark_if_set(section: Section, field: str, remark: str) -> None:
-    """Take a field, and remark on it unless it sets nothing."""
-    if is_set(section.take(field)):
+def remark_if_set(section: Section, field: str, remark: str, *, off: bool = False) -> None:
+    """Take a field, and remark on it unless it sets nothing; with ``off``, false sets something."""
+    value = section.take(field)
+    if is_set(value) or (off and value is False):
         section.remark(remark, field)
 
 
@@ -396,7 +399,7 @@ def read_source(path: Path, environ: Mapping[str, str]) -> Section:
     data = dict(document.data)
     for index, name in enumerate(items(data.pop("include", None), ("include",), notes)):
         _include(data, path.parent / str(name), ("include", index), notes)
-    data = _with_credentials(data, notes)
+    _insert_credentials(data, notes)
     return Section(data, (), notes, Variables(data, environ, notes))
 
 
@@ -419,8 +422,8 @@ def _include(data: dict[str, Any], path: Path, place: Place, notes: Notes) -> No
             data[key] = value
 
 
-def _with_credentials(data: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """Return ``data`` with every ``litellm_credential_name`` replaced by that credential's values."""
+def _insert_credentials(data: dict[str, Any], notes: Notes) -> None:
+    """Replace every ``litellm_credential_name`` by that credential's values."""
     named: dict[str, dict[str, Any]] = {}
     places: dict[str, Place] = {}  # of those that no entry has used
     for index, item in enumerate(items(data.get("credential_list"), ("credential_list",), notes)):
@@ -429,20 +432,19 @@ def _with_credentials(data: dict[str, Any], notes: Notes) -> dict[str, Any]:
         if isinstance(name := credential.get("credential_name"), str):
             named[name] = contents(credential.get("credential_values"), (*place, "credential_values"), notes)
             places[name] = place
-    replaced = []
-    for index, entry in enumerate(items(data.get("model_list"), ("model_list",), notes)):
+    entries = items(data.get("model_list"), ("model_list",), notes)
+    for index, entry in enumerate(entries):
         params = entry.get("litellm_params") if isinstance(entry, dict) else None
-        if not isinstance(params, dict) or (name := params.get("litellm_credential_name")) is None:
-            replaced.append(entry)
+        if not isinstance(params, dict) or not (name := str(params.get("litellm_credential_name") or "")):
             continue
+        own = {field: value for field, value in params.items() if field != "litellm_credential_name"}
+        entries[index] = {**entry, "litellm_params": {**named.get(name, {}), **own}}
+        places.pop(name, None)
         if name not in named:
             notes.add(
                 ("model_list", index, "litellm_params", "litellm_credential_name"),
                 "names a credential that is not in credential_list: give the provider its api_key",
             )
-        places.pop(name, None)
-        own = {key: value for key, value in params.items() if key != "litellm_credential_name"}
-        replaced.append({**entry, "litellm_params": {**named.get(name, {}), **own}})
+    data["model_list"] = entries
     for place in places.values():
         notes.add(place, "no entry uses this credential: left out")
-    return {**data, "model_list": replaced} if "model_list" in data else data

@@ -199,11 +199,16 @@ def test_each_remark_of_the_table_is_a_sentence_or_the_name_of_one() -> None:
             "{ router_settings: { fallbacks: [{ a: [b] }] }, litellm_settings: { fallbacks: [{ a: [c] }] } }",
             "litellm_settings.fallbacks: left out: another field says otherwise",
         ),
+        ("litellm_settings: { ssl_verify: false }", "ssl_verify: no counterpart: certificates are always checked"),
+        (
+            "model_list: [{ model_name: m, litellm_params: { model: groq/x, ssl_verify: false } }]",
+            "ssl_verify: no counterpart: certificates are always checked",
+        ),
         ("litellm_settings: { drop_params: 'yes please' }", "drop_params: is neither true nor false here"),
         ("credential_list: [{ credential_name: spare }]", "credential_list[0]: no entry uses this credential"),
     ],
 )
-def test_what_another_field_overrides_is_remarked_on(imported: Import, text: str, words: str) -> None:
+def test_what_is_not_used_is_remarked_on_even_if_it_is_known(imported: Import, text: str, words: str) -> None:
     _, converted = imported(text)
 
     assert remarks(converted, words)
