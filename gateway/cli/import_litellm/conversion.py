@@ -291,7 +291,7 @@ class _Conversion:
             model["race"] = {"mode": "auto", "budget": 1.0}
         race = table().strategies.get(self._settings.strategy)
         if race and any(self._is_priced(entry) for entry, _ in found):
-            model["race"] = race
+            model["race"] = dict(race)
         return model | settings
 
     def _shared(self, found: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:

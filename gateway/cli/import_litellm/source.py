@@ -277,23 +277,23 @@ class Section:
         return self._values.get(field)
 
     def take(self, field: str) -> Any:
-        """Take the value of a field as it is; None if it has none."""
+        """Remove a field and return its value as it is; None if it has none."""
         return self._values.pop(field, None)
 
     def plain(self, field: str) -> Any:
-        """Take a value, converted to one of our file."""
+        """Remove a field and return its value, converted to one of our file."""
         return self.variables.plain(self.take(field), self.at(field))
 
     def named(self, field: str) -> Any:
-        """Take a value, converted as a secret if the field's name is a secret's."""
+        """Remove a field and return its value, converted as a secret if the field's name is a secret's."""
         return self.variables.named(field, self.take(field), self.at(field))
 
     def secret(self, field: str, name: str) -> str:
-        """Take a secret; one in clear text becomes the variable ``name``, or a similar one."""
+        """Remove a secret and return a reference; one in clear text becomes the variable ``name``, or a similar one."""
         return self.variables.secret(self.take(field), self.at(field), name)
 
     def number(self, field: str) -> float | None:
-        """Take a number; None, with a remark, if it is none."""
+        """Remove a field and return its number; None, with a remark, if it is none."""
         if (value := self.take(field)) is None:
             return None
         try:
@@ -306,11 +306,11 @@ class Section:
         return number
 
     def within(self, field: str) -> "Section":
-        """Take a section of this one; it is empty, with a remark, if it is none."""
+        """Remove and return a section of this one; it is empty, with a remark, if it is none."""
         return Section(self._values.pop(field, None), self.at(field), self.notes, self.variables)
 
     def items(self, field: str) -> list[Any]:
-        """Take a list; it is empty, with a remark, if it is none."""
+        """Remove and return a list; it is empty, with a remark, if it is none."""
         return items(self.take(field), self.at(field), self.notes)
 
 
@@ -339,7 +339,7 @@ def put(ours: dict[str, Any], path: str, value: Any) -> bool:
 
 
 def remark_if_set(section: Section, field: str, remark: str, *, off: bool = False) -> None:
-    """Take a field, and remark on it unless it sets nothing; with ``off``, false sets something."""
+    """Remove a field, and remark on it unless it sets nothing; with ``off``, false sets something."""
     value = section.take(field)
     if is_set(value) or (off and value is False):
         section.remark(remark, field)
