@@ -7,14 +7,13 @@ The latter are read from saved answers of its API: ``/key/list?return_full_objec
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from gateway.cli.import_litellm.notes import Notes, Variables
-from gateway.settings import ConfigurationError, Place, Problem
+from gateway.cli.import_litellm.source import ENVIRON, Section, unused
+from gateway.settings import ConfigurationError, Problem
 
 SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
 
@@ -26,39 +25,25 @@ _ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
 _BUDGET = "litellm_budget_table"
 
 CLIENT = "litellm-master"
-_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def client(key: Any, place: Place, variables: Variables, notes: Notes, *, adhoc: bool) -> dict[str, Any]:
+def client(section: Section, field: str) -> dict[str, Any]:
     """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
-    value = variables.value_of(key)
-    entry: dict[str, Any] = {}
-    if value is not None:
-        entry["key_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256; give each user a key with `holeshot keys new NAME`",
-        )
-    else:
-        match = _REFERENCE.fullmatch(str(key))
-        name = f"{match[1] if match else 'LITELLM_MASTER_KEY'}_SHA256"
-        entry["key_sha256"] = variables.plain(f"os.environ/{name}", place)
-        notes.add(
-            place,
-            f"became client {CLIENT!r}, known by the key's SHA-256, which must be in {name}:"
-            ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
-        )
-    entry["admin"] = True
-    if adhoc:
-        entry["adhoc"] = True
-    return entry
+    key, place, variables = section.take(field), section.at(field), section.variables
+    became = f"became client {CLIENT!r}, known by the key's SHA-256"
+    if (value := variables.value_of(key)) is not None:
+        section.remark(f"{became}; give each user a key with `holeshot keys new NAME`", field)
+        return {"key_sha256": hashlib.sha256(value.encode()).hexdigest(), "admin": True}
+    name = f"{str(key).removeprefix(ENVIRON)}_SHA256"
+    section.remark(
+        f"{became}, which must be in {name}:"
+        ' printf %s "$KEY" | sha256sum; better, make new keys with `holeshot keys new NAME`',
+        field,
+    )
+    return {"key_sha256": variables.plain(f"{ENVIRON}{name}", place), "admin": True}
 
 
-class _Kind(StrEnum):
-    KEY = "key"
-    TEAM = "team"
-    USER = "user"
-    CUSTOMER = "customer"
+_Kind = Literal["key", "team", "user", "customer"]
 
 
 class Accounts:
@@ -66,7 +51,7 @@ class Accounts:
 
     def __init__(self, models: Collection[str]) -> None:
         self._models = models
-        self._rows: dict[_Kind, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in _Kind}
+        self._rows: dict[_Kind, list[tuple[str, dict[str, Any]]]] = {kind: [] for kind in get_args(_Kind)}
         self._taken: set[str] = set()
         self.notes: list[Problem] = []
         self.teams: dict[str, dict[str, Any]] = {}
@@ -100,14 +85,10 @@ class Accounts:
 
     def convert(self) -> None:
         """Convert all rows that were read."""
-        teams = {
-            row["team_id"]: self._payer(file, row, "team_alias", "team_id") for file, row in self._rows[_Kind.TEAM]
-        }
-        models = {row["team_id"]: row.get("models") for _, row in self._rows[_Kind.TEAM]}
-        users = {
-            row["user_id"]: self._payer(file, row, "user_email", "user_id") for file, row in self._rows[_Kind.USER]
-        }
-        for file, row in self._rows[_Kind.KEY]:
+        teams = {row["team_id"]: self._payer(file, row, "team_alias", "team_id") for file, row in self._rows["team"]}
+        models = {row["team_id"]: row.get("models") for _, row in self._rows["team"]}
+        users = {row["user_id"]: self._payer(file, row, "user_email", "user_id") for file, row in self._rows["user"]}
+        for file, row in self._rows["key"]:
             # As in LiteLLM: a key of a team has the team's budget, not its user's.
             of = teams.get(row["team_id"]) if row.get("team_id") else users.get(row.get("user_id"))
             if row.get("team_id") and row["team_id"] not in teams:
@@ -115,7 +96,7 @@ class Accounts:
                 continue
             self._key(file, row, of, models.get(row.get("team_id")))
         named = {}
-        for file, row in self._rows[_Kind.CUSTOMER]:
+        for file, row in self._rows["customer"]:
             if (limits := self._limits(file, row, f"customer {row['user_id']!r}")) is None:
                 self._note(file, f"customer {row['user_id']!r} is blocked: end users cannot be, so it is left out")
             elif limits:
@@ -134,7 +115,7 @@ class Accounts:
         limits = self._limits(file, row, f"{_kind(row)} {name!r}")
         if limits is None:
             self._note(file, f"{_kind(row)} {name!r} is blocked: set its limits, or remove its keys")
-        if not limits and _kind(row) is _Kind.USER:
+        if not limits and _kind(row) == "user":
             self._taken.discard(name)
             return None
         self.teams[name] = limits or {}
@@ -191,10 +172,7 @@ class Accounts:
         return f"the key {_name(row)!r}"
 
     def _unused(self, name: str) -> str:
-        free, number = name, 2
-        while free in self._taken:
-            free, number = f"{name}-{number}", number + 1
-        self._taken.add(free)
+        self._taken.add(free := unused(name, self._taken))
         return free
 
     def _note(self, file: str | None, words: str) -> None:
@@ -208,10 +186,10 @@ def _kind(row: Any) -> _Kind | None:
     if not isinstance(row, dict):
         return None
     if isinstance(row.get("token"), str):
-        return _Kind.KEY
+        return "key"
     if isinstance(row.get("user_id"), str):
-        return _Kind.USER if "user_role" in row or "user_email" in row else _Kind.CUSTOMER
-    return _Kind.TEAM if isinstance(row.get("team_id"), str) else None
+        return "user" if "user_role" in row or "user_email" in row else "customer"
+    return "team" if isinstance(row.get("team_id"), str) else None
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -1,70 +1,279 @@
-"""Converts an entry of LiteLLM's ``model_list`` to a deployment, and separates the settings of its model."""
+"""Converts the entries of LiteLLM's ``model_list`` to deployments, at the providers that their addresses become."""
 
-from collections.abc import Hashable, Iterator, Mapping
-from functools import cache
-from importlib.resources import files
-from math import inf, isfinite
+import re
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.cli.import_litellm.addresses import Address, Addresses, ResolvedModel, frozen, resolve
-from gateway.cli.import_litellm.notes import Notes, Variables, is_reference, is_set, section
+from gateway.cli.import_litellm.source import (
+    ELSEWHERE,
+    ENVIRON,
+    Function,
+    Section,
+    is_reference,
+    put,
+    remark_if_set,
+    table,
+    unused,
+    walk,
+)
 from gateway.settings import Catalog, Place
+from providers import Vendor
+
+# Finds the vendor and model that LiteLLM means by a name such as ``together_ai/meta-llama/Llama-3``.
 
 
-class Fields(msgspec.Struct, frozen=True):
-    """The table of LiteLLM's fields, ``fields.toml``: what is remarked on each, by section, and what others become."""
+class ResolvedModel(msgspec.Struct, frozen=True):
+    """The vendor and model that a name of LiteLLM's refers to."""
 
-    texts: dict[str, str]
-    litellm_params: dict[str, str]
-    model_info: dict[str, str]
-    router_settings: dict[str, str]
-    litellm_settings: dict[str, str]
-    general_settings: dict[str, str]
-    sections: dict[str, str]
-    prices: dict[str, str]
-    capabilities: dict[str, str]
-    apis: dict[str, tuple[str, ...]]
+    model: str  # the vendor's name for it
+    vendor: Vendor | None = None  # from the catalog
+    prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog; None for one's own server
+    apis: tuple[str, ...] = ()  # the APIs that the name selects; empty if none
 
-    def remark(self, section: str, field: str) -> str | None:
-        """Return the remark on a field of ``section``; None if the table does not have it."""
-        said: str | None = getattr(self, section).get(field)
-        return said if said is None else self.texts.get(said, said)
+    @property
+    def is_through_litellm(self) -> bool:
+        """Whether the litellm library is used for the vendor."""
+        return self.prefix is not None or (self.vendor is not None and self.vendor.kind == "litellm")
 
 
-@cache
-def fields() -> Fields:
-    """Return the table."""
-    text = files("gateway.cli.import_litellm").joinpath("fields.toml").read_text(encoding="utf-8")
-    return msgspec.toml.decode(text, type=Fields)
+def resolve(model: str, custom: str, catalog: Catalog) -> ResolvedModel | None:
+    """Return what LiteLLM's name ``model`` refers to; None if unknown. ``custom`` is its ``custom_llm_provider``."""
+    vendors = table().vendors
+    known = vendors.own_servers | vendors.litellm_only
+    first, slash, rest = model.partition("/")
+    if custom:
+        prefix, name = custom, rest if slash and first == custom else model
+    elif slash and rest and (first in known or by_prefix(first, catalog) is not None):
+        prefix, name = first, rest
+    elif (bare := next((vendor for start, vendor in vendors.bare.items() if re.match(start, model)), None)) is not None:
+        prefix, name = bare, model
+    else:
+        return None
+    if prefix in vendors.own_servers:
+        return ResolvedModel(name)
+    vendor = by_prefix(prefix, catalog)
+    if vendor is None:
+        return ResolvedModel(name, prefix=prefix) if prefix in known else None
+    apis = vendors.prefix_apis.get(prefix, ())
+    for start, chosen in vendors.infixes.get(vendor.name, {}).items():
+        if name.startswith(start):
+            name, apis = name.removeprefix(start), chosen
+    return ResolvedModel(name, vendor, apis=apis)
 
 
-UNKNOWN = "no counterpart known: left out"
+def by_prefix(prefix: str, catalog: Catalog) -> Vendor | None:
+    """Return the catalog's row for LiteLLM's vendor ``prefix``."""
+    prefix = table().vendors.aliases.get(prefix, prefix)
+    return next((row for row in catalog.values() if row.litellm_prefix == prefix), None) or catalog.get(prefix)
 
 
-_CREDENTIALS = ("aws_", "vertex_", "watsonx_", "azure_", "oci_", "sap_", "anthropic_")
-_CREDENTIAL_NAMES = frozenset({"api_version", "client_id", "client_secret", "tenant_id", "bedrock_tags"})
-_REGIONS = ("region_name", "aws_region_name", "vertex_location", "watsonx_region_name")
-_OF_LITELLM = frozenset({"chat", "embeddings"})
-_PER_MTOK_DIGITS = 6
-# Prefixes of LiteLLM's own parameters among those of requests.
-_LITELLMS_OWN = (
-    "adaptive_router", "auto_router_", "cache", "complexity_router_", "fallbacks", "gcs_", "guardrails", "litellm_",
-    "model_info", "prompt_", "provider_affinity", "s3_", "stream_timeout_by_", "timeout_by_",
-)  # fmt: skip
-_OF_REQUESTS = frozenset({
-    "audio", "dimensions", "encoding_format", "enable_thinking", "frequency_penalty", "function_call", "functions",
-    "include_reasoning", "input_type", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "metadata",
-    "min_p", "min_tokens", "modalities", "model_kwargs", "n", "parallel_tool_calls", "plugins", "prediction",
-    "presence_penalty", "prompt_cache_key", "provider", "reasoning", "reasoning_effort", "repetition_penalty",
-    "response_format", "safety_identifier", "safety_settings", "seed", "service_tier", "size", "stop", "store",
-    "stream", "stream_options", "temperature", "text", "thinking", "tool_choice", "tools", "top_a", "top_k",
-    "top_logprobs", "top_p", "user", "verbosity", "voice", "web_search_options",
-})  # fmt: skip
+def by_host(url: str, catalog: Catalog) -> Vendor | None:
+    """Return the vendor to which the host of ``url`` belongs."""
+    host = _host(url)
+    return next((row for row in catalog.values() if host and row.base_url and _host(row.base_url) == host), None)
 
 
-class Entry(msgspec.Struct, frozen=True):
+def server_name(url: str) -> str:
+    """Return a provider's name for the server at ``url``: the distinctive part of its host."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # an incomplete IPv6 address: reported when the file is loaded
+        return "server"
+    if not host or host.replace(".", "").isdigit() or ":" in host:
+        return "server"
+    labels = [label for label in host.split(".") if label not in ("api", "www", "inference")]
+    name = re.sub(r"[^a-z0-9-]+", "-", labels[0] if labels else host)
+    return "local" if name == "localhost" else name
+
+
+def _host(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    # On this machine, ports distinguish servers.
+    return url if port is not None and parts.hostname in ("localhost", "127.0.0.1") else parts.hostname
+
+
+# Placeholders for the key of a server without authentication.
+_NO_KEY = re.compile(r"(?i)(sk-)?(none|null|dummy|empty|fake|fake-key|no-?key|not-?needed|na|n/a|x+|anything|test)")
+_TOKENS = ("azure_ad_token", "tenant_id", "client_id", "client_secret")
+# Versions by which LiteLLM selects Azure's newer API, which has other paths.
+_AZURE_V1 = frozenset({"v1", "latest", "preview"})
+_VERSIONED = "api-version"  # the name of the query parameter
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Everything that identifies a provider except its key. Values are as our file has them."""
+
+    vendor: str | None = None  # in the catalog
+    prefix: str | None = None  # LiteLLM's name for a vendor that is not in the catalog
+    kind: str | None = None  # if it differs from the vendor's row
+    base_url: str | None = None  # if it differs from the vendor's
+    organization: str | None = None
+    api_version: str | None = None  # if it differs from the vendor's row
+
+
+class Addresses:
+    """Collects addresses and keys, and makes a provider for each."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._served: dict[Address, dict[str | None, list[bytes]]] = {}  # deployments there, by key
+        self._preferred: dict[tuple[Address, str | None], str] = {}
+        self._names: dict[tuple[Address, str | None], str] = {}
+        self.providers: dict[str, dict[str, Any]] = {}
+
+    def read(self, resolved: ResolvedModel, params: Section) -> tuple[Address, str | None] | None:
+        """Read address and key from ``params``; return None, with a remark, if there is no address."""
+        vendor = resolved.vendor
+        is_azure = vendor is not None and vendor.name == "azure"
+        url = params.plain("api_base") or params.plain("base_url") or None
+        if url is None and is_azure:
+            url = params.variables.plain(f"{ENVIRON}AZURE_API_BASE", params.at("api_base"))  # LiteLLM's default
+        if url is not None and vendor is not None and vendor.name == "openai":
+            vendor = by_host(str(url), self.catalog)  # "openai/" with an address means an OpenAI-compatible API
+        url = None if url is None else _trimmed(str(url), vendor)
+        if vendor is not None and vendor.base_url is not None and url == vendor.base_url.rstrip("/"):
+            url = None
+        if url is None and vendor is None and resolved.prefix is None:
+            params.remark("has no api_base, so it was left out: give a provider its base_url")
+            return None
+        token = is_azure and any(field in params.fields for field in _TOKENS)
+        organization = params.plain("organization")
+        address = Address(
+            vendor=vendor.name if vendor else None,
+            prefix=resolved.prefix,
+            kind="litellm" if token else None,
+            base_url=url,
+            organization=None if organization is None else str(organization),
+            api_version=None if token else self._api_version(vendor, params),
+        )
+        return address, self._key(address, vendor, params)
+
+    def add_use(self, address: Address, key: str | None, deployment: bytes) -> None:
+        """Record that ``deployment`` is at ``address`` and uses ``key``."""
+        self._served.setdefault(address, {}).setdefault(key, []).append(deployment)
+
+    def prefer(self, address: Address, key: str | None, name: str) -> None:
+        """Prefer ``name`` for the provider at ``address``, because clients use it."""
+        self._preferred.setdefault((address, key), name)
+
+    def name_all(self) -> None:
+        """Make a provider for each address and key; keys that serve the same become one provider's ``api_keys``."""
+        for address, keys in self._served.items():
+            same = len({frozenset(deployments) for deployments in keys.values()}) == 1 and None not in keys
+            for group in [list(keys)] if same else [[key] for key in keys]:
+                self._add(address, group)
+
+    def name_of(self, address: Address, key: str | None) -> str | None:
+        """Return the provider for ``address`` and ``key``; None if there cannot be one."""
+        return self._names.get((address, key))
+
+    def _add(self, address: Address, keys: list[str | None]) -> None:
+        name = self._free(address, keys)
+        if address.prefix is not None and name != address.prefix:
+            return  # litellm recognises a vendor outside the catalog only by the provider's name
+        entry: dict[str, Any] = {}
+        if address.vendor is not None and name != address.vendor:
+            entry["preset"] = address.vendor
+        if address.prefix is not None or address.kind is not None:
+            entry["kind"] = "litellm"
+        if address.base_url is not None:
+            entry["base_url"] = address.base_url
+        known = [key for key in keys if key is not None]
+        if len(known) > 1:
+            entry["api_keys"] = known
+        elif known:
+            entry["api_key"] = known[0]
+        if address.organization is not None:
+            entry["organization"] = address.organization
+        if address.api_version is not None:
+            entry["query"] = {_VERSIONED: address.api_version}
+        self.providers[name] = entry
+        self._names.update({(address, key): name for key in keys})
+
+    def _api_version(self, vendor: Vendor | None, params: Section) -> str | None:
+        """Read the API version from ``params``, if the vendor has one and it is not that of its row."""
+        if vendor is None or _VERSIONED not in vendor.query:
+            return None
+        given, sent = params.plain("api_version"), vendor.query[_VERSIONED]
+        if given is None:
+            return params.variables.default("AZURE_API_VERSION")  # LiteLLM's default
+        if str(given) in _AZURE_V1:
+            params.remark(
+                f"left out, {sent} is sent: Azure's v1 API is a provider without a preset,"
+                " base_url: https://RESOURCE.openai.azure.com/openai/v1",
+                "api_version",
+            )
+            return None
+        return None if str(given) == sent else str(given)
+
+    def _free(self, address: Address, keys: list[str | None]) -> str:
+        preferred = next((self._preferred[address, key] for key in keys if (address, key) in self._preferred), None)
+        wanted = preferred or address.vendor or address.prefix
+        if wanted is None:
+            wanted = "server" if is_reference(address.base_url) else server_name(address.base_url or "")
+            wanted = f"{wanted}-server" if wanted in self.catalog else wanted
+        return unused(wanted, self.providers)
+
+    def _key(self, address: Address, vendor: Vendor | None, params: Section) -> str | None:
+        """Read the key from ``params``, or use the variable from which LiteLLM takes it."""
+        raw, own_host = params.get("api_key"), address.base_url is not None or vendor is not None
+        needed = vendor is not None and vendor.key_required
+        if raw is None or raw == "":
+            params.take("api_key")
+            if vendor is None or not needed:
+                return None
+            if address.base_url is None or vendor.base_url is None:  # a host of the vendor's own
+                usual = _usual(vendor)
+                return usual and params.variables.plain(f"{ENVIRON}{usual}", params.at("api_key"))
+            params.remark(
+                f"{vendor.title}'s key is not sent to another host unless the provider says so: give its api_key",
+                "api_base",
+            )
+            return None
+        if not needed and own_host and isinstance(raw, str) and _NO_KEY.fullmatch(raw):
+            params.take("api_key")
+            params.remark("a placeholder, left out: your own server needs no key", "api_key")
+            return None
+        if vendor is not None and vendor.key_env:
+            return params.secret("api_key", vendor.key_env[0])
+        name = address.prefix or (vendor.name if vendor else None) or server_name(address.base_url or "")
+        return params.secret("api_key", re.sub(r"[^A-Za-z0-9]+", "_", name).upper() + "_API_KEY")
+
+
+def _usual(vendor: Vendor) -> str | None:
+    """Return the variable from which LiteLLM takes the vendor's key, if the catalog has it, else the most usual one."""
+    if not vendor.key_env:
+        return None
+    litellms = f"{(vendor.litellm_prefix or '').upper()}_API_KEY"
+    return litellms if litellms in vendor.key_env else vendor.key_env[0]
+
+
+def _trimmed(url: str, vendor: Vendor | None) -> str:
+    """Return ``url`` in the form of our base URLs: up to where the paths of the API begin."""
+    url = url.rstrip("/").removesuffix("/chat/completions")
+    if vendor is None:
+        return url
+    if vendor.name == "azure":
+        return url.partition("/openai")[0] if "/openai/" in f"{url}/" else url
+    # LiteLLM adds the version for these two itself.
+    if vendor.name in ("ollama", "anthropic") and vendor.kind != "litellm" and not url.endswith("/v1"):
+        return f"{url}/v1"
+    return url
+
+
+# The entries of ``model_list``: each becomes a deployment, and settings of its model.
+
+_OF_LITELLM = frozenset({"chat", "embeddings"})  # the APIs of vendors that the litellm library is used for
+
+
+class Entry(msgspec.Struct):
     """An entry of ``model_list``. Values are as our file has them."""
 
     place: Place
@@ -72,230 +281,176 @@ class Entry(msgspec.Struct, frozen=True):
     model: str  # the vendor's name
     address: Address
     key: str | None
-    deployment: Mapping[str, Any]  # as in our file, without the deployment's name
-    params: Mapping[str, Any]  # of requests: LiteLLM's defaults
-    timeouts: Mapping[str, Any]
-    weight: float | None
-    rate: float | None  # rpm, else tpm: LiteLLM's weights if there are no others
-    order: int
-    keepalive_s: Any = None
+    through_litellm: bool  # whether the litellm library is used for the vendor
+    deployment: dict[str, Any] = {}  # as in our file, without the deployment's name
+    params: dict[str, Any] = {}  # of requests: LiteLLM's defaults
+    numbers: dict[str, float] = {}  # weight, order, rpm, tpm
 
     @property
-    def same(self) -> Hashable:
-        """A value that is equal for two entries if they are one deployment with two keys."""
-        return frozen([self.name, self.model, self.deployment, self.params, self.timeouts, self.weight, self.order])
-
-
-class Entries:
-    """Reads the entries of ``model_list`` one by one."""
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        variables: Variables,
-        notes: Notes,
-        addresses: Addresses,
-        *,
-        drop_params: bool,
-    ) -> None:
-        self._catalog = catalog
-        self._variables = variables
-        self._notes = notes
-        self._addresses = addresses
-        self._drop_params = drop_params
-
-    def read(self, raw: Any, place: Place) -> Entry | None:
-        """Return the entry; None, with a remark, if it names no provider."""
-        entry = section(raw, place, self._notes)
-        here = (*place, "litellm_params")
-        params = {str(key): value for key, value in section(entry.get("litellm_params"), here, self._notes).items()}
-        model, name = params.pop("model", None), entry.get("model_name")
-        if not model or not name:
-            self._notes.add(place, "has no model_name, or no litellm_params.model: left out")
-            return None
-        target = resolve(str(model), str(params.pop("custom_llm_provider", None) or ""), self._catalog)
-        if target is None:
-            self._notes.add((*here, "model"), "names an unknown vendor: left out; write provider/model under `models`")
-            return None
-        found = self._addresses.read(target, params, here)
-        if found is None:
-            return None
-        address, key = found
-        info = section(entry.get("model_info"), (*place, "model_info"), self._notes)
-        if _is_through_litellm(address, target) and not {*_apis(target, info)} <= _OF_LITELLM:
-            self._notes.add(
-                place, "no counterpart: this vendor supports chat and embeddings only, so the entry is left out"
-            )
-            return None
-        # LiteLLM also reads limits besides litellm_params.
-        params |= {word: entry[word] for word in ("rpm", "tpm") if word in entry and word not in params}
-        for word in entry.keys() - {"model_name", "litellm_params", "model_info", "rpm", "tpm", "blocked"}:
-            self._notes.add((*place, word), UNKNOWN)
-        deployment = self._deployment(target, address, params, info, place)
-        if entry.get("blocked") or info.get("blocked"):
-            deployment["enabled"] = False
-        timeouts = self._timeouts(params, here)
-        weight, rate, order = (
-            self._number(params.pop(word, None), (*here, word)) for word in ("weight", "rpm", "order")
-        )
-        tokens = self._number(params.pop("tpm", None), (*here, "tpm"))
-        for word in ("rpm", "tpm"):
-            if (rate if word == "rpm" else tokens) is not None:
-                self._notes.add((*here, word), fields().remark("litellm_params", word) or UNKNOWN)
-        return Entry(
-            place=place,
-            name=str(name),
-            model=target.model,
-            address=address,
-            key=key,
-            deployment=deployment,
-            timeouts=timeouts,
-            weight=weight,
-            rate=rate or tokens,
-            order=int(order or 1),
-            keepalive_s=self._variables.plain(params.pop("keepalive_seconds", None), (*here, "keepalive_seconds")),
-            params=self._params(params, here),
-        )
-
-    def _deployment(
-        self, target: ResolvedModel, address: Address, params: dict[str, Any], info: Mapping[str, Any], place: Place
-    ) -> dict[str, Any]:
-        """Read the deployment's settings from ``params``."""
-        here = (*place, "litellm_params")
-        take = self._variables.plain
-        result: dict[str, Any] = {}
-        if apis := _apis(target, info):
-            result["apis"] = list(apis)
-        if params.pop("use_chat_completions_api", None):
-            result["apis"] = ["chat"]
-        if params.pop("drop_params", self._drop_params) is True:
-            result["drop_params"] = True
-        if (parallel := params.pop("max_parallel_requests", None)) is not None:
-            result["max_in_flight"] = take(parallel, (*here, "max_parallel_requests"))
-        body = dict(section(params.pop("extra_body", None), (*here, "extra_body"), self._notes))
-        body = {key: self._variables.named(key, value, (*here, "extra_body", key)) for key, value in body.items()}
-        if region := next((params[word] for word in _REGIONS if isinstance(params.get(word), str)), None):
-            result["region"] = take(region, here)
-        body |= self._credentials(address, target, params, here)
-        if body:
-            result["extra_body"] = body
-        if headers := self._headers(params, here):
-            result["extra_headers"] = headers
-        if price := self._price(params, info, place):
-            result["price_per_mtok"] = price
-        if capabilities := dict(self._capabilities(info, (*place, "model_info"))):
-            result["capabilities"] = capabilities
-        return result
-
-    def _credentials(
-        self, address: Address, target: ResolvedModel, params: dict[str, Any], here: Place
-    ) -> dict[str, Any]:
-        """Read from ``params`` the credentials that litellm needs for a vendor; they are sent in ``extra_body``."""
-        through_litellm = _is_through_litellm(address, target)
-        found: dict[str, Any] = {}
-        for word in [name for name in params if name.startswith(_CREDENTIALS) or name in _CREDENTIAL_NAMES]:
-            value = params.pop(word)
-            if value is None:
-                continue
-            if through_litellm:
-                text = msgspec.json.encode(value).decode() if isinstance(value, dict) else value
-                secret = isinstance(value, dict) or word == "vertex_credentials"
-                found[word] = (
-                    self._variables.secret(text, (*here, word), word.upper())
-                    if secret
-                    else self._variables.named(word, text, (*here, word))
-                )
-            else:
-                self._notes.add((*here, word), fields().remark("litellm_params", word) or UNKNOWN)
-        if params.pop("region_name", None) is not None and through_litellm:
-            self._notes.add(
-                (*here, "region_name"), "became the region of the deployment only: set the vendor's own region too"
-            )
+    def timeouts(self) -> dict[str, Any]:
+        """The model's, if its entries agree."""
+        found: dict[str, Any] = self.deployment.get("timeouts", {})
         return found
 
-    def _headers(self, params: dict[str, Any], here: Place) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        for word in ("headers", "extra_headers"):
-            given = section(params.pop(word, None), (*here, word), self._notes)
-            headers |= {
-                str(name): str(self._variables.named(str(name), str(value), (*here, word, str(name))))
-                for name, value in given.items()
-            }
-        return headers
+    @property
+    def rate(self) -> float | None:
+        """LiteLLM's weight if the entries have none."""
+        return self.numbers.get("rpm") or self.numbers.get("tpm")
 
-    def _price(self, params: dict[str, Any], info: Mapping[str, Any], place: Place) -> dict[str, float]:
-        price: dict[str, float] = {}
-        for word, ours in fields().prices.items():
-            where = (*place, "litellm_params", word) if word in params else (*place, "model_info", word)
-            value = self._number(params.pop(word, info.get(word)), where)
-            if value is not None:
-                price[ours] = round(value * 1e6, _PER_MTOK_DIGITS)
-        if price and "input" not in price:
-            self._notes.add(place, "has prices, but none for input tokens: left out")
-            return {}
-        if price and "output" not in price:
-            self._notes.add(place, "has no price for output tokens: they count as free, as for embeddings")
-            price["output"] = 0.0
-        return price
+    @property
+    def order(self) -> float:
+        """The entries of a model with a higher one are used when the others failed."""
+        return self.numbers.get("order") or 1
 
-    def _capabilities(self, info: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
-        table = fields()
-        for word, value in info.items():
-            if word in table.capabilities and value is not None:
-                yield table.capabilities[word], self._variables.plain(value, (*place, word))
-            elif word not in table.prices and word not in ("mode", "blocked") and is_set(value):
-                self._notes.add((*place, word), table.remark("model_info", word) or UNKNOWN)
+    @property
+    def same(self) -> bytes:
+        """A value that is equal for two entries if they are one deployment with two keys."""
+        what = (self.name, self.model, self.deployment, self.params, self.numbers.get("weight"), self.order)
+        return msgspec.json.encode(what, order="sorted")
 
-    def _timeouts(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Read LiteLLM's two timeouts. Neither limits a whole answer: they limit the wait for the next bytes."""
-        whole, stream = params.pop("timeout", None), params.pop("stream_timeout", None)
-        said = stream if stream is not None else whole
-        if said is None:
-            return {}
-        word = "timeout" if stream is None else "stream_timeout"
-        clock = self._variables.plain(said, (*here, word))
-        if not isinstance(clock, int | float) and not is_reference(clock):
-            self._notes.add((*here, word), "is not a number of seconds: left out")
-            return {}
-        if whole is not None and stream is not None:
-            self._notes.add((*here, "timeout"), "calls that do not stream have the same limit: stream_timeout is used")
-        return {"ttft_timeout_s": clock, "stall_timeout_s": clock}
-
-    def _params(self, params: dict[str, Any], here: Place) -> dict[str, Any]:
-        """Return the rest: LiteLLM sends these with every request that does not set them."""
-        kept = {}
-        for word, value in params.items():
-            if (remark := fields().remark("litellm_params", word)) is not None:
-                if is_set(value):
-                    self._notes.add((*here, word), remark)
-            elif word.startswith(_LITELLMS_OWN) and word not in _OF_REQUESTS:
-                if is_set(value):
-                    self._notes.add((*here, word), UNKNOWN)
-            elif value is not None:
-                if word not in _OF_REQUESTS:
-                    self._notes.add((*here, word), "unknown: used as a parameter of requests (`defaults`)")
-                kept[word] = self._variables.named(word, value, (*here, word))
-        return kept
-
-    def _number(self, value: Any, place: Place) -> float | None:
-        if value is None or isinstance(value, bool):
-            return None
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = inf
-        if not isfinite(number):
-            self._notes.add(place, "must be a number here, not a variable: left out")
-            return None
-        return number
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it is a pattern for any model of a provider."""
+        return "*" in self.name or "*" in self.model
 
 
-def _apis(target: ResolvedModel, info: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the APIs that the entry is for; empty if it does not say."""
-    return target.apis or fields().apis.get(str(info.get("mode")), ())
+def _mode(_entry: Entry, info: Section, field: str, remark: str) -> None:
+    if str(info.get(field)) in table().apis:
+        info.take(field)
+    remark_if_set(info, field, remark)
 
 
-def _is_through_litellm(address: Address, target: ResolvedModel) -> bool:
-    """Whether the litellm library is used for the vendor."""
-    of_vendor = target.vendor is not None and target.vendor.kind == "litellm"
-    return address.kind == "litellm" or target.prefix is not None or of_vendor
+def _number(entry: Entry, section: Section, field: str, remark: str) -> None:
+    if (number := section.number(field)) is not None:
+        entry.numbers.setdefault(field, number)
+        if remark:
+            section.remark(remark, field)
+
+
+def _timeouts(entry: Entry, params: Section, _field: str, _remark: str) -> None:
+    if found := clocks(params):
+        entry.deployment["timeouts"] = found
+
+
+def _headers(entry: Entry, params: Section, field: str, _remark: str) -> None:
+    headers = params.within(field)
+    for name in headers.fields:
+        value = params.variables.named(name, str(headers.take(name)), headers.at(name))
+        entry.deployment.setdefault("extra_headers", {})[name] = str(value)
+
+
+def _body(entry: Entry, params: Section, field: str, _remark: str) -> None:
+    body = params.within(field)
+    if body.fields:
+        entry.deployment["extra_body"] = {name: body.named(name) for name in body.fields}
+
+
+def _region(entry: Entry, params: Section, field: str, remark: str) -> None:
+    """Read a region, which is one of the credentials of some vendors, too."""
+    value = params.get(field)
+    if value and isinstance(value, str):
+        put(entry.deployment, "region", params.variables.plain(value, params.at(field)))
+        if field == "region_name" or not entry.through_litellm:
+            params.take(field)
+            if entry.through_litellm:
+                params.remark("became the region of the deployment only: set the vendor's own region too", field)
+    _credential(entry, params, field, remark)
+
+
+def _credential(entry: Entry, params: Section, field: str, remark: str) -> None:
+    """Read a credential that the litellm library needs; it is sent in the body."""
+    value = params.take(field)
+    if value is None:
+        return
+    if not entry.through_litellm:
+        params.remark(remark, field)
+        return
+    text = msgspec.json.encode(value).decode() if isinstance(value, dict) else value
+    if isinstance(value, dict) or field == "vertex_credentials":
+        found: Any = params.variables.secret(text, params.at(field), field.upper())
+    else:
+        found = params.variables.named(field, text, params.at(field))
+    entry.deployment.setdefault("extra_body", {})[field] = found
+
+
+def _only_chat(entry: Entry, params: Section, field: str, _remark: str) -> None:
+    if params.take(field):
+        entry.deployment["apis"] = ["chat"]
+
+
+def _default(entry: Entry, params: Section, field: str, remark: str) -> None:
+    """Read a parameter that LiteLLM sends with every request that does not set it."""
+    if (value := params.named(field)) is not None:
+        entry.params[field] = value
+        if remark:
+            params.remark(remark, field)
+
+
+def _elsewhere(_reader: object, section: Section, field: str, _remark: str) -> None:
+    remark_if_set(section, field, ELSEWHERE)
+
+
+_OF_ENTRIES: Mapping[str, Function[Entry]] = {
+    "address": _elsewhere,  # what is left of what Addresses.read reads
+    "body": _body,
+    "credential": _credential,
+    "default": _default,
+    "headers": _headers,
+    "mode": _mode,
+    "number": _number,
+    "only_chat": _only_chat,
+    "region": _region,
+    "timeouts": _timeouts,
+}
+
+
+def clocks(section: Section) -> dict[str, Any]:
+    """Return LiteLLM's time-outs as ours: none limits a whole answer, they limit the wait for the next bytes."""
+    used, found = "", {}
+    for field in ("stream_timeout", "timeout", "request_timeout"):
+        if (value := section.plain(field)) is None:
+            continue
+        if not isinstance(value, int | float) and not is_reference(value):
+            section.remark("is not a number of seconds: left out", field)
+        elif used:
+            section.remark(f"calls that do not stream have the same limit: {used} is used", field)
+        else:
+            used, found = field, {"ttft_timeout_s": value, "stall_timeout_s": value}
+    return found
+
+
+def read_entry(section: Section, addresses: Addresses, *, drop_params: bool) -> Entry | None:
+    """Return the entry of a section of ``model_list``; None, with a remark, if it names no provider."""
+    params, info, name = section.within("litellm_params"), section.within("model_info"), section.take("model_name")
+    model = params.take("model")
+    if not model or not name:
+        section.remark("has no model_name, or no litellm_params.model: left out")
+        return None
+    target = resolve(str(model), str(params.take("custom_llm_provider") or ""), addresses.catalog)
+    if target is None:
+        params.remark("names an unknown vendor: left out; write provider/model under `models`", "model")
+        return None
+    if (found := addresses.read(target, params)) is None:
+        return None
+    entry = Entry(
+        section.at(), str(name), target.model, *found, found[0].kind == "litellm" or target.is_through_litellm
+    )
+    apis = target.apis or table().apis.get(str(info.get("mode")), ())
+    if entry.through_litellm and not {*apis} <= _OF_LITELLM:
+        section.remark("no counterpart: this vendor supports chat and embeddings only, so the entry is left out")
+        return None
+    if apis:
+        entry.deployment["apis"] = list(apis)
+    if drop_params and "drop_params" not in params.fields:
+        entry.deployment["drop_params"] = True
+    walk("litellm_params", params, entry.deployment, entry, _OF_ENTRIES)
+    walk("model_info", info, entry.deployment, entry, _OF_ENTRIES)
+    walk("model_list", section, entry.deployment, entry, _OF_ENTRIES)
+    price = entry.deployment.get("price_per_mtok", {"input": 0, "output": 0})
+    if "input" not in price:
+        section.remark("has prices, but none for input tokens: left out")
+        del entry.deployment["price_per_mtok"]
+    elif "output" not in price:
+        section.remark("has no price for output tokens: they count as free, as for embeddings")
+        price["output"] = 0.0
+    return entry

@@ -1,5 +1,6 @@
 """The files of a LiteLLM configuration: included ones, examples, and what is none."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,7 @@ import pytest
 import yaml
 
 from gateway.settings import ConfigurationError
-from providers import DatasheetTable
-from tests.unit.settings.litellm_import import Import, remarks
+from tests.unit.settings.litellm_import import Import, deployments, remarks
 
 
 def test_included_files_and_named_credentials_are_read(imported: Import, tmp_path: Path) -> None:
@@ -37,7 +37,9 @@ def test_what_is_no_configuration_at_all_is_refused(imported: Import, text: str)
         imported(text)
 
 
-EXAMPLES = Path(str(DatasheetTable.shipped()._path)).parent / "proxy"
+_LITELLM = find_spec("litellm")
+assert _LITELLM is not None
+EXAMPLES = Path(str(_LITELLM.origin)).parent / "proxy"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,18 @@ def test_what_includes_a_device_or_a_folder_is_imported_without_it(imported: Imp
     _, converted = imported("include: [/dev/zero, .]\nmodel_list: []\n")
 
     assert remarks(converted, "is not a file")
+
+
+def test_a_credential_that_two_entries_share_by_an_anchor_is_given_to_both(imported: Import) -> None:
+    settings, converted = imported("""
+credential_list: [{ credential_name: mine, credential_values: { api_key: os.environ/K } }]
+model_list:
+  - { model_name: a, litellm_params: &shared { model: groq/x, litellm_credential_name: mine } }
+  - { model_name: b, litellm_params: *shared }
+  - { model_name: c, litellm_params: { model: groq/x, litellm_credential_name: null, api_key: os.environ/L } }
+""")
+
+    keys = {name: [key.get_secret_value() for key in each.keys] for name, each in settings.providers.items()}
+    assert keys == {"groq": ["value-of-K"], "groq-2": ["value-of-L"]}
+    assert [deployments(settings, name) for name in "abc"] == [["groq/x"], ["groq/x"], ["groq-2/x"]]
+    assert not remarks(converted, "names a credential")

@@ -1,11 +1,17 @@
 """What an imported LiteLLM configuration says that cannot be taken over: a remark, with its place."""
 
+import copy
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from gateway.cli.import_litellm.deployments import fields
+from gateway.cli.import_litellm.conversion import convert
+from gateway.cli.import_litellm.source import rows, table
 from gateway.settings import ConfigurationError
+from providers import DatasheetTable, load_catalog
 from tests.unit.settings.litellm_import import AZURE_GROUP, Import, remarks
 
 
@@ -124,16 +130,108 @@ def test_an_address_that_is_none_is_a_problem_of_the_file_that_is_written(import
         imported("model_list: [{ model_name: m, litellm_params: { model: openai/x, api_base: 'http://[::1' } }]\n")
 
 
+# A file in which each field of the table has an effect, and the values that it needs for this.
+_FILE: dict[str, Any] = {
+    "model_list": [
+        {"model_name": "m", "litellm_params": {"model": "bedrock/x"}, "model_info": {"input_cost_per_token": 1e-06}},
+        {"model_name": "m", "litellm_params": {"model": "groq/x"}},
+    ],
+    "router_settings": {"redis_host": "cache"},
+    "litellm_settings": {},
+    "general_settings": {},
+}
+_VALUES: dict[str, Any] = {
+    "model_group_alias": {"other": "m"},
+    "credential_list": [{"credential_name": "x"}],
+    "default_fallbacks": ["gone"],
+    "include": ["missing.yaml"],
+    **{field: {"x": "y"} for field in ("environment_variables", "extra_body", "extra_headers", "headers")},
+    **{f"{of}fallbacks": [{"m": ["gone"]}] for of in ("", "context_window_", "content_policy_")},
+    **dict.fromkeys(("blocked", "drop_params", "json_logs", "redis_ssl", "set_verbose"), True),
+}
+_IN_EACH_FILE = {"model_name", "litellm_params", "model_info", "model", *_FILE}
+
+
+@pytest.mark.parametrize(
+    "section",
+    ["file", "model_list", "litellm_params", "model_info", "router_settings", "litellm_settings", "general_settings"],
+)
+def test_each_field_of_the_table_becomes_something_or_is_remarked_on(section: str, tmp_path: Path) -> None:
+    def text_with(field: str | None) -> str:
+        file = copy.deepcopy(_FILE)
+        entry = file["model_list"][0]
+        if field is not None:
+            target = {"file": file, "model_list": entry}.get(section) or entry.get(section) or file[section]
+            target[field] = _VALUES.get(field, "7")
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(file))
+        text = convert(tmp_path / "config.yaml", {}, load_catalog(), DatasheetTable.shipped()).text
+        return re.sub(r"config.yaml:\d+|lines? [\d, ]+", "", text)
+
+    unchanged = text_with(None)
+    fields = [field.replace("*", "x") for field in rows(section) if field not in _IN_EACH_FILE]
+    silent = [field for field in fields if text_with(field) == unchanged]
+
+    assert fields
+    assert not silent
+
+
 def test_each_remark_of_the_table_is_a_sentence_or_the_name_of_one() -> None:
-    table = fields()
-    for section in (
-        "litellm_params",
-        "model_info",
-        "router_settings",
-        "litellm_settings",
-        "general_settings",
-        "sections",
-    ):
-        for field, said in getattr(table, section).items():
-            assert " " in (table.remark(section, field) or ""), f"{section}.{field}: {said}"
-    assert table.remark("sections", "no_such_section") is None
+    for section in table().fields:
+        for field, row in rows(section).items():
+            assert row.to or row.by or " " in row.remark, f"{section}.{field}: {row.remark}"
+            assert not row.remark or " " in row.remark, f"{section}.{field}: {row.remark}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("router_settings: { redis_url: 'redis://a', redis_host: b }", "redis_host: left out: redis_url says it"),
+        ("router_settings: { redis_port: 6379 }", "redis_port: left out: redis_url says it, or there is no redis_host"),
+        (
+            "{ router_settings: { timeout: 3 }, litellm_settings: { request_timeout: 4 } }",
+            "request_timeout: left out: another field says otherwise",
+        ),
+        (
+            "litellm_settings: { stream_timeout: 3, request_timeout: 4 }",
+            "request_timeout: calls that do not stream have the same limit: stream_timeout is used",
+        ),
+        (
+            "{ router_settings: { fallbacks: [{ a: [b] }] }, litellm_settings: { fallbacks: [{ a: [c] }] } }",
+            "litellm_settings.fallbacks: left out: another field says otherwise",
+        ),
+        ("litellm_settings: { ssl_verify: false }", "ssl_verify: no counterpart: certificates are always checked"),
+        (
+            "model_list: [{ model_name: m, litellm_params: { model: groq/x, ssl_verify: false } }]",
+            "ssl_verify: no counterpart: certificates are always checked",
+        ),
+        ("litellm_settings: { drop_params: 'yes please' }", "drop_params: is neither true nor false here"),
+        ("credential_list: [{ credential_name: spare }]", "credential_list[0]: no entry uses this credential"),
+    ],
+)
+def test_what_is_not_used_is_remarked_on_even_if_it_is_known(imported: Import, text: str, words: str) -> None:
+    _, converted = imported(text)
+
+    assert remarks(converted, words)
+
+
+def test_fallbacks_of_the_proxy_are_used_beside_the_default_ones_of_the_router(imported: Import) -> None:
+    settings, _ = imported("""
+model_list:
+  - { model_name: a, litellm_params: { model: groq/x, api_key: os.environ/K } }
+  - { model_name: b, litellm_params: { model: groq/y, api_key: os.environ/K } }
+  - { model_name: c, litellm_params: { model: groq/z, api_key: os.environ/K } }
+router_settings: { default_fallbacks: [c] }
+litellm_settings: { fallbacks: [{ a: [b] }] }
+""")
+
+    assert [[each.model for each in settings.models[name].fallbacks] for name in "abc"] == [["b"], ["c"], []]
+
+
+def test_a_price_of_anything_but_tokens_is_no_parameter_of_requests(imported: Import) -> None:
+    settings, converted = imported("""
+model_list:
+  - { model_name: a, litellm_params: { model: groq/x, api_key: os.environ/K, input_cost_per_pixel: 0.00001 } }
+""")
+
+    assert settings.models["a"].defaults == {}
+    assert remarks(converted, "input_cost_per_pixel: no counterpart: prices are per token")
