@@ -68,7 +68,8 @@ _NOT_OFFERED = (
     *("files", "fine_tuning", "fine-tunes", "live", "memory_stores", "messages/batches", "organization"),
     *("organizations", "projects", "realtime", "safety", "sessions", "skills", "threads", "tunnels", "uploads"),
     *("user_profiles", "vaults", "vector_stores", "videos", "webhook_endpoints", "webhook_event_types"),
-    *("auth_tokens", "cachedContents", "corpora", "fileSearchStores", "interactions", "operations", "tunedModels"),
+    *("auth_tokens", "cachedContents", "corpora", "credentials", "fileSearchStores", "interactions", "operations"),
+    *("triggers", "tunedModels", "upload", "voices", "webhooks"),
 )
 
 
