@@ -116,7 +116,8 @@ async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, f
                 *command, *arguments, cwd=installs.CHECKOUT, env=installs.environment(folder, command[0], nodes[name])
             )
             code = await process.wait()
-            table.add(Result(**json.loads(line)) for line in results.read_text().splitlines())
+            # By the program's name: two versions of a client are two rows.
+            table.add(Result(**{**json.loads(line), "client": name}) for line in results.read_text().splitlines())
             if code:
                 table.crash(name, f"it ended with {code}")
             for problem in await _left_behind(places):

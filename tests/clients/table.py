@@ -115,7 +115,7 @@ class Table:
         results = self._of(client=client, target=target)
         passed = sum(item.outcome == "pass" for item in results)
         refused = sum(item.outcome == "refused" for item in results)
-        return f"{passed}{f' + {refused} r' if refused else ''} / {len(results)}" if results else _NOT_RUN
+        return f"{passed}{f'+{refused}r' if refused else ''}/{len(results)}" if results else _NOT_RUN
 
     def _scores(self) -> list[str]:
         lines = [_row("client", "version", *self._targets), _row(*["---"] * (2 + len(self._targets)))]

@@ -171,10 +171,17 @@ async def test_a_compacted_response_is_a_call_and_what_it_names_is_its_clients(s
                 assert response.status == status
 
 
-@pytest.mark.parametrize("path", ["live", "agents", "vaults/v_1", "webhook_endpoints"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("v1/live", "v1/agents", "v1/vaults/v_1", "v1/webhook_endpoints", "v1/audio/voices", "v1beta/agents"),
+        *("v1beta/cachedContents", f"v1beta/models/{MODEL}:embedContent", f"v1/models/{MODEL}:predict"),
+    ],
+)
 async def test_what_is_not_offered_says_so_by_name(serve: Serve, path: str) -> None:
     async with keeper() as (base_url, _), serve(config=kept_at(base_url), key=MINE) as running:
-        status, error = await asks(running, "POST", path, {})
+        status, error = await asks(running, "POST", f"../{path}", {})
         assert status == 404
-        assert f"/v1/{path}" in error["error"]["message"]
+        assert f"/{path}" in error["error"]["message"]
         assert "does not have" in error["error"]["message"]
+        assert "conversations" in error["error"]["message"]  # what it has

@@ -290,7 +290,7 @@ async def test_errors_have_googles_shape(serve: Serve) -> None:
             (GENERATE, {**ASK, "generationConfig": 5}, 400, "INVALID_ARGUMENT"),
             (GENERATE, {**ASK, "generationConfig": {"maxOutputTokens": "many"}}, 400, "INVALID_ARGUMENT"),
             ("/v1beta/models/nobody:generateContent", ASK, 404, "NOT_FOUND"),
-            ("/v1beta/models/nobody:noSuchVerb", ASK, 405, "INVALID_ARGUMENT"),
+            ("/v1beta/models/nobody:noSuchVerb", ASK, 404, "NOT_FOUND"),
             ("/v1beta/files", ASK, 404, "NOT_FOUND"),
             (GENERATE, ASK, 400, "INVALID_ARGUMENT"),
             (f"{STREAM}?alt=sse", ASK, 400, "INVALID_ARGUMENT"),

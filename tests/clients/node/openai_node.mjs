@@ -210,6 +210,41 @@ suite.case("other endpoints", "embeddings come in base64 and as numbers", async 
   equal(usual.data[0].embedding, plain.data[0].embedding);
 });
 
+suite.case("other endpoints", "the tokens of an input are counted", async (target) => {
+  const counted = await sdk(target).responses.inputTokens.count({
+    model: target.models.responses,
+    input: "say: hello you",
+  });
+  equal([counted.input_tokens, counted.object], [3, "response.input_tokens"]);
+});
+
+suite.case("other endpoints", "a long conversation is compacted", async (target) => {
+  const input = [...user("say: one"), { role: "assistant", content: "one" }, ...user("say: two")];
+  const compacted = await sdk(target).responses.compact({ model: target.models.responses, input });
+  equal(
+    compacted.output.map((item) => item.type),
+    ["message", "compaction"],
+  );
+});
+
+if (new OpenAI({ apiKey: "none" }).decisions !== undefined) {
+  // Since version 7.
+  suite.case("other endpoints", "decisions are made", async (target) => {
+    const questions = [
+      { type: "predicate", name: "angry", instructions: "Say yes if the writer is angry." },
+      { type: "choice", instructions: "Who handles it?", choices: [{ value: "post" }, { value: true }] },
+    ];
+    const { data, response } = await sdk(target)
+      .decisions.create({ model: target.models.decisions, input: "The parcel never came.", questions })
+      .withResponse();
+    equal(
+      data.answers.map((answer) => answer.probability ?? answer.choice),
+      [0.9, "post"],
+    );
+    if (target.gateway) equal(response.headers.get("x-holeshot-launched"), "2");
+  });
+}
+
 suite.case("other endpoints", "models are listed", async (target) => {
   const names = (await collected(sdk(target).models.list())).map((model) => model.id);
   expect(names.includes(target.models.chat), names);
