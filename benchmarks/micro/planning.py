@@ -20,6 +20,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallKind, CallRecord, CallStart, Objective
+from gateway.core.tasks import collect_less
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board
@@ -121,6 +122,7 @@ async def with_redis(url: str) -> None:
 
 
 def main() -> None:
+    collect_less()  # as each serving process does
     in_memory(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
     many_models(200, 20)
     with redis_server() as url:
