@@ -19,6 +19,7 @@ import msgspec
 from benchmarks.harness.command import Run, Told, carry_out, command
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import CallKind, CallRecord, CallStart, Objective
+from gateway.core.tasks import collect_less
 from gateway.settings import RaceSettings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, RedisBoard, Steering, Terms
 from gateway.steering.board import Board
@@ -127,6 +128,7 @@ def measured(run: Run) -> Told:
 
 
 def main() -> None:
+    collect_less()  # as each serving process does
     parser = command("micro.planning", __doc__)
     parser.add_argument("--calls", type=int, default=20_000, help="to be planned, with each number of deployments")
     carry_out(parser, measured)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, BookAway, Delivery, Event, Message, Scope, Severity
@@ -71,7 +71,12 @@ class SqlAlertBook:
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         """Store an alert and its messages; delete very old ones."""
-        into = sqlite.insert(alerts) if self._database.is_sqlite else postgresql.insert(alerts)
+        if self._database.is_sqlite:
+            from sqlalchemy.dialects import sqlite  # noqa: PLC0415 - memory: few gateways have it
+
+            into: sqlite.Insert | postgresql.Insert = sqlite.insert(alerts)
+        else:
+            into = postgresql.insert(alerts)
         async with self._database.open(self._timeout_s, writes=True) as connection:
             stored = await connection.execute(into.values(self._values(alert)).on_conflict_do_nothing())
             if stored.rowcount != 1:

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import aiosqlite
 import asyncpg
 import msgspec
 from sqlalchemy.engine import URL
@@ -34,6 +33,9 @@ from gateway.ledger.errors import (
     is_sqlite,
     parse_url,
 )
+
+if TYPE_CHECKING:
+    import aiosqlite
 
 # Restrictions of ``holeshot sql`` beyond those of a read-only transaction. That cannot write tables, but its functions
 # may read and write the server's files, end other sessions, hold locks or reach other databases, and SQLite's ATTACH
@@ -343,7 +345,7 @@ def _as_query_error(driver: Any) -> Iterator[None]:
 async def _look_at_file(path: Path) -> None:
     """Do the same for a file of SQLite, which is opened for reading only."""
     found: str | None = None
-    with suppress(aiosqlite.Error):
+    with suppress(sqlite3.Error):
         async with _opened(path) as connection, connection.execute("select version_num from alembic_version") as rows:
             found = next(iter(await rows.fetchone() or ()), None)
     if found is None:
@@ -355,7 +357,7 @@ async def _look_at_file(path: Path) -> None:
 
 
 @asynccontextmanager
-async def _opened(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+async def _opened(path: Path) -> AsyncIterator["aiosqlite.Connection"]:
     """Open a file for reading. Its thread always ends with this, even if a timeout comes while it opens."""
     connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True)
     try:
@@ -382,12 +384,12 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[ResultStream]:
             except asyncio.CancelledError:
                 await interrupt_sqlite(connection)  # else its thread would go on
                 raise
-    except aiosqlite.Error as error:
+    except sqlite3.Error as error:
         where = f"{path}: " if str(error).startswith(_OF_THE_FILE) else ""
         raise QueryError(guard.refused or f"{where}{error}") from error
 
 
-async def _batches_of_sqlite(cursor: aiosqlite.Cursor) -> AsyncIterator[list[tuple[Any, ...]]]:
+async def _batches_of_sqlite(cursor: "aiosqlite.Cursor") -> AsyncIterator[list[tuple[Any, ...]]]:
     while rows := await cursor.fetchmany(BATCH_ROWS):
         yield [tuple(row) for row in rows]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import accumulate
+from itertools import accumulate, product
 from math import inf
 from operator import attrgetter
 from typing import TypeAlias
@@ -88,7 +88,6 @@ class Candidate(msgspec.Struct, frozen=True):
     estimate: Estimate
     condition: Condition
     score_s: float  # predicted seconds until the objective is reached, plus the scarcity price; lower is better
-    decode_s: float = 0.0  # predicted seconds from the first to the last token
     tier: Tier = Tier.FREE
     rank_usd: float = 0.0  # under ``cost`` the expected cost, by which timely ones are ranked; else 0
     weight: float = 1.0  # its configured chance against others that are about as fast
@@ -96,11 +95,6 @@ class Candidate(msgspec.Struct, frozen=True):
     cost_usd: float = 0.0  # under ``cost`` the expected cost of the call
     after_s: float = 0.0  # the part of ``score_s`` after the first token, which decides about holds
     raced_after_s: float = 0.0  # the same where calls are raced and the first token is sent at once
-
-    @property
-    def load(self) -> float:
-        """The attempts in flight divided by the weight: twice the weight allows twice as many."""
-        return self.condition.in_flight / self.weight
 
 
 def candidates(
@@ -136,12 +130,9 @@ def candidates(
         usd = rank_usd = costs.get(name, 0.0)
         if timed and tier is Tier.MISSES:
             rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
-        if alike:
-            rest = (1.0, 0.0, usd, after_s, raced_s)
-        else:
-            weight, canary = weights.get(name, 1.0), canaries.get(name, 0.0)
-            rest = (weight, canary, usd, after_s, raced_s)
-        made.append(Candidate(name, estimate, condition, score_s, decode_s, tier, rank_usd, *rest))
+        weight, canary = (1.0, 0.0) if alike else (weights.get(name, 1.0), canaries.get(name, 0.0))
+        found = Candidate(name, estimate, condition, score_s, tier, rank_usd, weight, canary, usd, after_s, raced_s)
+        made.append(found)
     return made
 
 
@@ -236,6 +227,9 @@ class Racer(msgspec.Struct, frozen=True):
     gain_s: float  # what the call should gain by it, in seconds of its loss; negative if it loses
 
 
+Ranks: TypeAlias = dict[str, tuple[Candidate, tuple[object, ...]]]  # by deployment
+
+
 class LineupCache(msgspec.Struct):
     """What was computed of a lineup when it was first needed, so that no other call computes it again."""
 
@@ -245,7 +239,7 @@ class LineupCache(msgspec.Struct):
     worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
     # Shared by lineups of the same standings: by primary, racer, and whether it starts late, whose gain, and that gain;
     gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
-    ranks: dict[str, tuple[str, Candidate, tuple[object, ...]]] = {}  # and the best, the racer, its rank
+    ranks: dict[str, Ranks] = {}  # by the best: of each racer, and that rank
 
 
 class Lineup(msgspec.Struct, frozen=True):
@@ -324,19 +318,21 @@ class Lineup(msgspec.Struct, frozen=True):
 
     def prepare(self, before: "Lineup") -> Iterator[None]:
         """Compute, in steps, the racers that were used in the lineup ``before`` this one, so that no call has to."""
-        if before.cache.rivals and not self.cache.rivals and self.rivals:
+        standings = self.standings
+        if standings is None:
+            return
+        for best, each in product(before.cache.ranks, self.ranked):
+            standings.earlier_s(best, each.deployment)
             yield
-        for name, late in list(before.cache.racers):
-            primary = next((each for each in self.candidates if each.deployment == name), None)
-            if primary is None or not self.ranked:
-                continue
+        by_name = {each.deployment: each for each in self.candidates}
+        for name, late in [key for key in before.cache.racers if key[0] in by_name]:
             for each in self.ranked:
                 if each.deployment != name:
-                    self._racer(primary, each, late=late)
+                    self._racer(by_name[name], each, late=late)
                     yield
-            self.racers(primary, late=late)
-        by_name = {each.deployment: each for each in self.ranked}
-        for primary in [by_name[str(key[0])] for key in before.cache.offers if key[0] in by_name]:
+            self.racers(by_name[name], late=late)
+        for name in [str(key[0]) for key in before.cache.offers if key[0] in by_name]:
+            primary = by_name[name]
             for each in self.ranked:
                 for come in VALUED_STARTS:  # the starts that ``worth.offers`` considers
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
@@ -379,9 +375,9 @@ def line_up(
         probe = next((each for each in candidates if each.condition.probe_due and not each.canary), None)
     ranked = sorted(well, key=preference)
     chosen, weights = _near(ranked)
-    after_s = {each.deployment: each.after_s for each in candidates} if any(each.after_s for each in candidates) else {}
+    after_s = {each.deployment: each.after_s for each in candidates}
     is_mixed = ranked[-1].tier >= Tier.FLAWED > ranked[0].tier
-    flawed = [each for each in ranked if is_mixed and each.tier is Tier.FLAWED]
+    flawed = [each for each in ranked if each.tier is Tier.FLAWED] if is_mixed else ()
     return Lineup(
         candidates,
         ranked,
@@ -391,16 +387,14 @@ def line_up(
         probe,
         canaries,
         reserve,
-        after_s,
+        after_s if any(after_s.values()) else {},
         flawed,
         standings,
         LineupCache() if before is None else LineupCache(gains=before.cache.gains, ranks=before.cache.ranks),
     )
 
 
-def _rivals(
-    ranked: Sequence[Candidate], standings: Standings, known: dict[str, tuple[str, Candidate, tuple[object, ...]]]
-) -> Sequence[Candidate]:
+def _rivals(ranked: Sequence[Candidate], standings: Standings, known: dict[str, Ranks]) -> Sequence[Candidate]:
     """Order ``ranked``, best first, by each one's value in a race against the best if first tokens may be held.
 
     Then the answer is that of the attempt with the smaller loss, not of the first to start.
@@ -408,21 +402,22 @@ def _rivals(
     if len(ranked) < 3:  # noqa: PLR2004 - the best and one other
         return ranked
     best = ranked[0].deployment
+    ranks = known.setdefault(best, {})
 
     def rank(each: Candidate) -> tuple[object, ...]:
         if each.tier is Tier.MISSES:  # ranked by its expected lateness
             return each.tier, each.rank_usd, each.score_s
         estimate = each.estimate
         succeeds = max(SUCCESS_FLOOR, 1.0 - estimate.error_rate)
-        earlier_s = standings.beside(best, each.deployment).earlier_s / succeeds
+        earlier_s = standings.earlier_s(best, each.deployment) / succeeds
         raced_s = earlier_s * estimate.scale * each.condition.crowding
         return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
 
     def known_rank(each: Candidate) -> tuple[object, ...]:
-        before = known.get(each.deployment)
-        if before is None or before[0] != best or before[1] is not each:
-            before = known[each.deployment] = best, each, rank(each)
-        return before[2]
+        before = ranks.get(each.deployment)
+        if before is None or before[0] is not each:
+            before = ranks[each.deployment] = each, rank(each)
+        return before[1]
 
     return sorted(ranked, key=known_rank)
 
@@ -450,14 +445,13 @@ def _near(ranked: Sequence[Candidate]) -> tuple[list[Candidate], list[float]]:
     raced answer.
     """
     best = ranked[0]
-    tier, rank_usd, best_s = best.tier, best.rank_usd, best.score_s
-    chosen, raced_s = [], []
+    tier, rank_usd, most_s = best.tier, best.rank_usd, best.score_s * NEAR
+    chosen = []
     for each in ranked:
-        slower = each.score_s / best_s
-        if slower > NEAR or each.tier != tier or each.rank_usd != rank_usd:
+        if each.score_s > most_s or each.tier != tier or each.rank_usd != rank_usd:
             break  # and so are the following ones
         chosen.append(each)
-        raced_s.append(each.score_s + each.raced_after_s - each.after_s)
+    raced_s = [each.score_s + each.raced_after_s - each.after_s for each in chosen]
     least_s = min(raced_s)
     weights = [
         each.weight * _headroom_weight(each) * (least_s / seconds) ** SPREAD_EXPONENT
@@ -491,17 +485,14 @@ class Lineups:
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))
             race_terms = race, terms
-        # The key must include what differs between calls: usable deployments, lengths and readers.
-        flawed = tuple(terms.flawed or ())
-        weighed = weighed_share(race, terms)
-        key = (
+        key = (  # what differs between calls: usable deployments, lengths and readers
             *kind,
             terms.objective,
-            weighed,
-            terms.answer_tokens,
+            weighed_share(race, terms),
+            terms.answer_tokens and _length(standings, race, terms),
             race.reading_tok_s,
             race.ttft_ms,
-            flawed,
+            tuple(terms.flawed or ()),
             *conditions,
         )
         known = self._known.get(key) or self._older.pop(key, None)
@@ -578,7 +569,7 @@ class _Known(msgspec.Struct):
         return (
             self.standings is standings
             and before_race.min_tok_s == race.min_tok_s
-            and expected_tokens(standings, before) == expected_tokens(standings, terms)
+            and _length(standings, before_race, before) == _length(standings, race, terms)
             and before.weights == terms.weights
             and before.canaries == terms.canaries
             and (before.prices is terms.prices or before.prices == terms.prices)
@@ -586,8 +577,16 @@ class _Known(msgspec.Struct):
         )
 
 
+def _length(standings: Standings, race: RaceSettings, terms: Terms) -> float | None:
+    """Return the expected length of the answer, if the order of the candidates depends on it."""
+    if terms.objective is Objective.FIRST_TOKEN and race.min_tok_s is None:
+        return None
+    return expected_tokens(standings, terms)
+
+
 def _headroom_weight(candidate: Candidate) -> float:
-    return min(1.0, max(HEADROOM_WEIGHT_MIN, candidate.condition.headroom / HEADROOM_LOW))
+    headroom = candidate.condition.headroom
+    return 1.0 if headroom >= HEADROOM_LOW else max(HEADROOM_WEIGHT_MIN, headroom / HEADROOM_LOW)
 
 
 def _last_resort(candidate: Candidate) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import inf
-from operator import add
+from operator import add, mul
 from typing import TypeVar
 
 import msgspec
@@ -24,6 +24,7 @@ from gateway.steering.constants import (
     LATE_FACTOR,
     LATE_QUANTILE,
     LATE_UNKNOWN_S,
+    MEAN_CAP_S,
     PRIOR_EVENTS,
     RESCUE_FACTOR,
     RESCUE_MIN_S,
@@ -150,6 +151,8 @@ class Standings(msgspec.Struct, frozen=True):
     _beside: dict[tuple[str, str, int], Beside] = {}  # computed on demand, for all prompt sizes
     _late: dict[tuple[str, str, int, float, float], Beside] = {}
     _left: dict[tuple[str, float], tuple[Curve, float]] = {}  # likewise
+    _earlier_s: dict[tuple[str, str], float] = {}
+    _weighed: dict[str, tuple[float, ...]] = {}
 
     def of(self, deployment: str) -> Estimate:
         """Return the estimate of ``deployment``."""
@@ -158,7 +161,7 @@ class Standings(msgspec.Struct, frozen=True):
     def sized(self, scales: Mapping[str, float], other: float) -> "Standings":
         """Return the standings for prompts whose size has these factors; ``other`` is for unknown deployments."""
         estimates = {name: each.sized(scales.get(name, other)) for name, each in self.estimates.items()}
-        return Standings(estimates, self.unseen.sized(other), self.answer_tokens, self._beside, self._late, self._left)
+        return msgspec.structs.replace(self, estimates=estimates, unseen=self.unseen.sized(other))
 
     def with_those_of(self, other: "Standings", deployments: Iterable[str]) -> "Standings":
         """Return these standings with the estimates of ``deployments`` from another class of calls."""
@@ -174,6 +177,22 @@ class Standings(msgspec.Struct, frozen=True):
         known = self._beside.get(key)
         if known is None:
             known = self._beside[key] = self.of(racer).curve.times(factor).beside(self.of(primary).curve)
+        return known
+
+    def earlier_s(self, one: str, other: str) -> float:
+        """Return the mean of the earlier first token of the two, in seconds at the reference size.
+
+        As of ``beside``, for less: E[min] = E[T] + E[T of other] - E[max], times of at most 30 s.
+        """
+        key = (one, other) if one < other else (other, one)
+        known = self._earlier_s.get(key)
+        if known is None:
+            mine, its = self.of(one), self.of(other)
+            weighed = self._weighed.get(one)
+            if weighed is None:
+                weighed = self._weighed[one] = mine.curve.weighed()
+            later_s = MEAN_CAP_S - sum(map(mul, weighed, its.curve.reached))
+            known = self._earlier_s[key] = mine.mean.at(1.0) + its.mean.at(1.0) - later_s
         return known
 
     def beside_late(

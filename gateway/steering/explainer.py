@@ -54,6 +54,7 @@ def explained(
         frozenset(each.deployment for each in lineup.near),
         held,
         costs_usd(by_name, answer_tokens, terms),
+        answer_tokens,
         probes and terms.watches and not terms.stateful,
     )
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
@@ -146,6 +147,7 @@ class _Known(msgspec.Struct, frozen=True):
     near: frozenset[str]
     held: Held
     costs: Mapping[str, float]
+    answer_tokens: float
     probes: bool
 
 
@@ -161,7 +163,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         ttft_p95_s=_reached(estimate.q95_s),
         error_rate=round(estimate.error_rate, 4),
         decode_tps=round(estimate.decode_tps, 1),
-        decode_s=round(candidate.decode_s, 4),
+        decode_s=round(known.answer_tokens / estimate.decode_tps, 4),
         stall_s=round(estimate.stall_s, 4),
         after_s=round(candidate.after_s, 4),
         input_usd_per_mtok=None if price is None else round(price.input_usd * 1e6, 6),
@@ -236,6 +238,11 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
 
+def _load(candidate: Candidate) -> float:
+    """Return the attempts in flight divided by the weight: twice the weight allows twice as many."""
+    return candidate.condition.in_flight / candidate.weight
+
+
 def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, float]:
     """Return each deployment's probability of becoming the primary.
 
@@ -261,8 +268,8 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
     total = sum(weights)
     for one, weight in zip(chosen, weights, strict=True):
         # drawn first it stays unless the second has a lower load; drawn second it needs a lower load itself
-        stays = sum(w for other, w in zip(chosen, weights, strict=True) if other.load >= one.load)
-        takes = sum(w for other, w in zip(chosen, weights, strict=True) if other.load > one.load)
+        stays = sum(w for other, w in zip(chosen, weights, strict=True) if _load(other) >= _load(one))
+        takes = sum(w for other, w in zip(chosen, weights, strict=True) if _load(other) > _load(one))
         chance = usual * weight * (stays + takes) / total**2
         chances[one.deployment] = chances.get(one.deployment, 0.0) + chance
     return chances

@@ -7,8 +7,9 @@ A loser cut at 0.4 s shows that its first token would have come later. Without s
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, log2, sqrt
+from operator import mul
 
 import msgspec
 
@@ -63,17 +64,18 @@ class Curve(msgspec.Struct, frozen=True):
     def beside(self, other: "Curve") -> "Beside":
         """Return the expected result of a race with ``other``, if they are independent.
 
-        The mean of the earlier first token is E[min(T, T of other, 30 s)]. Within a bucket both are equally likely.
+        Within a bucket both are equally likely. With F and G the shares that have come by its end, F' and G' by its
+        begin: the mean of the earlier first token is E[min(T, T of other, 30 s)] = sum (1 - F) (1 - G) width, and this
+        one is first in sum (F - F') (2 - G - G') / 2 = F_n - (F_n G_n + sum F G' - sum F' G) / 2.
         """
-        earlier_s, first = 0.0, 0.0
-        before, mine_left, its_left = 1.0, 1.0, 1.0
-        for mine, its, middle_s in zip(self.reached, other.reached, _MIDDLES_S, strict=True):
-            mine_after, its_after = 1.0 - mine, 1.0 - its
-            after = mine_after * its_after
-            earlier_s += (before - after) * middle_s
-            first += (mine_left - mine_after) * (its_left + its_after)
-            before, mine_left, its_left = after, mine_after, its_after
-        return Beside(earlier_s + before * MEAN_CAP_S, first / 2)
+        mine, its = self.reached, other.reached
+        earlier_s = _MIDDLES_S[0] + sum([(1.0 - f) * (1.0 - g) * s for f, g, s in zip(mine, its, _WIDTHS_S)])  # noqa: B905 - up to 30 s
+        ahead = sum(map(mul, mine[1:], its)) - sum(map(mul, mine, its[1:]))
+        return Beside(earlier_s, mine[-1] - (mine[-1] * its[-1] + ahead) / 2)
+
+    def weighed(self) -> tuple[float, ...]:
+        """Return, by bucket up to 30 s, the share that has come by its end, times its width in seconds."""
+        return tuple(map(mul, self.reached, _WIDTHS_S))
 
     def times(self, factor: float) -> "Curve":
         """Return the distribution of the times multiplied by ``factor``, rounded to whole buckets."""
@@ -190,6 +192,8 @@ def _later(index: int) -> tuple[int, ...]:
 
 _AT_ONCE = Curve((1.0,) * BUCKETS)
 _MIDDLES_S = tuple(min(mid_s(index), MEAN_CAP_S) for index in range(BUCKETS))
+# From the middle of a bucket to that of the next, up to 30 s.
+_WIDTHS_S = tuple(after - middle for middle, after in pairwise(_MIDDLES_S) if middle < MEAN_CAP_S)
 
 
 # Quantiles of time to first token, and rates, with 95 % intervals, as they are published.

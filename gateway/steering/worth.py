@@ -39,7 +39,8 @@ def offers(
     """
     size = size_of(terms.prompt_tokens)
     losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
-    key = primary.deployment, kept, is_long, size, terms.holds, losers
+    assert lineup.standings is not None
+    key = primary.deployment, kept, is_long, size, terms.holds, losers, expected_tokens(lineup.standings, terms)
     known = lineup.cache.offers.get(key)
     if known is None:
         prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
@@ -151,7 +152,7 @@ class _Offers:
             return share
         if held_s <= 0 or loser.after_s <= winner.after_s:
             return 0.0  # not held
-        return min(share, held_s / max(held_s, loser.decode_s))
+        return min(share, held_s / max(held_s, self._answer_tokens / loser.estimate.decode_tps))
 
 
 def _saved_s(

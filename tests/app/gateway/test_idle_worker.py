@@ -67,6 +67,14 @@ def test_redis_is_loaded_without_what_it_would_measure_itself_with() -> None:
     assert done.stdout == "redis\n"
 
 
+def test_with_postgres_nothing_of_sqlite_is_loaded_but_pythons_own_module() -> None:
+    program = "import sys; import gateway.app.gateway; from gateway.ledger import create_engine; "
+    program += "create_engine('postgresql://localhost/holeshot'); "
+    program += "print(*{'aiosqlite', 'sqlalchemy.dialects.sqlite', 'asyncpg'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "asyncpg\n"
+
+
 async def test_the_page_is_loaded_with_its_first_request(tmp_path: Path) -> None:
     async with worker(tmp_path) as (gateway, http):
         async with http.get(f"{gateway.url}/api/session") as response:

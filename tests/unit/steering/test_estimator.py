@@ -225,6 +225,15 @@ def test_how_a_race_ends_is_the_sum_over_all_pairs(one: dict[int, int], other: d
     assert found.earlier_s == pytest.approx(earlier_s, abs=1e-6)
 
 
+@given(histograms, histograms)
+def test_the_earlier_first_token_alone_is_that_of_the_race(one: dict[int, int], other: dict[int, int]) -> None:
+    evidence = {name: Evidence(n=9.0, events={ANSWERS: each}) for name, each in (("a", one), ("b", other))}
+    table = standings(evidence)
+    for primary, racer in (("a", "b"), ("b", "a"), ("a", "a"), ("b", "unseen")):
+        together_s = table.of(racer).curve.beside(table.of(primary).curve).earlier_s
+        assert table.earlier_s(primary, racer) == pytest.approx(together_s, abs=1e-9)
+
+
 def test_what_is_left_of_a_first_token_that_is_late() -> None:
     curve = kaplan_meier(dense({bucket(0.2): 90, bucket(2.0): 10}), NOBODY)
     left = curve.left_at(0.9)

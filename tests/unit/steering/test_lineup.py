@@ -168,6 +168,18 @@ def test_the_order_by_cost_is_kept_for_calls_of_about_the_same_size(healths: dic
     assert lineups.of(kind, known, STANDINGS, (RACE, dearer)) is not before
 
 
+def test_where_only_the_first_token_counts_answers_of_all_lengths_share_an_order(healths: dict[str, Health]) -> None:
+    lineups, known = Lineups(), conditions(healths)
+
+    def of(objective: Objective, tokens: float, **race: float) -> Lineup:
+        settings = RaceSettings.model_validate(race)
+        return lineups.of(KIND, known, STANDINGS, (settings, Terms(objective, 100, answer_tokens=tokens)))
+
+    assert of(Objective.FIRST_TOKEN, 20.0) is of(Objective.FIRST_TOKEN, 2000.0)
+    assert of(Objective.READING, 20.0) is not of(Objective.READING, 2000.0)
+    assert of(Objective.FIRST_TOKEN, 20.0, min_tok_s=30.0) is not of(Objective.FIRST_TOKEN, 2000.0, min_tok_s=30.0)
+
+
 def test_orders_of_calls_that_different_deployments_can_answer_are_kept_beside_each_other(
     healths: dict[str, Health],
 ) -> None:

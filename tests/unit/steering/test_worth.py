@@ -28,7 +28,9 @@ PROMPT_TOKENS = round(tokens_of(size_of(1000)))  # the middle of its size
 PROMPT_USD = PROMPT_TOKENS * 1e-6
 
 
-def candidate(name: str, ttft_s: Mapping[float, float], score_s: float, **facts: object) -> Candidate:
+def candidate(
+    name: str, ttft_s: Mapping[float, float], score_s: float, *, decode_tps: float = 60.0, **facts: object
+) -> Candidate:
     """A deployment whose first tokens come at these times with these shares, and which never fails."""
     curve = kaplan_meier(dense({bucket(seconds): share for seconds, share in ttft_s.items()}), dense({}))
     estimate = Estimate(
@@ -38,6 +40,7 @@ def candidate(name: str, ttft_s: Mapping[float, float], score_s: float, **facts:
         beyond_s=curve.expected_beyond_s(),
         score_s=score_s,
         error_rate=0.0,
+        decode_tps=decode_tps,
         mean=curve.mean(),
     )
     return Candidate(name, estimate, HEALTHY, score_s, **facts)  # type: ignore[arg-type] # passed on by name
@@ -230,9 +233,17 @@ def test_one_without_a_price_costs_as_much_as_the_most_expensive() -> None:
     assert usual == pytest.approx(PROMPT_USD)
 
 
+def test_an_offer_is_kept_for_answers_of_the_same_length_only() -> None:
+    lineup, prices = line_up((PRIMARY, OTHER)), {"a": PRICE, "b": Price(PRICE.input_usd, 3 * PRICE.output_usd)}
+    short, long, again = (
+        offered(lineup, terms(prices=prices, answer_tokens=tokens))[0].usd for tokens in (100.0, 1000.0, 100.0)
+    )
+    assert short == again < long
+
+
 def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
-    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
-    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_s=4.0)
+    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_tps=100.0)
+    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_tps=25.0)
     lineup = line_up((slow, fast))
     [held] = [each for each in offered(lineup, terms(holds=True)) if not each.delay_s]
     # The whole answers take 4.25 or 6 s, and 1.5 s.
@@ -248,14 +259,14 @@ def test_of_whole_answers_the_seconds_of_the_whole_count() -> None:
 def test_a_held_loser_is_paid_for_as_long_as_it_was_held_and_not_for_all_that_it_could_have_been() -> None:
     soon_s, other_s = (mid_s(bucket(seconds)) for seconds in (0.25, 0.5))
     answer_usd = 100 * PRICE.output_usd
-    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
-    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_s=4.0)
+    fast = candidate("b", {0.5: 1.0}, 1.0, after_s=1.0, decode_tps=100.0)
+    slow = candidate("a", {0.25: 0.5, 2.0: 0.5}, 0.2, after_s=4.0, decode_tps=25.0)
     [primary] = [each for each in offered(line_up((slow, fast)), terms(holds=True)) if not each.delay_s]
     # In half of the calls the primary begins, and is cut when the other one does: after 0.25 s of its four.
     assert primary.usd == pytest.approx(PROMPT_USD + 0.5 * (other_s - soon_s) / 4.0 * answer_usd)
 
-    often_soon = candidate("a", {0.5: 0.5, 8.0: 0.5}, 0.1, after_s=1.0, decode_s=1.0)
-    slower = candidate("b", {0.125: 1.0}, 1.0, after_s=2.0, decode_s=2.0)
+    often_soon = candidate("a", {0.5: 0.5, 8.0: 0.5}, 0.1, after_s=1.0, decode_tps=100.0)
+    slower = candidate("b", {0.125: 1.0}, 1.0, after_s=2.0, decode_tps=50.0)
     [racer] = [each for each in offered(line_up((often_soon, slower)), terms(holds=True)) if not each.delay_s]
     # It always begins. In half of the calls it is cut after 0.375 s of its two; in the others its answer ends first.
     paid = 0.5 * 0.375 / 2.0
@@ -263,8 +274,8 @@ def test_a_held_loser_is_paid_for_as_long_as_it_was_held_and_not_for_all_that_it
 
 
 def test_what_a_faster_answer_saves_is_as_sure_as_its_speed_whatever_audits_say_of_first_tokens() -> None:
-    fast = candidate("b", {0.25: 1.0}, 1.0, after_s=1.0, decode_s=1.0)
-    slow = candidate("a", {0.25: 1.0}, 0.2, after_s=4.0, decode_s=4.0)
+    fast = candidate("b", {0.25: 1.0}, 1.0, after_s=1.0, decode_tps=100.0)
+    slow = candidate("a", {0.25: 1.0}, 0.2, after_s=4.0, decode_tps=25.0)
     for kept in (1.0, 0.25):
         [held] = [each for each in offered(line_up((slow, fast)), terms(holds=True), kept=kept) if not each.delay_s]
         assert held.saved_s == pytest.approx(3.0, rel=0.1)
