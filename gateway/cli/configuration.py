@@ -31,6 +31,13 @@ UrlOption = Annotated[
         help="URL of the running gateway. [default: host and port of the configuration]",
     ),
 ]
+# For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
+LookUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLESHOT_URL", show_envvar=True, help="Ask the running gateway at this URL. [default: read the ledger]"
+    ),
+]
 KeyOption = Annotated[
     str | None,
     typer.Option(
@@ -77,9 +84,9 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
 
 
 def gateway_url(url: str | None, config: Path | None) -> str:
-    """Return the address of the running gateway: ``url``, else the one that the configuration has."""
+    """Return the address of the running gateway: ``url``, also with SDKs' ``/v1``, else the configuration's."""
     if url is not None:
-        return url
+        return url.rstrip("/").removesuffix("/v1")
     from gateway.settings import ConfigurationError, load_address, locate  # noqa: PLC0415 - as above
 
     try:
