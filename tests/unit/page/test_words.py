@@ -71,7 +71,7 @@ def test_the_command_line_has_one_word_for_one_thing(path: Path) -> None:
 
 
 def test_why_an_attempt_failed_is_said_in_the_same_words_by_alerts_and_by_the_page() -> None:
-    words = (ASSETS / "views" / "parts" / "words.js").read_text(encoding="utf-8")
+    words = (ASSETS / "lib" / "words.js").read_text(encoding="utf-8")
     listed = words.partition("const ATTEMPT_ERRORS = {")[2].partition("};")[0]
     assert dict(re.findall(r'^  (\w+): "(.*)",$', listed, re.MULTILINE)) == {
         str(kind): said for kind, said in CAUSES.items()
