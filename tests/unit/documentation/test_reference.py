@@ -6,7 +6,7 @@ import re
 import pytest
 
 from gateway.settings import ClientSettings, RaceSettings, Role, Settings
-from tools.documentation import configuration
+from tools.documentation import configuration, ledger_comments
 from tools.documentation.__main__ import MADE, ROOT, pages
 from tools.documentation.links import to_repository
 from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
@@ -108,3 +108,12 @@ def test_every_page_that_a_text_names_by_its_path_exists_with_its_section() -> N
     }
     assert len(named) > 100
     assert [each for each in sorted(named) if each[1] not in _PAGES or each[2] not in _PAGES[each[1]]] == []
+
+
+def test_a_column_of_a_view_has_the_comment_of_the_table_that_it_is_from() -> None:
+    found = ledger_comments.comments()
+    assert found["provider_errors"]["error_kind"] == found["attempts"]["error_kind"] != found["calls"]["error_kind"]
+    assert found["client_usage"]["model"] == found["calls"]["model"]
+    assert found["refusals_24h"]["reason"] == found["refusals"]["reason"]
+    assert found["outages_30d"]["replica"] == found["outages"]["replica"]
+    assert found["alerts"]["id"] == "A UUID."
