@@ -377,9 +377,7 @@ def add_budgets(
 
 
 def _states(conditions: Mapping[str, Condition]) -> Readings:
-    return {
-        (name, str(state)): float(each.state is state) for name, each in conditions.items() for state in HealthState
-    }
+    return {(name, str(state)): float(each.told is state) for name, each in conditions.items() for state in HealthState}
 
 
 def _slots(seats: Seats) -> Readings:

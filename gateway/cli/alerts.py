@@ -1,13 +1,21 @@
-"""``holeshot alerts``: open and past alerts, and a test of the webhooks."""
+"""``holeshot alerts``: what becomes an alert, open and past alerts, and a test of the webhooks."""
 
 import asyncio
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url, read_settings
+from gateway.cli.configuration import (
+    ConfigOption,
+    KeyOption,
+    LookUrlOption,
+    gateway_url,
+    read_database_url,
+    read_settings,
+)
 from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_json, write_table
 from gateway.core.terminal_text import counted
 
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.alerts.sender import SendResult
     from gateway.settings import WebhookSettings
 
+_NO_MESSAGES = dict.fromkeys(("messages_sent", "messages_waiting", "messages_given_up"), 0)
 _COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
 
 
@@ -29,12 +38,14 @@ def alerts() -> typer.Typer:
 def _alerts(
     context: typer.Context,
     config: ConfigOption = None,
+    url: LookUrlOption = None,
+    key: KeyOption = None,
     *,
-    open_only: Annotated[bool, typer.Option("--open", help="Only those that are open.")] = False,
+    open_only: Annotated[bool, typer.Option("--open", help="Without those that have ended.")] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show the alerts, the open ones first.
+    """Show what becomes an alert, and the alerts, the open ones first.
 
     docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 
@@ -46,12 +57,17 @@ def _alerts(
         if as_json:
             fail("write --json after the verb: holeshot alerts test --json", MISUSED)
         return
-    url = read_database_url(config)
+    from gateway.cli.remote import GatewayError  # noqa: PLC0415 - only where it is needed
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
     try:
-        rows = asyncio.run(_rows(url))
-    except LedgerError as error:
+        if url is not None:
+            rows = _told(gateway_url(url, config), key)
+        else:
+            rows = asyncio.run(_rows(read_database_url(config)))
+            with suppress(GatewayError):  # none runs here, or it wants a key
+                rows = _building(_asked(gateway_url(None, config), key)) + rows
+    except (GatewayError, LedgerError) as error:
         fail(str(error))
     rows = [row for row in rows if row["resolved_at"] is None or not open_only]
     if as_json:
@@ -103,12 +119,37 @@ async def _rows(url: str) -> list[dict[str, Any]]:
     return rows(ResultRows(found.columns, found.rows))
 
 
+def _told(url: str, key: str | None) -> list[dict[str, Any]]:
+    """Return what a gateway says: also while its database is away, then without the past."""
+    found = _asked(url, key)
+    stored = {row["id"]: row for row in found["data"] or ()}
+    lasting = [{**_NO_MESSAGES, **stored.pop(row["id"], {}), **row} for row in found["open"]]
+    return _building(found) + lasting + list(stored.values())
+
+
+def _building(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what opens an alert if it goes on, as rows of alerts that have not opened."""
+    return [{**row, "opened_at": None, "resolved_at": None} for row in found["building"]]
+
+
+def _asked(url: str, key: str | None) -> dict[str, Any]:
+    from gateway.cli.remote import told  # noqa: PLC0415 - only where it is needed
+
+    return told(f"{url}/api/alerts", key, "open", "building", "data")
+
+
 def _cell(row: dict[str, Any], column: str) -> object:
     value = row.get(column)
+    if column == "opened_at" and value is None:
+        return f"in {row['opens_in_s']:.0f} s, if it goes on"
+    if column.endswith("_at") and isinstance(value, str):
+        value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     if column != "messages":
         return value if isinstance(value, str) or value is None else json_text(value)
+    if row["opened_at"] is None:
+        return None
     named = {"sent": "messages_sent", "waiting": "messages_waiting", "given up": "messages_given_up"}
     return ", ".join(f"{row[name]} {words}" for words, name in named.items() if row[name]) or None
 

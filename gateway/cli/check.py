@@ -255,7 +255,7 @@ def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[Fal
         if prices or any(
             line.bills_after_disconnect is not None for line in deployments
         ):  # else there is only "unknown"
-            columns = ["model", "deployment", *prices, "bills after cancel"]
+            columns = ["model", "deployment", *prices, "bills losers"]
             write_table(columns, [_price_cells(line, prices) for line in deployments])
         _write_tiers(deployments)
         _write_calling(deployments)

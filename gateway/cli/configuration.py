@@ -41,6 +41,13 @@ UrlOption = Annotated[
         help="URL of the running gateway. [default: host and port of the configuration]",
     ),
 ]
+# For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
+LookUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOLESHOT_URL", show_envvar=True, help="Ask the running gateway at this URL. [default: read the ledger]"
+    ),
+]
 KeyOption = Annotated[
     str | None,
     typer.Option(

@@ -4,7 +4,8 @@ import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.settings import is_loopback
@@ -38,6 +39,23 @@ def get(url: str, key: str | None, *, is_clients: bool = False) -> bytes:
     """
     with _answer(url, key, _TIMEOUT_S, advice=_KEYS_OF_CLIENTS if is_clients else _KEYS) as response:
         return response.read()
+
+
+def told(url: str, key: str | None, *names: str) -> dict[str, Any]:
+    """Return the JSON object of a GET to ``url``, which has at least these names.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or what answers is none.
+
+    """
+    import msgspec  # noqa: PLC0415 - heavy imports belong to the verb that runs
+
+    found: dict[str, Any] = {}
+    with suppress(msgspec.DecodeError):
+        found = msgspec.json.decode(get(url, key), type=dict[str, Any])
+    if not set(names) <= found.keys():
+        raise GatewayError(f"{url} does not answer like a Holeshot gateway")
+    return found
 
 
 def lines(url: str, key: str | None, silent_s: float) -> Iterator[bytes]:

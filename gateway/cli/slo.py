@@ -1,20 +1,29 @@
-"""``holeshot slo``: where the targets of the configuration stand, from the ledger."""
+"""``holeshot slo``: where the targets of the configuration stand, from the ledger or a gateway; ``slowdowns`` too."""
 
 import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_database_url, read_targets
+from gateway.cli.configuration import (
+    ConfigOption,
+    KeyOption,
+    LookUrlOption,
+    gateway_url,
+    read_database_url,
+    read_targets,
+)
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
-from gateway.core.targets import BURNS_S, condition, duration, share, shown, subject, verdict
+from gateway.core.targets import BURNS_S, Shown, condition, duration, share, shown, subject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     from gateway.core.reports import SlowdownsWanted
-    from gateway.core.targets import Standing, Target
+    from gateway.core.targets import Target
 
 _SHARES = (1.0, 0.5, 0.2, 0.05)  # of bad calls
 _HOURS_FROM_S = 7200
@@ -23,6 +32,8 @@ _HOURS_FROM_S = 7200
 def slo(
     target: Annotated[str | None, typer.Argument(help="Only this target.")] = None,
     config: ConfigOption = None,
+    url: LookUrlOption = None,
+    key: KeyOption = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the SQL of each figure.")] = False,
     explain: Annotated[
@@ -41,42 +52,76 @@ def slo(
     """
     if explain and as_json:
         fail("--explain has no JSON: leave out one of the two", MISUSED)
-    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
-    from gateway.settings import nearest, targets_of  # noqa: PLC0415 - likewise
-
-    watched = read_targets(config)
-    if not watched.slo:
-        fail("there is no target: add a section `slo:` to the configuration; docs/monitoring.md#targets has examples")
-    if target is not None and target not in watched.slo:
-        fail(f"there is no target {target!r}; {nearest(target, watched.slo)}")
-    wanted = [each for each in targets_of(watched.slo) if target in {None, each.name}]
+    if url is None or explain:
+        found = _of_configuration(config, target, explain=explain)
+    else:
+        found = _of_gateway(gateway_url(url, config), key, target)
     if explain:
-        for each in wanted:
-            _explain(each, watched.burn_least_bad)
         return
-    try:
-        found = asyncio.run(_standings(watched.database_url.get_secret_value(), wanted))
-    except LedgerError as error:
-        fail(str(error))
     if as_json:
-        write_json({"targets": [shown(each) for each in found]})
+        write_json({"targets": found})
     else:
         _write(found)
     if strict and any(each.budget_left is not None and each.budget_left < 0 for each in found):
         raise typer.Exit(1)
 
 
-async def _standings(url: str, targets: "Sequence[Target]") -> "list[Standing]":
+def _of_configuration(config: "Path | None", name: str | None, *, explain: bool) -> list[Shown]:
+    """Return where the configuration's targets stand; ``explain``: print their rules instead."""
+    from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only here
+    from gateway.settings import targets_of  # noqa: PLC0415 - likewise
+
+    watched = read_targets(config)
+    if not watched.slo:
+        fail("there is no target: add a section `slo:` to the configuration; docs/monitoring.md#targets has examples")
+    _check(name, watched.slo)
+    wanted = [each for each in targets_of(watched.slo) if name in {None, each.name}]
+    if explain:
+        for each in wanted:
+            _explain(each, watched.burn_least_bad)
+        return []
+    try:
+        return asyncio.run(_standings(watched.database_url.get_secret_value(), wanted))
+    except LedgerError as error:
+        fail(str(error))
+
+
+def _of_gateway(url: str, key: str | None, name: str | None) -> list[Shown]:
+    """Return where the targets of a running gateway stand."""
+    import msgspec  # noqa: PLC0415 - as above
+
+    from gateway.cli.remote import GatewayError, told  # noqa: PLC0415 - likewise
+
+    try:
+        found = msgspec.convert(told(f"{url}/api/slo", key, "targets")["targets"], list[Shown])
+    except GatewayError as error:
+        fail(str(error))
+    except msgspec.ValidationError:
+        fail(f"the gateway at {url} is of another version: its targets cannot be read")
+    if not found:
+        fail(f"the gateway at {url} has no target: docs/monitoring.md#targets has examples")
+    _check(name, [each.name for each in found])
+    return [each for each in found if name in {None, each.name}]
+
+
+def _check(name: str | None, known: "Collection[str]") -> None:
+    from gateway.settings import nearest  # noqa: PLC0415 - as above
+
+    if name is not None and name not in known:
+        fail(f"there is no target {name!r}; {nearest(name, known)}")
+
+
+async def _standings(url: str, targets: "Sequence[Target]") -> list[Shown]:
     from gateway.ledger import Words, is_sqlite, parse_url, queries, standings  # noqa: PLC0415 - as above
 
     async def ask(sql: str) -> queries.Result:
         return await queries.run(url, sql)
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
-    return await standings(ask, words, targets, datetime.now(UTC))
+    return [shown(each) for each in await standings(ask, words, targets, datetime.now(UTC))]
 
 
-def _write(standings: "Sequence[Standing]") -> None:
+def _write(targets: "Sequence[Shown]") -> None:
     windows = [duration(window_s) for window_s in BURNS_S]
     columns = [
         "target",
@@ -89,9 +134,9 @@ def _write(standings: "Sequence[Standing]") -> None:
         "budget left",
         *(f"burn {w}" for w in windows),
     ]
-    write_table(columns, [_cells(each) for each in standings])
-    for each in standings:
-        prose(f"{each.target.name}: {verdict(each)}")
+    write_table(columns, [_cells(each) for each in targets])
+    for each in targets:
+        prose(f"{each.name}: {each.verdict}")
 
 
 def _explain(target: "Target", least_bad: int) -> None:
@@ -127,18 +172,17 @@ def _after(seconds: float | None) -> str:
     return f"{seconds / 60:.1f} min" if seconds < _HOURS_FROM_S else f"{seconds / 3600:.1f} h"
 
 
-def _cells(standing: "Standing") -> list[object]:
-    target, counts = standing.target, standing.counts
-    burns = {burn.window_s: burn.burn_rate for burn in standing.burns}
+def _cells(target: Shown) -> list[object]:
+    burns = {burn.window_s: burn.burn_rate for burn in target.burns}
     return [
         target.name,
-        subject(target),
-        condition(target),
+        target.subject,
+        target.condition,
         f"{share(target.objective)}, {target.days} d",
-        counts.calls,
-        counts.bad,
-        None if standing.good_share is None else f"{100 * standing.good_share:.2f}%",
-        None if standing.budget_left is None else f"{100 * standing.budget_left:.0f}%",
+        target.calls,
+        target.bad,
+        None if target.good_share is None else f"{100 * target.good_share:.2f}%",
+        None if target.budget_left is None else f"{100 * target.budget_left:.0f}%",
         *(None if (rate := burns.get(window_s)) is None else f"{rate:.1f}" for window_s in BURNS_S),
     ]
 
@@ -151,6 +195,8 @@ _METRICS = {"ttft": "first token", "tps": "speed", "itl": "gaps", "errors": "err
 
 def slowdowns(
     config: ConfigOption = None,
+    url: LookUrlOption = None,
+    key: KeyOption = None,
     *,
     since: Annotated[str, typer.Option(metavar="30d", help="How far back: 1h, 24h, 7d or 30d.")] = "30d",
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
@@ -167,14 +213,19 @@ def slowdowns(
     """
     if since not in _WINDOWS:
         fail(f"--since {since!r} is none of {', '.join(_WINDOWS)}", MISUSED)
-    url = read_database_url(config, for_reports=True)
+    from gateway.cli.remote import GatewayError, told  # noqa: PLC0415 - only where it is needed
     from gateway.core.reports import SlowdownsWanted, Window  # noqa: PLC0415 - likewise
     from gateway.ledger import LedgerError  # noqa: PLC0415 - SQLAlchemy only where it is needed
 
-    wanted = SlowdownsWanted(window=Window(since), model=model, deployment=deployment)
     try:
-        rows = asyncio.run(_read(url, wanted))
-    except LedgerError as error:
+        if url is not None:
+            named = {"window": since, "model": model, "deployment": deployment}
+            query = urlencode({name: value for name, value in named.items() if value is not None})
+            rows = told(f"{gateway_url(url, config)}/api/slowdowns?{query}", key, "data")["data"]
+        else:
+            wanted = SlowdownsWanted(window=Window(since), model=model, deployment=deployment)
+            rows = asyncio.run(_read(read_database_url(config, for_reports=True), wanted))
+    except (GatewayError, LedgerError) as error:
         fail(str(error))
     rows = [row for row in rows if row["ended_at"] is None or not now]
     if as_json:
@@ -188,8 +239,6 @@ def slowdowns(
 
 
 async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
-    from datetime import UTC, datetime  # noqa: PLC0415 - as above
-
     from gateway.ledger import ResultRows, Words, is_sqlite, parse_url, queries, rows, slowdowns_sql  # noqa: PLC0415 - likewise
 
     words = Words(is_postgres=not is_sqlite(parse_url(url)))
@@ -199,7 +248,9 @@ async def _read(url: str, wanted: "SlowdownsWanted") -> list[dict[str, Any]]:
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
     def when(name: str) -> str:
-        return f"{row[name]:%Y-%m-%d %H:%M}" if row[name] is not None else "it goes on"
+        at = row[name]  # a gateway's is text
+        at = datetime.fromisoformat(at) if isinstance(at, str) else at
+        return f"{at:%Y-%m-%d %H:%M}" if at is not None else "it goes on"
 
     return (
         row["deployment"],

@@ -365,7 +365,7 @@ class TooMuchFraming(ApiError):
 class ClientDisconnected(ApiError):
     """The client disconnected. No response can be sent; the call's row has this error."""
 
-    # Means: The client closed its connection before the answer was complete. Its attempts were cancelled.
+    # Means: The client closed its connection before the answer was complete. Its attempts were stopped.
     # Retry: not sent.
     # Caller: If this was not wanted, raise the client's own time-out.
     # Operator: Nothing, unless there are many: then clients give up early, see the time to the first token in

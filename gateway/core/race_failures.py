@@ -19,7 +19,7 @@ _TIMEOUTS = frozenset(
 )
 
 
-# Why attempts fail, in words; the page's (page/assets/views/parts/words.js) are the same.
+# Why attempts fail, in words; the page's (page/assets/lib/words.js) are the same.
 CAUSES: Mapping[str, str] = {
     ErrorKind.CONNECT_ERROR: "no connection",
     ErrorKind.CONNECT_TIMEOUT: "no connection in time",

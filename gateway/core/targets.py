@@ -197,11 +197,14 @@ def _outlook(standing: Standing, left: float) -> str:
 
 
 def _rounded(good: float, objective: float) -> str:
-    """Return a share rounded so that it stays on its side of the objective, and is not shown as 100 % if below."""
+    """Return a share rounded so that it stays on its side of the objective, and is not shown as 100 % if below.
+
+    views/targets.js shows the same figure: halves are rounded up, as JavaScript does.
+    """
     for digits in range(1, 6):
-        written = float(f"{100 * good:.{digits}f}")
-        if (written >= 100 * objective) == (good >= objective) and (written < 100.0 or good == 1.0):  # noqa: PLR2004
-            return f"{100 * good:.{digits}f} %"
+        text = f"{100 * good + 1e-9:.{digits}f}"
+        if (float(text) >= 100 * objective) == (good >= objective) and (float(text) < 100.0 or good == 1.0):  # noqa: PLR2004
+            return f"{text} %"
     return f"{100 * good:.6f} %"
 
 

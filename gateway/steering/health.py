@@ -226,6 +226,11 @@ class Condition(msgspec.Struct, eq=False):
     probe_in_s: float | None = None  # until a call may probe it; None: it is neither broken nor out
     trial_in_s: float | None = None  # until one call uses it again, if nothing probes it before; None: it is not broken
 
+    @property
+    def told(self) -> HealthState:
+        """The state as people are told it: one that a call may use on trial is still broken until it has answered."""
+        return HealthState.HALF_OPEN if self.state is HealthState.OK and self.trial_in_s is not None else self.state
+
 
 class Trouble(msgspec.Struct, frozen=True):
     """The last error of a deployment."""

@@ -188,7 +188,7 @@ def row(
         rank=None,
         deployment=deployment,
         state=state_of(condition) if condition is not None else None,
-        reason=str(trouble) if trouble and condition is not None and condition.state is not HealthState.OK else None,
+        reason=str(trouble) if trouble and condition is not None and condition.told is not HealthState.OK else None,
         headroom=round(condition.headroom, 3) if condition is not None else None,
         score=round(score_s, 4) if score_s is not None else None,
         n=round(tally.n),
@@ -310,7 +310,7 @@ def state_of(condition: Condition) -> str:
     """Return a deployment's state as text; for a cool-down with the remaining time."""
     if condition.state is HealthState.COOLING:
         return f"{HealthState.COOLING} {condition.cooling_s:.1f} s"
-    return str(condition.state)
+    return str(condition.told)
 
 
 def _ms(seconds: float) -> float | None:
@@ -333,12 +333,12 @@ def not_asked(
         if health is None or name in asked:
             continue
         condition = health.condition(now_s)
-        if condition.state is HealthState.OK:
+        state = condition.told
+        if state is HealthState.OK:
             continue
         reason = state_of(condition)
         if health.trouble is not None:
             reason += f": {health.trouble.for_others}"
-        state = condition.state
         cause = None if health.trouble is None else health.trouble.in_words
         kind = None if health.trouble is None else health.trouble.kind
         found.append(NotAsked(name, reason, state is HealthState.OUT, state is not HealthState.COOLING, cause, kind))

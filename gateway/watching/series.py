@@ -206,7 +206,7 @@ CALLS = Family(
 )
 ATTEMPTS = Family(
     "holeshot_attempts_total",
-    "Ended upstream attempts; outcome lost counts cancelled losers.",
+    "Ended upstream attempts; outcome lost counts cut losers.",
     "counter",
     ("deployment", "outcome", "role"),
 )

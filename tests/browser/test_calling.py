@@ -90,7 +90,7 @@ def test_the_playground_shows_answer_race_and_cost(demo: Installation, visit: Ca
     elif at_ms > ttft_ms + 0.5:
         assert said == page.evaluate(SOONER, at_ms - ttft_ms)
     else:
-        assert said.startswith("the first choice won")
+        assert said.startswith("the first choice answered")
     assert seen.complaints == []
 
 

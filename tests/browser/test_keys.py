@@ -61,7 +61,7 @@ def test_a_question_mark_lists_the_keys_until_escape(demo: Installation, visit: 
     seen = visit(demo)
     page = seen.open("configuration")
     page.keyboard.press("?")
-    box = page.get_by_role("dialog", name="Keys")
+    box = page.get_by_role("dialog", name="Shortcuts")
     box.wait_for()
     assert {"/", "j", "k", "?"} <= set(box.locator("kbd").all_inner_texts())
     assert seen.axe("dialog") == []

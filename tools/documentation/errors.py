@@ -168,7 +168,7 @@ def _entry(name: str, types: tuple[str, ...], guidance: Advice) -> list[str]:
 
 
 # 499 is nginx's, not HTTP's. The others have older names in Python before 3.13.
-_PHRASES = {499: "Client gone", 413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+_PHRASES = {499: "Client left", 413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 
 
 def _phrase(status: int) -> str:

@@ -6,13 +6,14 @@ list item or the sentence that names it first.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "docs" / "reference" / "ledger.md", ROOT / "migrations" / "SUMS.md")
 PARTS = ("Views", "Tables", "Sums")
 _ROWS = ("calls", "attempts")
+_ROW = "A row for each "  # begins what a table is, and names columns only
 
 _SECTION = re.compile(r"^### ([^\n]+)\n(.*?)(?=^###? |\Z)", re.DOTALL | re.MULTILINE)
 _DEFINITION = re.compile(r"^((?:`\w+`(?:, )?)+)\n: (.+)$", re.MULTILINE)
@@ -36,7 +37,9 @@ def comments() -> dict[str, dict[str, str]]:
         for like in _LIKE.findall(text):
             made[name] |= {column: comment for column, comment in made[like].items() if column not in made[name]}
     return {
-        name: found if name in _ROWS else {column: _comment(made, column, comment) for column, comment in found.items()}
+        name: found
+        if name in _ROWS
+        else {column: _comment(made, _sources(name, found[""]), column, comment) for column, comment in found.items()}
         for name, found in made.items()
     }
 
@@ -46,10 +49,16 @@ def text() -> str:
     return json.dumps(comments(), ensure_ascii=False, indent=1) + "\n"
 
 
-def _comment(made: dict[str, dict[str, str]], column: str, comment: str) -> str:
-    """Return a column's comment: that of calls or attempts if its own section only lists its name."""
-    is_listed = comment.startswith("A row for each ") or not re.search(r"(?<![\w_])[a-z]{2,}(?![\w_])", _bare(comment))
-    there = next((made[table][column] for table in _ROWS if column in made[table]), None)
+def _sources(name: str, said: str) -> tuple[str, ...]:
+    """Return the tables that a view's columns are those of: its own (``refusals_24h``), and calls and attempts."""
+    return (name.rpartition("_")[0], *(reversed(_ROWS) if "(of provider)" in said else _ROWS))
+
+
+def _comment(made: dict[str, dict[str, str]], sources: Sequence[str], column: str, comment: str) -> str:
+    """Return a column's comment: that of the first of ``sources`` if its own section only lists its name."""
+    is_listed = comment.startswith(_ROW) or not re.search(r"(?i)(?<![\w_])[a-z]{2,}(?![\w_])", _bare(comment))
+    known = (made.get(table, {}).get(column, _ROW) for table in sources)
+    there = next((each for each in known if not each.startswith(_ROW)), None)
     return comment if there is None or not column or not is_listed else there
 
 

@@ -273,7 +273,7 @@ REASONS: Mapping[str, Reasons] = {
         "extra_headers": "Headers added to each request to it.",
         "upstream_stream": "False: it cannot stream, so it is raced on its whole answer.",
         "bills_after_disconnect": (
-            "Whether a cancelled loser costs a whole answer there. Not set: as the catalog says, else unknown: then"
+            "Whether a cut loser costs a whole answer there. Not set: as the catalog says, else unknown: then"
             " `cost_low_usd` and `cost_high_usd` differ much."
         ),
         "continues": (

@@ -206,7 +206,7 @@ function tools() {
   fill(document.getElementById("tools"), alarms(session),
     h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
-    h("button", { type: "button", class: "quiet", "aria-keyshortcuts": "?", onclick: keys }, "Keys ", h("kbd", {}, "?")),
+    h("button", { type: "button", class: "quiet", "aria-keyshortcuts": "?", onclick: keys }, "Shortcuts ", h("kbd", {}, "?")),
     theme,
     session.authentication === "key" && !session.trusted_header ? h("button", { type: "button", onclick: signOut }, "Sign out") : null);
 }

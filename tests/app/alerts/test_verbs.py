@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -16,13 +17,13 @@ from gateway.core.ids import new_id
 from gateway.ledger import SqlAlertBook, migrate
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
-from tests.app.cli.conftest import holeshot
+from tests.app.cli.conftest import Site, holeshot, site
 from tests.patience import PATIENCE_S
 
 Holeshot = Callable[..., Result]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-__all__ = ["holeshot"]  # the fixture
+__all__ = ["holeshot", "site"]  # the fixtures
 
 
 @contextmanager
@@ -55,8 +56,8 @@ def configure(webhooks: str) -> None:
     Path("gateway.yaml").write_text(f"providers: {{}}\nalerts: {{ webhooks: {{ {webhooks} }} }}\n")
 
 
-def stored(folder: Path, *, resolved: bool = True) -> str:
-    """Store an alert of the past and one that is open; return the ledger's URL."""
+def stored(folder: Path, *, resolved: bool = True) -> dict[str, str]:
+    """Store an alert of the past and one that is open; return the environment that names the ledger, and no gateway."""
     url = f"sqlite:///{folder}/ledger.db"
 
     async def fill() -> None:
@@ -75,7 +76,7 @@ def stored(folder: Path, *, resolved: bool = True) -> str:
         await book.aclose()
 
     asyncio.run(fill())
-    return url
+    return {"HOLESHOT_DATABASE_URL": url, "HOLESHOT_PORT": "1"}
 
 
 def test_a_test_message_is_signed_and_what_each_webhook_answers_is_shown(holeshot: Holeshot) -> None:
@@ -111,22 +112,64 @@ def test_without_a_webhook_it_says_where_to_add_one(holeshot: Holeshot) -> None:
 
 
 def test_alerts_are_listed_the_open_ones_first(holeshot: Holeshot, tmp_path: Path) -> None:
-    url = stored(tmp_path)
-    result = holeshot("alerts", "--json", HOLESHOT_DATABASE_URL=url)
+    ledger = stored(tmp_path)
+    result = holeshot("alerts", "--json", **ledger)
     listed = json.loads(result.stdout)
     assert [each["subject"] for each in listed] == ["now", "past"]
     assert (listed[0]["figures"], listed[0]["resolved_at"]) == ({"n": 2}, None)
     assert (listed[1]["messages_waiting"], listed[1]["messages_sent"]) == (2, 0)
-    shown = holeshot("alerts", "--open", "--sql", HOLESHOT_DATABASE_URL=url)
+    shown = holeshot("alerts", "--open", "--sql", **ledger)
     assert "now is out" in shown.stdout
     assert "select 1 as one" in shown.stdout
     assert "past is out" not in shown.stdout
 
 
+def building(site: Site, *, is_open: bool = False) -> None:
+    """Have the site answer as a gateway before which a deployment is out, and whose database is away."""
+    known = {
+        "key": "deployment_out:a/x", "kind": "deployment_out", "subject": "a/x", "severity": "ticket",
+        "summary": "a/x is out since 12:00 UTC: no connection.", "sql": "select 2 as two",
+    }  # fmt: skip
+    soon = {**known, "since": "2030-01-01T12:00:00Z", "after_s": 300.0, "opens_in_s": 60.4}
+    lasting: dict[str, Any] = {
+        **known,
+        "id": "1",
+        "opened_at": "2030-01-01T12:05:00Z",
+        "resolved_at": None,
+        "figures": {},
+    }
+    found: dict[str, list[Any]] = {"building": [], "open": [lasting]} if is_open else {"building": [soon], "open": []}
+    site.answers["/api/alerts"] = {**found, "data": None}
+
+
+def test_what_becomes_an_alert_is_listed_before_it_opens(holeshot: Holeshot, site: Site, tmp_path: Path) -> None:
+    ledger = stored(tmp_path)
+    building(site)
+    result = holeshot("alerts", **{**ledger, "HOLESHOT_PORT": site.url.rpartition(":")[2]})
+    lines = [line for line in result.stdout.splitlines() if " is out" in line]
+    assert [line.split()[0] for line in lines] == ["in", "2030-01-01", "2030-01-01"]
+    assert "in 60 s, if it goes on" in lines[0]
+    assert "a/x is out since 12:00 UTC" in lines[0]
+
+
+def test_a_gateway_is_asked_by_its_url_also_while_its_database_is_away(holeshot: Holeshot, site: Site) -> None:
+    building(site, is_open=True)
+    site.key = "k"
+    result = holeshot("alerts", "--url", f"{site.url}/v1/", "--key", "k", "--sql")
+    assert result.exit_code == 0, result.stderr
+    assert "2030-01-01 12:05:00" in result.stdout
+    assert "select 2 as two" in result.stdout
+    refused = holeshot("alerts", HOLESHOT_URL=site.url)
+    assert (refused.exit_code, "the key is missing or wrong" in refused.stderr) == (1, True)
+    site.answers["/api/alerts"] = ["another", "program"]
+    other = holeshot("alerts", "--url", site.url, "--key", "k")
+    assert (other.exit_code, "does not answer like a Holeshot gateway" in other.stderr) == (1, True)
+
+
 def test_an_empty_ledger_has_no_alerts(holeshot: Holeshot, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     asyncio.run(migrate(url))
-    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
+    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url, HOLESHOT_PORT="1")
     assert (result.exit_code, result.stdout) == (0, "there has been no alert\n")
 
 

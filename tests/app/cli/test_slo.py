@@ -11,6 +11,7 @@ from typer.testing import Result
 
 from gateway.core.calls import CallRecord
 from gateway.ledger import Ledger, migrate
+from tests.app.cli.conftest import Site
 from tests.unit.ledger.records import call, failed, new_id, won
 
 Holeshot = Callable[..., Result]
@@ -158,3 +159,19 @@ def test_a_wrong_target_is_named_with_its_line(holeshot: Holeshot, tmp_path: Pat
     assert result.exit_code == 1
     assert words in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_gateway_tells_its_targets_as_the_ledger_does(
+    holeshot: Holeshot, site: Site, config: Path, tmp_path: Path
+) -> None:
+    stored(tmp_path, some_calls())
+    read = holeshot("slo", "--config", str(config))
+    site.answers["/api/slo"] = json.loads(holeshot("slo", "--json", "--config", str(config)).stdout)
+    told = holeshot("slo", "--url", site.url)
+    assert (told.exit_code, told.stdout) == (0, read.stdout)
+    assert holeshot("slo", "up", "--strict", "--url", site.url).exit_code == 1
+    unknown = holeshot("slo", "upp", "--url", site.url)
+    assert (unknown.exit_code, "'up'" in unknown.stderr) == (1, True)
+    for answer, words in (({"targets": [{"name": "old"}]}, "another version"), ({"targets": []}, "has no target")):
+        site.answers["/api/slo"] = answer
+        assert words in holeshot("slo", "--url", site.url).stderr

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from typer.testing import Result
 
+from tests.app.cli.conftest import Site
+
 Holeshot = Callable[..., Result]
 
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
@@ -52,3 +54,14 @@ def test_what_it_cannot_do_is_one_sentence(holeshot: Holeshot) -> None:
         result = holeshot("slowdowns", *arguments, **LEDGER)  # there is no ledger
         assert result.exit_code == code
         assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_gateway_is_asked_by_its_url(holeshot: Holeshot, site: Site) -> None:
+    row = {
+        "deployment": "a/x", "model": "llama", "metric": "ttft", "ratio": 1.6, "low": 1.4, "high": 1.8,
+        "began_at": "2030-01-01T12:00:00Z", "noticed_at": "2030-01-01T12:15:00Z", "ended_at": None,
+    }  # fmt: skip
+    site.answers["/api/slowdowns?window=24h&model=llama"] = {"data": [row], "sql": "select 1"}
+    result = holeshot("slowdowns", "--since", "24h", "--model", "llama", "--url", site.url)
+    assert result.exit_code == 0, result.stderr
+    assert all(words in result.stdout for words in ("a/x", "first token", "2030-01-01 12:15", "it goes on"))

@@ -6,12 +6,36 @@ import re
 import pytest
 
 from gateway.settings import ClientSettings, RaceSettings, Role, Settings
-from tools.documentation import configuration
+from tools.documentation import configuration, ledger_comments
 from tools.documentation.__main__ import MADE, ROOT, pages
 from tools.documentation.links import to_repository
 from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
 
 SHORTEST = 15  # characters of a reason
+
+_PAGE = re.compile(r"(?<![\w/.-])(?P<path>docs/[\w/-]+\.md)(?:#(?P<section>[\w-]+))?")  # not within another address
+
+
+def _sections(text: str) -> set[str]:
+    """Return the sections of a page as links name them; "" is its beginning."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {"", *(re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings)}
+
+
+_PAGES = {
+    path.relative_to(ROOT).as_posix(): _sections(path.read_text(encoding="utf-8"))
+    for path in (ROOT / "docs").rglob("*.md")
+}
+
+
+def _told() -> list[str]:
+    """Return the files of the repository that somebody reads, or whose messages somebody reads."""
+    return [
+        path.relative_to(ROOT).as_posix()
+        for top in ("gateway", "providers", "holeshot", "config", "docs", "benchmarks")
+        for path in (ROOT / top).rglob("*")
+        if path.suffix in {".py", ".md", ".yaml", ".js", ".sql"} and "vendor" not in path.parts
+    ] + [path.name for path in ROOT.glob("*.md")]
 
 
 @pytest.mark.parametrize("path", sorted(MADE))
@@ -74,3 +98,22 @@ def test_a_link_to_a_file_of_the_repository_goes_there_and_a_wrong_one_is_notice
     assert source == ["[one](https://github.com/holeshot/holeshot/blob/main/SECURITY.md#top) [two](sql.md)"]
     with pytest.raises(FileNotFoundError, match=r"nowhere\.md"):
         to_repository(None, "index", ["[three](../nowhere.md)"])
+
+
+def test_every_page_that_a_text_names_by_its_path_exists_with_its_section() -> None:
+    named = {
+        (name, found["path"], found["section"] or "")
+        for name in _told()
+        for found in _PAGE.finditer((ROOT / name).read_text(encoding="utf-8"))
+    }
+    assert len(named) > 100
+    assert [each for each in sorted(named) if each[1] not in _PAGES or each[2] not in _PAGES[each[1]]] == []
+
+
+def test_a_column_of_a_view_has_the_comment_of_the_table_that_it_is_from() -> None:
+    found = ledger_comments.comments()
+    assert found["provider_errors"]["error_kind"] == found["attempts"]["error_kind"] != found["calls"]["error_kind"]
+    assert found["client_usage"]["model"] == found["calls"]["model"]
+    assert found["refusals_24h"]["reason"] == found["refusals"]["reason"]
+    assert found["outages_30d"]["replica"] == found["outages"]["replica"]
+    assert found["alerts"]["id"] == "A UUID."

@@ -1,4 +1,4 @@
-"""One word for one thing: the table of docs/concepts.md holds for page and commands; both lists of reasons agree."""
+"""One word for one thing: the table of docs/concepts.md holds for page, commands and documents; reasons agree."""
 
 import ast
 import re
@@ -13,6 +13,11 @@ ROOT = Path(__file__).parents[3]
 ASSETS = ROOT / "gateway" / "page" / "assets"
 FILES = sorted([*ASSETS.glob("*.js"), *ASSETS.glob("lib/*.js"), *ASSETS.glob("views/**/*.js")])
 COMMANDS = sorted((ROOT / "gateway" / "cli").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IN_PROSE = ("winner", "down", "offline")  # as columns and fields have it, which documents explain; "rounded down"
+_CODE = re.compile(
+    r"```.*?```|`[^`]*`|\]\([^)]*\)|^#[^\n]*|\*\*`--[^\n]*", re.DOTALL | re.MULTILINE
+)  # also links, headings
 _TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _COMMENT = re.compile(r"/\*.*?\*/|(?<![:\"'])//[^\n]*", re.DOTALL)
 _HOLE = re.compile(r"\$\{[^}]*\}")
@@ -70,8 +75,16 @@ def test_the_command_line_has_one_word_for_one_thing(path: Path) -> None:
     assert wrong(printed(path)) == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_documents_have_one_word_for_one_thing(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").partition("## One word for one thing")
+    prose = _CODE.sub("", text[0] + text[2].partition("\n## ")[2])
+    excused = tuple(f"instead of {each!r}" for each in IN_PROSE)
+    assert [each for each in wrong(prose.splitlines()) if not each.endswith(excused)] == []
+
+
 def test_why_an_attempt_failed_is_said_in_the_same_words_by_alerts_and_by_the_page() -> None:
-    words = (ASSETS / "views" / "parts" / "words.js").read_text(encoding="utf-8")
+    words = (ASSETS / "lib" / "words.js").read_text(encoding="utf-8")
     listed = words.partition("const ATTEMPT_ERRORS = {")[2].partition("};")[0]
     assert dict(re.findall(r'^  (\w+): "(.*)",$', listed, re.MULTILINE)) == {
         str(kind): said for kind, said in CAUSES.items()

@@ -13,7 +13,7 @@ from gateway.core.attempts import AnswerKind, Flaw
 from gateway.core.prompt_classes import answer_class
 from gateway.steering.constants import BUCKETS
 from gateway.steering.counts import Counts, bucket, edge_s, event_field
-from gateway.steering.health import Condition, HealthState
+from gateway.steering.health import Condition, HealthState, Trouble
 from gateway.steering.leaderboard import Row, of_counts, rank, read_window, row
 from gateway.steering.survival import dense, quantiles, wilson
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
@@ -21,6 +21,9 @@ from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 NOBODY = [0.0] * BUCKETS
 CALM = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=2, price_s=0.0)
 COOLING = Condition(HealthState.COOLING, 3.24, probe_due=False, in_flight=0, price_s=0.0, headroom=0.0)
+
+
+TRIED = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0, trial_in_s=0.0)
 
 
 def one(counts: Counts, name: str = "a") -> Row:
@@ -170,3 +173,9 @@ def test_the_leaderboard_says_how_many_of_the_judged_answers_are_flawed() -> Non
         pytest.approx(0.4687, abs=1e-4),
     )
     assert (rows["b"].judged, rows["b"].flaw_rate, rows["b"].flaw_rate_high) == (0, None, None)
+
+
+def test_a_broken_deployment_without_calls_is_not_said_to_be_well() -> None:
+    found = row("a", read_window({}), condition=TRIED, trouble=Trouble("connect_error"))
+    assert (found.state, found.reason) == ("half-open", "connect_error")
+    assert row("a", read_window({}), condition=CALM, trouble=Trouble("connect_error")).reason is None

@@ -210,6 +210,19 @@ def test_who_is_not_asked_is_told_with_its_last_error_until_it_answers_again() -
     assert row_of(replica.steering.leaderboard(MODEL), "a").reason is None
 
 
+def test_a_broken_deployment_stays_so_while_nobody_calls_until_it_answers() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.plan()
+    for _ in range(4):
+        replica.fail("a")
+    replica.now_s += 600.0  # a call may use it on trial now
+    assert replica.state("a") == "half-open"
+    assert [each.deployment for each in replica.steering.not_asked(("a", "b"), ())] == ["a"]
+    replica.win("a")
+    assert replica.state("a") == "ok"
+    assert replica.steering.not_asked(("a", "b"), ()) == ()
+
+
 def test_another_caller_is_not_told_words_that_may_quote_a_prompt() -> None:
     replica = VirtualReplica(("a",))
     replica.plan()

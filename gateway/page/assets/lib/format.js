@@ -86,18 +86,6 @@ export function parted(text) {
   return cut < 0 ? [text, ""] : [text.slice(0, cut), text.slice(cut + 1)];
 }
 
-/** Outcomes of attempts in words; their names are those of SQL. */
-export const OUTCOMES = {
-  won: "won",
-  lost: "cut",
-  superseded: "cut after its first token",
-  failed: "failed",
-  timeout: "timed out",
-  stalled: "stalled",
-  client_gone: "client left",
-  interrupted: "interrupted",
-};
-
 function grouped(value) {
   return Math.round(value).toLocaleString("en-US");
 }

@@ -72,7 +72,7 @@ function step(move) {
 }
 
 function list() {
-  const box = dialog("Keys");
+  const box = dialog("Shortcuts");
   box.append(h("dl", { class: "keys" }, KEYS.map(([keys, words]) => h("div", {},
     h("dt", {}, keys.map((each) => h("kbd", {}, each))), h("dd", {}, words)))),
   h("div", { class: "controls" }, h("button", { type: "button", onclick: () => box.close() }, "Close")));

@@ -2,9 +2,10 @@
 // A canvas and not elements, so that five hundred calls a second move smoothly. What does not fit is counted, not drawn.
 
 import { colourOf, onTheme, resolved } from "./colours.js";
-import { CLOCK, ms, OUTCOMES, tokens, tps } from "./format.js";
+import { CLOCK, ms, tokens, tps } from "./format.js";
 import { isWatched, partsOf } from "./picture.js";
 import { stateOf } from "./races.js";
+import { attemptOutcome } from "./words.js";
 
 // From roomy to dense: heights in pixels of a lane, between tracks, and of the answer's bar; whether each lane has words
 // ("all"), a track has them once ("winner"), or there is no room for any.
@@ -325,10 +326,10 @@ export function said(attempt, state, age_ms) {
     case "answering": return attempt.tokens ? `${tokens(attempt.tokens, "estimated")} tokens` : "first token";
     case "won": {
       const seconds = attempt.ms === null ? 0 : (attempt.ms - first) / 1000;
-      return `won, ${ms(first)}${attempt.tokens > 1 && seconds > 0.05 ? `, ${tps((attempt.tokens - 1) / seconds)}` : ""}`;
+      return `answered, ${ms(first)}${attempt.tokens > 1 && seconds > 0.05 ? `, ${tps((attempt.tokens - 1) / seconds)}` : ""}`;
     }
-    case "failed": return attempt.error ? attempt.error.replaceAll("_", " ") : OUTCOMES[attempt.outcome] ?? attempt.outcome;
-    default: return OUTCOMES[attempt.outcome] ?? "cut";
+    case "failed": return attemptOutcome({ outcome: attempt.outcome, error_kind: attempt.error }).words;
+    default: return { superseded: "cut after its first token", client_gone: "client left" }[attempt.outcome] ?? "cut";
   }
 }
 

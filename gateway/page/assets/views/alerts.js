@@ -7,7 +7,7 @@ import { copiesSql, named } from "../lib/figures.js";
 import { counted, span, time } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
-import { errorWords } from "./parts/words.js";
+import { outageWords } from "../lib/words.js";
 
 const EVERY_MS = 15_000;
 const KINDS = {
@@ -32,14 +32,14 @@ const COLUMNS = [
   { title: "Opened", right: true, sort: (each) => each.opened_at, cell: (each) => time(each.opened_at) },
   { title: "Ended", right: true, sort: (each) => each.resolved_at, cell: (each) => (each.resolved_at ? time(each.resolved_at) : "open") },
   { title: "Messages", cell: (each) => messages(each) },
-  { title: "Evidence", cell: (each) => copiesSql(each.sql) },
+  { title: "Evidence", wide: true, cell: (each) => copiesSql(each.sql) },
 ];
 
 const BUILDING = [
   { title: "What", head: true, wraps: true, wide: true, cell: (each) => h("span", {}, h("span", {}, builds(each)), h("span", { class: "reason" }, each.summary)) },
   { title: "Severity", cell: severity },
   { title: "Opens in", right: true, sort: (each) => each.opens_in_s, cell: (each) => span(each.opens_in_s) },
-  { title: "Evidence", cell: (each) => copiesSql(each.sql) },
+  { title: "Evidence", wide: true, cell: (each) => copiesSql(each.sql) },
 ];
 
 const OUTAGES = [
@@ -47,10 +47,9 @@ const OUTAGES = [
   { title: "Began", right: true, sort: (each) => each.from, cell: (each) => time(each.from) },
   { title: "Ended", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : each.may_last ? h("span", { class: "chip bad" }, "still out") : "unknown") },
   { title: "Lasted", right: true, sort: lasted_s, cell: (each) => span(lasted_s(each)) },
-  { title: "Reason", wraps: true, cell: (each) => REASONS[each.reason] ?? errorWords(each.reason) },
+  { title: "Reason", wraps: true, cell: (each) => outageWords(each.reason) },
   { title: "Seen by", cell: (each) => each.replicas.join(", ") },
 ];
-const REASONS = { slow: "too slow", hangs: "it hangs", silent: "no first tokens", "other replicas": "other replicas say so" };
 
 /** Show them in `root` until closed. */
 export function view(root) {

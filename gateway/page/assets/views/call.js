@@ -8,9 +8,9 @@ import { CLOCK, count, counted, ms, percent, time, tokens, tps, usd } from "../l
 import { to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
+import { attemptOutcome, brokeWords, callOutcome, errorWords, narrowedWords, roleWords } from "../lib/words.js";
 import { key, redraw } from "./parts/redraw.js";
 import { timeline } from "./parts/timeline.js";
-import { attemptOutcome, brokeWords, callOutcome, errorWords, narrowedWords, roleWords } from "./parts/words.js";
 
 const RUNNING_EVERY_MS = 500;
 const AGAIN_MS = 5000; // after a failure

@@ -7,8 +7,8 @@ import { count, counted, ms, time, tokens, tps, usd } from "../lib/format.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { callOutcome, narrowedWords } from "../lib/words.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
-import { callOutcome, narrowedWords } from "./parts/words.js";
 
 const EVERY_MS = 4000;
 const TYPED_FOR_MS = 350;
@@ -22,11 +22,11 @@ const COLUMNS = [
   { title: "Outcome", cell: outcome },
   { title: "Model", cell: (call) => [call.model, call.answered_model && call.answered_model !== call.model ? h("span", { class: "soft" }, ` → ${call.answered_model}`) : null] },
   { title: "Client", cell: (call) => call.client ?? "–" },
-  { title: "Deployment", cell: (call) => (call.deployment ? named(call.deployment) : "–") },
+  { title: "Answered by", cell: (call) => (call.deployment ? named(call.deployment) : "–") },
   { title: "First token", right: true, cell: (call) => ms(call.ttft_ms) },
   { title: "Total", right: true, cell: (call) => ms(call.total_ms) },
   { title: "Attempts", right: true, help: "With the reason where there were fewer than asked for",
-    cell: (call) => [count(call.launched), call.narrowed ? h("span", { class: "soft" }, ` ${narrowedWords(call.narrowed)}`) : null] },
+    cell: (call) => [count(call.launched), call.narrowed ? h("span", { class: "soft" }, ` (${narrowedWords(call.narrowed)})`) : null] },
   { title: "Tokens", right: true, help: "Of the prompt → of the answer; ~ is estimated", cell: (call) => `${tokens(call.prompt_tokens, call.tokens_source)} →\u00a0${tokens(call.completion_tokens, call.tokens_source)}` },
   { title: "Speed", right: true, cell: (call) => tps(call.decode_tps) },
   { title: "Cost", right: true, cell: (call) => usd(call.cost_usd) },

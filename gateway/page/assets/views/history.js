@@ -10,6 +10,7 @@ import { plot } from "../lib/plot.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { outageWords } from "../lib/words.js";
 import { heat, zoneWords } from "./parts/heat.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 
@@ -43,10 +44,10 @@ const METRICS = {
 
 const OUTAGES = [
   { title: "Deployment", head: true, cell: (each) => named(each.deployment) },
-  { title: "From", right: true, sort: (each) => each.from, cell: (each) => time(each.from) },
-  { title: "To", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : each.may_last ? "not known, or still out" : "not known") },
+  { title: "Began", right: true, sort: (each) => each.from, cell: (each) => time(each.from) },
+  { title: "Ended", right: true, sort: (each) => each.to, cell: (each) => (each.to ? time(each.to) : each.may_last ? "still out" : "unknown") },
   { title: "Lasted", right: true, sort: lasted, cell: (each) => span(lasted(each)) },
-  { title: "Why", wraps: true, cell: (each) => each.reason?.replaceAll("_", " ") ?? "–" },
+  { title: "Reason", wraps: true, cell: (each) => outageWords(each.reason) },
   { title: "Seen by", cell: (each) => each.replica ?? "–" },
 ];
 
@@ -61,7 +62,7 @@ const SLOWDOWNS = [
   { title: "Noticed", right: true, sort: (each) => each.noticed_at, cell: (each) => time(each.noticed_at) },
   { title: "To", right: true, sort: (each) => each.ended_at, cell: (each) => (each.ended_at ? time(each.ended_at) : "it goes on") },
   { title: "Why it ended", wraps: true, cell: (each) => ENDINGS[each.ending] ?? "–" },
-  { title: "Evidence", cell: (each) => copiesSql(each.evidence_sql) },
+  { title: "Evidence", wide: true, cell: (each) => copiesSql(each.evidence_sql) },
 ];
 
 /** Show it in `root` until closed. */
@@ -269,7 +270,7 @@ export function view(root, params, session, address) {
           sql: found.sql,
         };
         if (drawing === null) {
-          drawing = plot(data, { title, format, axis: (value) => (value === 0 ? "0" : format(value)), least, most, height: name === "ttft" ? 260 : 180, sync: "history", over: isShare ? null : (u) => drawMarks(u, trouble), zoomed: zoom });
+          drawing = plot(data, { title, format, axis: (value) => (value === 0 ? "0" : format === ms && value < 1 ? `${value.toFixed(2)} ms` : format(value)), least, most, height: name === "ttft" ? 260 : 180, sync: "history", over: isShare ? null : (u) => drawMarks(u, trouble), zoomed: zoom });
           fill(body, none, drawing.element);
         } else drawing.update(data);
         const isNone = isShare && data.series.every((each) => each.values.every((value) => !value));
@@ -425,8 +426,8 @@ function short(quantile) {
   return quantile === "p99" ? "p95" : quantile;
 }
 
-function lasted({ from, to: end }) {
-  return end ? (Date.parse(end) - Date.parse(from)) / 1000 : null;
+function lasted({ from, to: end, may_last: lasts }) {
+  return end || lasts ? ((end ? Date.parse(end) : Date.now()) - Date.parse(from)) / 1000 : null;
 }
 
 /** What can be chosen, with what is chosen already. */

@@ -9,7 +9,7 @@ import { axisHead, axisOf, range } from "../lib/range.js";
 import { filter, to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
-import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
+import { narrowedLine, stateKind, stateWords } from "../lib/words.js";
 
 const EVERY_MS = 3000;
 const REGIONS_EVERY_MS = 600_000; // it reads rows of calls, not sums

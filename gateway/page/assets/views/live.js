@@ -10,13 +10,13 @@ import { listen, Races, stateOf } from "../lib/races.js";
 import { filter, to } from "../lib/route.js";
 import { empty, failed } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { narrowedLine, stateKind, stateWords } from "../lib/words.js";
 import { offer } from "./parts/demo.js";
 import { first } from "./parts/first.js";
 import { pictured } from "./parts/running.js";
 import { bounds, isNothing, nothing, parted, perCall, signed, soFar, spent } from "./parts/saving.js";
 import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
-import { narrowedLine, stateKind, stateWords } from "./parts/words.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
 const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
@@ -67,7 +67,7 @@ export function view(root, params, session, query) {
     { title: "Model", cell: (call) => call.model },
     { title: "Client", cell: (call) => call.client ?? NOTHING },
     { title: "Outcome", cell: outcomeOf },
-    { title: "Answered by", cell: (call) => (winnerOf(call) ? named(winnerOf(call).deployment) : NOTHING) },
+    { title: "Answered by", wide: true, cell: (call) => (winnerOf(call) ? named(winnerOf(call).deployment) : NOTHING) },
     { title: "Launched", right: true, cell: (call) => count(call.attempts.length) },
     { title: "First token", right: true, cell: (call) => figure(ms(call.ttft_ms ?? winnerOf(call)?.ttft_ms)) },
     { title: "Total", right: true, cell: (call) => figure(ms(call.total_ms)) },

@@ -6,8 +6,8 @@ import { copiesSql } from "../lib/figures.js";
 import { count, counted, time } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
+import { refusalWords } from "../lib/words.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
-import { refusalWords } from "./parts/words.js";
 
 const EVERY_MS = 15_000;
 

@@ -49,7 +49,7 @@ function budget(target) {
   const left = target.budget_left;
   const mood = left < 0.25 ? "warn" : "good";
   return h("div", {}, stats(
-    ["Good", percentOf(target.good_share), `${count(target.calls)} calls`],
+    ["Good", percentOf(target.good_share, target.objective), `${count(target.calls)} calls`],
     ["Error budget left", percent(Math.max(0, left)), left < 0 ? `${times(1 - left)} spent` : h("i", { class: `meter ${mood}`, "aria-hidden": "true" }, h("i", { style: { width: `${Math.min(1, Math.max(0, left)) * 100}%` } }))],
     ...target.burns.map((burn) => [`Burn, ${length(burn.window_s)}`, burn.burn_rate === null ? "–" : burn.burn_rate.toFixed(1), burn.calls ? `${count(burn.bad)} of ${count(burn.calls)} bad` : "no calls"]),
   ));
@@ -66,11 +66,11 @@ function burns(target) {
     target.burns.map((each) => [length(each.window_s), count(each.calls), count(each.bad), each.burn_rate === null ? "–" : each.burn_rate.toFixed(2), copiesSql(each.sql)]));
 }
 
-/** A share with as many digits as tell it from all. */
-function percentOf(value) {
-  for (const digits of [1, 2, 3, 4]) {
+/** A share with as many digits as keep it on its side of the objective and tell it from all: as the verdict has it. */
+function percentOf(value, objective) {
+  for (const digits of [1, 2, 3, 4, 5]) {
     const words = (100 * value).toFixed(digits);
-    if (value === 1 || words !== (100).toFixed(digits)) return `${words} %`;
+    if (Number(words) >= 100 * objective === value >= objective && (Number(words) < 100 || value === 1)) return `${words} %`;
   }
   return `${100 * value} %`;
 }

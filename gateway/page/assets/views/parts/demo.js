@@ -3,7 +3,7 @@
 import { chat } from "../../lib/chat.js";
 import { h, say } from "../../lib/dom.js";
 import { counted } from "../../lib/format.js";
-import { narrowedWords } from "./words.js";
+import { narrowedWords } from "../../lib/words.js";
 
 const PER_SECOND = 3;
 const CALLS = 180; // one minute

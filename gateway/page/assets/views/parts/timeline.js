@@ -6,8 +6,8 @@ import { named } from "../../lib/figures.js";
 import { ms, tps } from "../../lib/format.js";
 import { legend, partsOf } from "../../lib/picture.js";
 import { stateOf } from "../../lib/races.js";
+import { attemptOutcome, narrowedWords, roleWords } from "../../lib/words.js";
 import { scale } from "./scale.js";
-import { attemptOutcome, narrowedWords, roleWords } from "./words.js";
 
 const SAME_MS = 0.5;
 const STUB = 0.015; // of the axis: what is hatched before a cut
@@ -39,7 +39,7 @@ export function worthOf(call, attempts) {
   }
   if (at > call.ttft_ms + SAME_MS) return `${ms(at - call.ttft_ms)} sooner than the first choice alone`;
   const later = others.map(firstAt).filter((each) => each !== null);
-  return later.length ? `the first choice won, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice won";
+  return later.length ? `the first choice answered, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice answered";
 }
 
 /** When an attempt had what can win its call, in ms of the call; null if it never had. */

@@ -1,6 +1,6 @@
 // What codes of the ledger mean, in words.
 
-import { time } from "../../lib/format.js";
+import { time } from "./format.js";
 
 const CALL_ERRORS = {
   all_providers_failed: "every provider failed",
@@ -50,7 +50,7 @@ const BROKE = { // what a deployment did, in the middle of its answer
 };
 
 const OUTCOMES = {
-  won: ["✓", "won", "good"],
+  won: ["✓", "answered", "good"],
   lost: ["✂", "cut before its first token", "cut"],
   superseded: ["✂", "cut after its first token", "cut"],
   failed: ["✕", "failed", "bad"],
@@ -59,6 +59,8 @@ const OUTCOMES = {
   client_gone: ["↩", "stopped, as the client left", "left"],
   interrupted: ["✕", "interrupted, as the gateway stopped", "bad"],
 };
+
+const OUTAGES = { slow: "too slow", hangs: "it hangs", silent: "no first tokens", "other replicas": "other replicas say so" };
 
 const ROLES = {
   primary: "first choice",
@@ -97,6 +99,11 @@ const REFUSALS = {
 /** An error's kind in words; kinds without words of their own are shown as they are. */
 export function errorWords(kind) {
   return kind ? (CALL_ERRORS[kind] ?? ATTEMPT_ERRORS[kind] ?? kind.replaceAll("_", " ")) : "";
+}
+
+/** Why a deployment was out. */
+export function outageWords(reason) {
+  return OUTAGES[reason] ?? (errorWords(reason) || "–");
 }
 
 /** Why an answer broke off, as a sentence: `alpha/fast closed the connection`. */
