@@ -228,13 +228,14 @@ async def test_a_call_whose_window_does_not_open_goes_on_another_connection(
 ) -> None:
     monkeypatch.setattr(http2, "HTTP2_WINDOW_S", 0.05)
     first = await carried(server, caller)
-    assert isinstance(first.line, Http2Line)
-    first.line.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
-    first.line.flush()
-    await until(lambda: not first.line.h2.local_settings.initial_window_size)
+    line = first.line
+    assert isinstance(line, Http2Line)
+    line.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    line.flush()
+    await until(lambda: not line.h2.local_settings.initial_window_size)
     call = asyncio.create_task(caller.send("POST", "/", b"second"))
     shut = await server.exchange()
-    assert shut.line is first.line
+    assert shut.line is line
     await soon(shut.cut.wait())
     answer = await answered(server, call)  # type: ignore[arg-type]  # as above
     assert answer.connect_ms is not None
