@@ -45,7 +45,7 @@ def _alerts(
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show what becomes an alert, and the alerts, the open ones first.
+    """Show what becomes an alert, then the alerts, open ones first.
 
     docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 
