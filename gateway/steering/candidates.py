@@ -331,8 +331,7 @@ class Lineup(msgspec.Struct, frozen=True):
                     self._racer(by_name[name], each, late=late)
                     yield
             self.racers(by_name[name], late=late)
-        for name in [str(key[0]) for key in before.cache.offers if key[0] in by_name]:
-            primary = by_name[name]
+        for primary in [each for name, each in by_name.items() if name in {key[0] for key in before.cache.offers}]:
             for each in self.ranked:
                 for come in VALUED_STARTS:  # the starts that ``worth.offers`` considers
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
@@ -485,18 +484,19 @@ class Lineups:
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))
             race_terms = race, terms
+        length = _length(standings, race, terms)
         key = (  # what differs between calls: usable deployments, lengths and readers
             *kind,
             terms.objective,
             weighed_share(race, terms),
-            terms.answer_tokens and _length(standings, race, terms),
+            terms.answer_tokens and length,
             race.reading_tok_s,
             race.ttft_ms,
             tuple(terms.flawed or ()),
             *conditions,
         )
         known = self._known.get(key) or self._older.pop(key, None)
-        if known is None or not known.fits(standings, race, terms):
+        if known is None or not known.fits(standings, race, terms, length):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
             if terms.objective is Objective.COST:  # one without a price costs as much as the most expensive one
@@ -510,7 +510,8 @@ class Lineups:
             return known.lineup
         if len(self._known) >= LINEUPS_KEPT / 2:
             self._known, self._older = {}, self._known
-        self._known[key] = _Known(kind, standings, race_terms, conditions, lineup, now_s, is_used=known is not None)
+        used = known is not None
+        self._known[key] = _Known(kind, standings, race_terms, length, conditions, lineup, now_s, is_used=used)
         return lineup
 
     def warm(
@@ -537,9 +538,8 @@ class Lineups:
             yield
             for _ in lineup.prepare(known.lineup):
                 yield
-            self._known[key] = _Known(
-                known.kind, standings, known.race_terms, conditions, lineup, known.used_at_s, is_used=True
-            )
+            length = _length(standings, race, terms)
+            self._known[key] = replace(known, standings=standings, length=length, conditions=conditions, lineup=lineup)
 
     def keep(self, models: set[str]) -> None:
         """Forget all other models."""
@@ -558,18 +558,19 @@ class _Known(msgspec.Struct):
     kind: tuple[str, PromptClass, int]
     standings: Standings
     race_terms: RaceTerms
+    length: float | None  # of the answers, if it matters
     conditions: Conditions
     lineup: Lineup
     used_at_s: float
     is_used: bool = False  # by another call than the one it was computed for
 
-    def fits(self, standings: Standings, race: RaceSettings, terms: Terms) -> bool:
+    def fits(self, standings: Standings, race: RaceSettings, terms: Terms, length: float | None) -> bool:
         """Whether it is still valid, apart from changed conditions."""
         before_race, before = self.race_terms
         return (
             self.standings is standings
             and before_race.min_tok_s == race.min_tok_s
-            and _length(standings, before_race, before) == _length(standings, race, terms)
+            and self.length == length
             and before.weights == terms.weights
             and before.canaries == terms.canaries
             and (before.prices is terms.prices or before.prices == terms.prices)

@@ -227,11 +227,12 @@ def test_how_a_race_ends_is_the_sum_over_all_pairs(one: dict[int, int], other: d
 
 @given(histograms, histograms)
 def test_the_earlier_first_token_alone_is_that_of_the_race(one: dict[int, int], other: dict[int, int]) -> None:
-    evidence = {
-        name: Evidence(n=9.0, events={ANSWERS: {at: float(count) for at, count in each.items()}})
-        for name, each in (("a", one), ("b", other))
-    }
-    table = standings(evidence)
+    table = standings(
+        {
+            name: Evidence(n=9.0, events={ANSWERS: {at: float(seen) for at, seen in each.items()}})
+            for name, each in (("a", one), ("b", other))
+        }
+    )
     for primary, racer in (("a", "b"), ("b", "a"), ("a", "a"), ("b", "unseen")):
         together_s = table.of(racer).curve.beside(table.of(primary).curve).earlier_s
         assert table.earlier_s(primary, racer) == pytest.approx(together_s, abs=1e-9)
