@@ -20,6 +20,8 @@ from providers.simulator.script import Status
 from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
+pytestmark = pytest.mark.usefixtures("views")
+
 REPORTS = (
     "leaderboard", "explain", "history", "slowdowns", "heat", "race-value", "replay", "calls", "refusals", "slo",
     "usage", "regions", "teams", "alerts", "configuration",
