@@ -1,6 +1,5 @@
 """What holds for every test: none leaves the process's logging other than it found it."""
 
-import asyncio
 import gc
 import logging
 import os
@@ -15,7 +14,7 @@ import hypothesis
 import pytest
 import structlog
 
-from gateway.ledger import migrate
+from tests.support.ledgers import migrated
 from tests.support.servers import free_port
 
 # What an example takes depends on what else the machine does.
@@ -56,11 +55,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite ledger without rows, to be copied: migrating costs more than most tests."""
-    path = tmp_path_factory.mktemp("ledger") / "holeshot.db"
-    asyncio.run(migrate(f"sqlite:///{path}"))
-    return path
+def migrated_file() -> Path:
+    """A SQLite ledger without rows, to be copied."""
+    return migrated()
 
 
 @pytest.fixture

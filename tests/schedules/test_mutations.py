@@ -13,18 +13,32 @@ from tests.schedules.simulation import run
 MOST_SCHEDULES = 300
 # The first schedules that find the rarest defects. They only come first: if one no longer does, all are tried.
 KNOWN = {
-    "an_attempt_outlives_the_gateway": 168,
-    "a_token_is_held_without_being_asked_for": 181,
-    "a_seat_is_given_back_too_soon": 32,
-    "more_calls_are_taken_on_than_may_be": 23,
-    "an_invalid_answer_is_let_through": 300,
-    "an_answer_is_not_checked": 265,
+    "a_body_is_drained_for_as_long_as_it_is_open": 47,
+    "a_client_that_leaves_is_not_noticed": 7,
+    "a_hold_is_never_released": 9,
     "a_rival_is_not_called": 1640,
     "a_rival_runs_on_when_it_is_not_needed": 56,
-    "what_is_to_be_held_back_is_sent": 185,
+    "a_seat_is_given_back_too_soon": 32,
     "a_slow_one_is_cut_before_another_goes_on": 31,
+    "a_timer_is_left": 10,
+    "a_token_is_held_without_being_asked_for": 181,
+    "a_word_at_the_seam_is_sent_twice": 21,
+    "an_answer_is_not_checked": 265,
+    "an_attempt_outlives_the_gateway": 168,
+    "an_invalid_answer_is_let_through": 73,
+    "more_calls_are_taken_on_than_may_be": 23,
+    "no_rival_is_kept": 22,
+    "the_first_token_counts_as_decoded": 7,
+    "what_is_to_be_held_back_is_sent": 21,
     "what_was_held_back_is_lost": 31,
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collect_only_what_is_new() -> None:
+    """Keep what other tests have left out of the collections, which took five times as long as the schedules."""
+    gc.collect()
+    gc.freeze()
 
 
 def caught_by(mutation: Mutation) -> str | None:

@@ -1,4 +1,7 @@
-"""A whole gateway under a thousand schedules. ``SCHEDULES=10000`` runs more; a failing seed is printed, and shrunk."""
+"""A whole gateway under five hundred schedules. ``SCHEDULES=10000`` runs more; a failing seed is printed, and shrunk.
+
+The first 300 find each defect of ``mutations.py`` but one, which only schedule 1,640 is known to find.
+"""
 
 import json
 import os
@@ -10,7 +13,7 @@ import pytest
 from tests.schedules.__main__ import told
 from tests.schedules.scenario import drawn, read
 
-SCHEDULES = int(os.environ.get("SCHEDULES", "1000"))
+SCHEDULES = int(os.environ.get("SCHEDULES", "500"))
 PROCESSES = 2  # side by side
 
 

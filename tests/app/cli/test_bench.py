@@ -1,4 +1,4 @@
-"""holeshot bench as a process, against scripted providers and a running gateway."""
+"""holeshot bench, against scripted providers and a running gateway."""
 
 import asyncio
 import hashlib
@@ -29,6 +29,7 @@ from providers.simulator.script import (
     Usage,
     answer,
 )
+from tests.app.cli.beside import run_beside
 from tests.app.gateway.running_gateway import serving
 
 ROOT = Path(__file__).parents[3]
@@ -58,11 +59,9 @@ class Field(NamedTuple):
             env={**environ, "HOLESHOT_CONFIG": "gateway.yaml", "PYTHONPATH": str(ROOT)},
         )
 
-    async def bench(self, *arguments: str) -> tuple[int | None, str, str]:
+    async def bench(self, *arguments: str) -> tuple[int | str | None, str, str]:
         """Run the verb; return its exit code, standard output and standard error."""
-        process = await self.start(*arguments)
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+        return await run_beside(self.folder, ("bench", *arguments), {"HOLESHOT_CONFIG": "gateway.yaml"})
 
     def price(self, usd: float | None) -> None:
         """Set the price of both deployments, per million tokens."""

@@ -12,7 +12,8 @@ from typer.testing import Result
 
 from gateway.core.attempts import AttemptRecord, Unit
 from gateway.core.calls import TENANT
-from gateway.ledger import Ledger, migrate
+from gateway.ledger import Ledger
+from tests.support.ledgers import lay, migrated
 from tests.unit.ledger.records import call, lost, new_id, won
 
 Holeshot = Callable[..., Result]
@@ -34,7 +35,7 @@ def store(folder: Path, *attempts: AttemptRecord, since: datetime | None = DAY -
         attempts = (at_anthropic(1.0, 1.0, 1.0, started_at=since), *attempts)
 
     async def stored() -> None:
-        await migrate(f"sqlite:///{folder}/ledger.db")
+        lay(migrated(), folder / "ledger.db")
         ledger = Ledger(f"sqlite:///{folder}/ledger.db", folder / "spool", "w1")
         for each in attempts:
             ledger.call_finished(call(each, started_at=each.started_at))

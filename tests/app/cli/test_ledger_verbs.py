@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from tests.support.ledgers import lay, migrated
+
 Holeshot = Callable[..., Result]
 
 NAME = re.compile(r"[a-z]\w+")
@@ -30,7 +32,7 @@ def test_migrate_makes_the_ledger_and_sql_asks_it(holeshot: Holeshot) -> None:
 
 
 def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
     asked = holeshot("sql", "select name from sqlite_master where type = 'view'", "--json", **LEDGER)
     made = {row["name"] for row in json.loads(asked.output)}
 
@@ -45,7 +47,7 @@ def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
 
 
 def test_sql_reads_the_question_from_standard_input(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     result = holeshot("sql", "-", "--json", stdin="select 'a' as letter", **LEDGER)
 
@@ -54,7 +56,7 @@ def test_sql_reads_the_question_from_standard_input(holeshot: Holeshot) -> None:
 
 @pytest.mark.parametrize("form", ["--csv", "--jsonl", "--json"])
 def test_a_reader_that_has_gone_is_no_news(holeshot: Holeshot, form: str) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
     ours, its = os.pipe()
     os.close(ours)
 
@@ -67,7 +69,7 @@ def test_a_reader_that_has_gone_is_no_news(holeshot: Holeshot, form: str) -> Non
 
 
 def test_sql_writes_nothing_into_the_ledger(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     result = holeshot("sql", "delete from calls", **LEDGER)
 
@@ -92,7 +94,7 @@ def test_sql_has_no_role_to_offer_for_a_file(holeshot: Holeshot) -> None:
 
 
 def test_sql_makes_no_other_file(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     result = holeshot("sql", "attach 'other.db' as other", **LEDGER)
 
@@ -102,7 +104,7 @@ def test_sql_makes_no_other_file(holeshot: Holeshot) -> None:
 
 
 def test_a_wrong_question_is_answered_in_one_line(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     result = holeshot("sql", "select * from nope", **LEDGER)
 
@@ -119,14 +121,14 @@ def test_json_and_csv_at_once_make_no_sense(holeshot: Holeshot) -> None:
 
 
 def test_migrate_goes_down_again(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     assert holeshot("migrate", "--down-to", "base", **LEDGER).output == "the ledger's schema is base\n"
     assert holeshot("sql", "select * from calls", **LEDGER).exit_code == 1
 
 
 def test_a_revision_that_does_not_exist_is_one_line(holeshot: Holeshot) -> None:
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
 
     result = holeshot("migrate", "--down-to", "nope", **LEDGER)
 

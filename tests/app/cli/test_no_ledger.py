@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from tests.support.ledgers import lay, migrated
+
 Holeshot = Callable[..., Result]
 
 CONFIG = """\
@@ -100,7 +102,7 @@ def test_another_file_is_named(holeshot: Holeshot, here: Path, command: list[str
 
 def test_a_table_that_a_migration_will_make_names_the_command(holeshot: Holeshot, here: Path) -> None:
     environ = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
-    assert holeshot("migrate", **environ).exit_code == 0
+    lay(migrated(), Path("ledger.db"))
     assert holeshot("migrate", "--down-to", "0032", **environ).exit_code == 0
     result = holeshot("sql", "select * from a_view_of_tomorrow", **environ)
 
@@ -111,6 +113,6 @@ def test_a_table_that_a_migration_will_make_names_the_command(holeshot: Holeshot
 
 def test_a_name_that_no_migration_makes_is_unknown(holeshot: Holeshot) -> None:
     environ = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
-    assert holeshot("migrate", **environ).exit_code == 0
+    lay(migrated(), Path("ledger.db"))
 
     assert holeshot("sql", "select * from nowhere", **environ).stderr == "holeshot: no such table: nowhere\n"

@@ -26,6 +26,7 @@ from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
 from gateway.settings import load
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
+from tests.app.cli.beside import run_beside
 from tests.app.gateway.running_gateway import MODEL, serving
 
 RIGHT_KEY = "hs-the-right-key-of-a-client"
@@ -70,11 +71,9 @@ class RacedProviders(NamedTuple):
             env={**environ, **ENVIRON},
         )
 
-    async def race(self, *arguments: str, stdin: bytes = b"") -> tuple[int | None, str, str]:
+    async def race(self, *arguments: str, stdin: bytes = b"") -> tuple[int | str | None, str, str]:
         """Run the verb; return its exit code, standard output and standard error."""
-        process = await self.start(*arguments)
-        out, err = await process.communicate(stdin)
-        return process.returncode, out.decode(), err.decode()
+        return await run_beside(self.folder, ("race", *arguments), ENVIRON, stdin)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the ledger."""

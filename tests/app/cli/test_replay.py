@@ -13,8 +13,8 @@ from typer.testing import Result
 
 from gateway.cli.replay import _show
 from gateway.cli.replaying import Found, Request, replay_ledger
-from gateway.ledger import migrate
 from gateway.settings import RaceSettings
+from tests.support.ledgers import lay, migrated
 from tests.support.replayed import WORLDS, Drawing, ledger, store
 
 Holeshot = Callable[..., Result]
@@ -25,10 +25,10 @@ LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of two models: of one all are audited, of the other none."""
     folder = tmp_path_factory.mktemp("replay")
+    lay(migrated(), folder / "ledger.db")
     url = f"sqlite:///{folder}/ledger.db"
 
     async def fill() -> None:
-        await migrate(url)
         for model, count, audit_share in (("llama", 2_000, 1.0), ("qwen", 300, 0.0)):
             rows = ledger(Drawing(WORLDS[0], 2).calls(count), audit_share, Random(1))
             await store(url, folder / f"spool-{model}", rows, model=model, until=datetime.now(UTC))
@@ -127,7 +127,7 @@ def test_what_cannot_be_is_one_sentence(
 
 def test_an_empty_ledger_and_none_are_one_sentence(holeshot: Holeshot) -> None:
     assert "run: holeshot migrate" in holeshot("replay", **LEDGER).stderr
-    holeshot("migrate", **LEDGER)
+    lay(migrated(), Path("ledger.db"))
     result = holeshot("replay", "--window", "1h", **LEDGER)
     assert (result.exit_code, result.stderr.strip()) == (
         1,

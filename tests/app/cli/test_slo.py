@@ -10,8 +10,9 @@ import pytest
 from typer.testing import Result
 
 from gateway.core.calls import CallRecord
-from gateway.ledger import Ledger, migrate
+from gateway.ledger import Ledger
 from tests.app.cli.conftest import Site
+from tests.support.ledgers import lay, migrated
 from tests.unit.ledger.records import call, failed, new_id, won
 
 Holeshot = Callable[..., Result]
@@ -34,7 +35,7 @@ def config(tmp_path: Path) -> Path:
 
 def stored(folder: Path, records: Sequence[CallRecord]) -> None:
     async def store() -> None:
-        await migrate(f"sqlite:///{folder}/ledger.db")
+        lay(migrated(), folder / "ledger.db")
         ledger = Ledger(f"sqlite:///{folder}/ledger.db", folder / "spool", "w1")
         for record in records:
             ledger.call_finished(record)

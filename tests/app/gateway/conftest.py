@@ -1,6 +1,5 @@
 """``serve`` puts a gateway on loopback; whatever a test does to it, nothing may be logged as a crash."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import structlog
 from structlog.typing import EventDict
 
 from tests.app.gateway.running_gateway import Serve, serving
+from tests.support.ledgers import lay, migrated, plain
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +22,14 @@ def logged() -> Iterator[list[EventDict]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, migrated_file: Path) -> Path:
-    """A folder with a ledger, for one gateway."""
-    shutil.copy(migrated_file, tmp_path / "holeshot.db")
+def views() -> None:
+    """For who reads the ledger's views: ``@pytest.mark.usefixtures("views")``."""
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with a ledger, for one gateway; see ``views``."""
+    lay(migrated() if "views" in request.fixturenames else plain(), tmp_path / "holeshot.db")
     return tmp_path
 
 

@@ -26,6 +26,7 @@ from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
 from providers.simulator.script import Gate, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
+from tests.support.ledgers import lay, plain
 
 if TYPE_CHECKING:
     from gateway.limits import Times
@@ -210,6 +211,8 @@ async def serving(
         providers = {
             name: await stack.enter_async_context(ScriptedProvider(script)) for name, script in scripts.items()
         }
+        if "database_url" not in settings:
+            lay(plain(), folder / "holeshot.db")
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
         unix_clock = _since_a_full_minute() if in_one_minute else unix_clock
         runtime = Runtime(

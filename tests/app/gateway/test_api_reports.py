@@ -21,6 +21,8 @@ from tests.app.gateway.key_desk import ROOT, Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_api_calls import read
 
+pytestmark = pytest.mark.usefixtures("views")
+
 REPORTS = (
     "leaderboard", "explain", "history", "slowdowns", "heat", "race-value", "replay", "calls", "refusals", "slo",
     "usage", "regions", "teams", "alerts", "configuration",

@@ -17,6 +17,7 @@ async def audited(running: RunningGateway) -> dict[str, object]:
     return rows[0]
 
 
+@pytest.mark.usefixtures("views")
 async def test_an_audited_primary_is_seen_to_its_first_token_and_then_cut(serve: Serve) -> None:
     go_on = asyncio.Event()
     slow = [Gate(go_on), Delta("late"), Hang()]
@@ -39,6 +40,7 @@ async def test_an_audited_primary_is_seen_to_its_first_token_and_then_cut(serve:
         assert value["saved_ms"] == pytest.approx(predicted_ms)
 
 
+@pytest.mark.usefixtures("views")
 async def test_a_primary_that_wins_needs_no_estimate(serve: Serve) -> None:
     async with serve(fast=None, slow=[Hang()], config=ALWAYS) as running:
         running.prefer("fast", "slow")

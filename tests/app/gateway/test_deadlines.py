@@ -39,6 +39,7 @@ async def test_the_stricter_deadline_holds_and_is_missed(serve: Serve, headers: 
     assert (call["deadline_ms"], call["deadline_met"]) == (30.0, 0)
 
 
+@pytest.mark.usefixtures("views")
 async def test_the_setting_of_a_model_is_a_deadline_too_and_its_share_is_in_a_view(serve: Serve) -> None:
     config = {"models": {MODEL: {"race": {"mode": "single", "ttft_ms": 15_000}}}}
     async with serve(fast=answer("Hello"), config=config) as running:

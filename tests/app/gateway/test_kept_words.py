@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from providers.simulator.script import Delta, ErrorEvent, Status, Step
 from tests.app.alerts.receiver import Receiver
 from tests.app.gateway.collector import collecting
@@ -17,6 +19,8 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve, single
 from tests.app.gateway.test_live import look
 from tests.app.gateway.test_tracing import traced
 from tests.services.ledger.test_clickhouse import recording
+
+pytestmark = pytest.mark.usefixtures("views")
 
 CANARY = "seven turquoise wombats smuggle xylophones through Reykjavik"
 WORDS = ("turquoise", "wombats", "smuggle", "xylophones", "reykjavik")

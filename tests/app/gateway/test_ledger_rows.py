@@ -154,6 +154,7 @@ async def test_a_kept_connection_has_no_connect_time(serve: Serve) -> None:
     assert second["connect_ms"] is None
 
 
+@pytest.mark.usefixtures("views")
 async def test_the_views_speak_of_the_calls(serve: Serve) -> None:
     async with serve(alpha=answer("a", "b"), beta=[Hang()]) as running:
         await race(running)

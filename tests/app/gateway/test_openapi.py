@@ -18,6 +18,8 @@ from tests.app.gateway.relayed.samples import PICTURES, SOUND
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 from tests.app.gateway.test_dialects import COMPLETION_BYTES, MESSAGE_BYTES, RESPONSE, RESPONSE_BYTES
 
+pytestmark = pytest.mark.usefixtures("views")  # of reports
+
 OTHER = "other"  # a model of the provider that speaks every API
 EVENTS = {"messages": MESSAGE_BYTES, "responses": RESPONSE_BYTES, "completions": COMPLETION_BYTES}
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}

@@ -16,6 +16,8 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import eventually, until
 
+pytestmark = pytest.mark.usefixtures("views")  # what users are shown is compared, errors too
+
 PRICE = {"input": 1.0, "output": 2.0}
 
 

@@ -94,6 +94,7 @@ async def test_a_gateway_without_descriptors_blames_no_provider(folder: Path) ->
     ("path", "body"),
     [("/v1/chat/completions", chat_body(**IN_ORDER)), ("/v1/embeddings", {"model": MODEL, "input": "?", **IN_ORDER})],
 )
+@pytest.mark.usefixtures("views")
 async def test_who_has_a_connection_already_answers(folder: Path, path: str, body: Any) -> None:
     async with ScriptedProvider(answer("Hello")) as alpha, ScriptedProvider(answer("Hello")) as beta:
         config = configuration(folder, {"alpha": alpha.base_url, "beta": beta.base_url}, **single())

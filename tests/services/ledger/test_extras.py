@@ -14,8 +14,9 @@ from gateway.ledger.database import create_engine, downgrade, migrate
 from gateway.ledger.entries import Finished
 from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
+from tests.services.ledger.asking import asked
 from tests.services.ledger.older import without
-from tests.services.ledger.test_rollups import rows, store
+from tests.services.ledger.test_rollups import store
 from tests.services.ledger.test_schema import OF_0035, OF_0041
 from tests.unit.ledger.records import call, failed, lost, new_id, raced_call, won
 
@@ -51,8 +52,8 @@ def all_kinds() -> list[Any]:
 
 async def told(url: str) -> tuple[int, int, float, int]:
     """Return calls, those with an extra attempt, the extra attempts of all, and the calls of clients with one."""
-    (value,) = await rows(url, "select calls, calls_with_extra, extra_per_call from race_value")
-    (usage,) = await rows(url, "select sum(n_raced) as n_raced from client_usage")
+    (value,) = await asked(url, "select calls, calls_with_extra, extra_per_call from race_value")
+    (usage,) = await asked(url, "select sum(n_raced) as n_raced from client_usage")
     calls, with_extra, per_call = value.values()
     return int(calls), int(with_extra), round(per_call * calls, 6), int(usage["n_raced"])
 
@@ -69,11 +70,11 @@ select exists (
 async def test_what_replaced_a_failed_attempt_is_no_extra_one(ledger_url: str) -> None:
     await store(ledger_url, all_kinds())
     assert await told(ledger_url) == NEW
-    by_role = await rows(
+    by_role = await asked(
         ledger_url, "select role, count(*) as n from attempts where is_extra group by role order by role"
     )
     assert by_role == [{"role": "failover", "n": 2}, {"role": "race", "n": 1}]
-    assert await rows(ledger_url, "select text_gap_max_ms from attempts where text_gap_max_ms is not null") == [
+    assert await asked(ledger_url, "select text_gap_max_ms from attempts where text_gap_max_ms is not null") == [
         {"text_gap_max_ms": 712.5}
     ]
 
@@ -84,7 +85,7 @@ async def test_rows_of_a_version_that_runs_on_count_as_they_did(
     with monkeypatch.context() as patch:
         without(OF_0035, patch)
         await store(ledger_url, all_kinds())
-    assert await rows(ledger_url, "select distinct extras from calls") == [{"extras": None}]
+    assert await asked(ledger_url, "select distinct extras from calls") == [{"extras": None}]
     assert await told(ledger_url) == OLD
     await store(ledger_url, all_kinds())
     assert await told(ledger_url) == tuple(a + b for a, b in zip(OLD, NEW, strict=True))
@@ -103,7 +104,7 @@ async def test_an_upgrade_leaves_sums_as_they_are_and_so_does_the_way_back(
     assert [*await told(ledger_url)] == before
     await migrate(ledger_url)
     assert [*await told(ledger_url)] == before
-    assert await rows(ledger_url, "select distinct extras from calls") == [{"extras": None}]
+    assert await asked(ledger_url, "select distinct extras from calls") == [{"extras": None}]
     await store(ledger_url, all_kinds())
     assert [*await told(ledger_url)] == list(map(add, before, NEW))
 
@@ -133,7 +134,7 @@ async def test_rows_from_before_the_upgrade_are_counted_where_they_lack_an_upper
         await store(ledger_url, [Finished(raced_call())])  # neither attempt has a price
     await migrate(ledger_url)
     for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
-        assert await rows(ledger_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
+        assert await asked(ledger_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
 
 
 async def test_rows_that_come_during_the_upgrade_are_counted_once(
@@ -156,7 +157,7 @@ async def test_rows_that_come_during_the_upgrade_are_counted_once(
     await fold_all(engine)
     await engine.dispose()
     for view, number in (("client_usage", 2), ("race_value", 2), ("waste", 1)):
-        assert await rows(postgres_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
+        assert await asked(postgres_url, f"select n_unpriced from {view}") == [{"n_unpriced": number}]
 
 
 async def test_an_upgrade_makes_no_sums_again_that_were_deleted(
@@ -173,4 +174,4 @@ async def test_an_upgrade_makes_no_sums_again_that_were_deleted(
     await engine.dispose()
     await migrate(ledger_url)
     for table in ("rollup_calls", "rollup_attempts"):
-        assert await rows(ledger_url, f"select 1 from {table}") == []
+        assert await asked(ledger_url, f"select 1 from {table}") == []

@@ -33,8 +33,9 @@ from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
 from tests.services.gateway.test_upgrade import fetched, version_before
+from tests.services.ledger.asking import asked
 from tests.services.ledger.older import without
-from tests.services.ledger.test_rollups import entries, rows, same
+from tests.services.ledger.test_rollups import entries, same
 from tests.services.ledger.test_schema import OF_0033
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 
@@ -80,7 +81,7 @@ async def sums(url: str) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for table, key in SUMS.items():
         series = f", {named} r.series_id) as series_id" if "series_id" in key else ""
-        found[table] = await rows(url, f"select *{series} from {table} as r")
+        found[table] = await asked(url, f"select *{series} from {table} as r")
         names = key.split(", ")
         found[table].sort(key=lambda row: [str(row[name]) for name in names])
     return found
@@ -103,14 +104,14 @@ def audited_later() -> tuple[Entry, Entry]:
 
 async def test_an_insert_notes_its_rows_and_a_fold_adds_them_up(postgres_url: str, engine: AsyncEngine) -> None:
     await insert(engine, [Finished(raced_call()) for _ in range(3)])
-    (waiting,) = await rows(postgres_url, "select * from rollup_pending")
+    (waiting,) = await asked(postgres_url, "select * from rollup_pending")
     assert (waiting["calls"], waiting["attempts"]) == (3, 6)
     assert waiting["trails_s"] >= 0
     assert await counted(postgres_url) == 0
     folded = await fold(engine, 0, 0.0)
     assert folded.taken == 9
     assert await counted(postgres_url) == 3
-    (waiting,) = await rows(postgres_url, "select * from rollup_pending")
+    (waiting,) = await asked(postgres_url, "select * from rollup_pending")
     assert waiting == {"calls": 0, "attempts": 0, "trails_s": 0}
     assert await fold(engine, folded.until, 0.0) == Folded(0, folded.until)
 
@@ -145,13 +146,13 @@ async def test_an_attempt_before_its_call_is_in_the_same_sums_as_one_after_it(
     finished, late = audited_later()
     await insert(engine, [late])
     await fold_all(engine)
-    assert (await rows(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 5"))[0]["n"] == 1
+    assert (await asked(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 5"))[0]["n"] == 1
     assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(1,)]
     await insert(engine, [finished])
     await fold_all(engine)
     early = await sums(postgres_url)
     assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(0,)]
-    (day,) = await rows(postgres_url, "select * from rollup_calls where minutes = 1440")
+    (day,) = await asked(postgres_url, "select * from rollup_calls where minutes = 1440")
     assert (day["n"], day["n_drawn"], day["race_cost_usd"]) == (1, 1, 1.5)
     async with connection(postgres_url) as hand:
         await hand.execute(f"truncate calls, attempts, {', '.join(SUMS)}")
@@ -170,17 +171,17 @@ async def test_an_attempt_and_its_call_in_one_fold_are_counted_whichever_was_fir
     async with connection(postgres_url) as hand:
         while await hand.fetchval("select taken from roll_up_fresh(1)"):  # the call's row is there, and not added up
             pass
-    (day,) = await rows(postgres_url, "select * from rollup_calls where minutes = 1440")
+    (day,) = await asked(postgres_url, "select * from rollup_calls where minutes = 1440")
     assert (day["n"], day["n_drawn"], day["race_cost_usd"]) == (1, 1, 1.5)
     audits = "select sum(n) as n from rollup_histograms where metric = 'audit_alone' and minutes = 1440"
-    assert (await rows(postgres_url, audits))[0]["n"] == 1
+    assert (await asked(postgres_url, audits))[0]["n"] == 1
 
 
 async def test_a_probe_has_no_call_and_waits_for_none(postgres_url: str, engine: AsyncEngine) -> None:
     await insert(engine, [Audited(new_id(), (won(new_id(), 0, api="probe"),))])
     await fold_all(engine)
     assert (await queries.run(postgres_url, "select count(*) from rollup_waiting")).rows == [(0,)]
-    assert (await rows(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 1440"))[0]["n"] == 1
+    assert (await asked(postgres_url, "select sum(n) as n from rollup_attempts where minutes = 1440"))[0]["n"] == 1
 
 
 async def test_while_one_process_folds_others_do_not_and_its_death_undoes_all(
@@ -311,7 +312,7 @@ async def test_calls_made_by_hand_with_tags_that_are_no_object_count_without_the
     await engine.dispose()
     assert await counted(ledger_url) == 2 + len(by_hand)
     for view in ("rollup_tags", "tag_values", "tag_values_1h", "tag_values_24h", "tag_values_30d"):
-        assert [(row["tag"], row["value"], row["n"]) for row in await rows(ledger_url, f"select * from {view}")] == [
+        assert [(row["tag"], row["value"], row["n"]) for row in await asked(ledger_url, f"select * from {view}")] == [
             ("variant", "b", 2)
         ], view
 
@@ -330,9 +331,11 @@ async def test_attempts_made_by_hand_with_gaps_that_are_no_object_count_without_
     await insert(engine, made[1:])
     await fold_all(engine)
     await engine.dispose()
-    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_attempts where minutes = 1440")
+    (row,) = await asked(ledger_url, "select sum(n) as n from rollup_attempts where minutes = 1440")
     assert row["n"] == 2 + len(NO_OBJECTS)
-    (row,) = await rows(ledger_url, "select sum(n) as n from rollup_histograms where minutes = 1440 and metric = 'itl'")
+    (row,) = await asked(
+        ledger_url, "select sum(n) as n from rollup_histograms where minutes = 1440 and metric = 'itl'"
+    )
     assert row["n"] == 6
 
 

@@ -1,6 +1,7 @@
 """Replays of calls whose every draw is known, and the parts they are made of."""
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import combinations
 from math import inf, sqrt
 from random import Random
@@ -22,6 +23,7 @@ SHARED = next(each for each in WORLDS if each.name == "shared 60 %")
 PLAIN = World(name="plain", tail=0.0, failures=0.0, difficulty=0.5)
 
 
+@cache
 def calls(world: World, count: int, audit_share: float, seed: int = 4) -> tuple[list[Call], list[list[Drawn]]]:
     drawn = Drawing(world, seed).calls(count)
     return ledger(drawn, audit_share, Random(seed)), drawn
@@ -31,13 +33,19 @@ def answered(rows: Sequence[Call], without: tuple[str, ...] = (), budgets: tuple
     return replay(rows, settings(budgets), Random(1), window_s=len(rows) * RATE_S, without=without)
 
 
+@cache
+def shared() -> Replayed:
+    """Return what is found in the same calls by three tests: it takes seconds."""
+    return answered(calls(SHARED, 9_000, 0.5, seed=2)[0])
+
+
 def at(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(share * len(values))]
 
 
 def test_every_setting_is_within_ten_percent_of_what_it_would_have_done() -> None:
-    rows, drawn = calls(SHARED, 9_000, 0.5, seed=2)
-    found = answered(rows)
+    _, drawn = calls(SHARED, 9_000, 0.5, seed=2)
+    found = shared()
     assert found.is_enough
     for setting, outcome in zip(settings((0.1,)), found.outcomes, strict=True):
         true_ms = truth(drawn, setting, Random(2))
@@ -59,7 +67,7 @@ def test_without_a_provider_its_calls_go_to_the_others() -> None:
 
 
 def test_the_same_rows_give_the_same_figures() -> None:
-    rows, _ = calls(SHARED, 3_000, 0.5)
+    rows, _ = calls(SHARED, 1_000, 0.5)
     assert answered(rows) == answered(rows)
 
 
@@ -125,7 +133,7 @@ def test_few_calls_are_too_few() -> None:
 def test_more_audits_narrow_the_interval() -> None:
     widths = []
     for audit_share in (0.2, 1.0):
-        rows, _ = calls(SHARED, 8_000, audit_share)
+        rows, _ = calls(SHARED, 3_000, audit_share)
         figure = answered(rows).outcomes[0].ttft["p50"]
         assert figure.low is not None
         assert figure.high is not None
@@ -210,8 +218,7 @@ def test_a_setting_is_written_as_the_configuration_has_it() -> None:
 
 
 def test_a_wider_race_must_be_worth_its_attempts() -> None:
-    rows, _ = calls(SHARED, 9_000, 0.5, seed=2)
-    found = answered(rows)
+    found = shared()
     told = advice(found)
     chosen = next(each for each in found.outcomes if each.setting == told.setting)
     single = found.outcomes[0]
@@ -223,8 +230,7 @@ def test_a_wider_race_must_be_worth_its_attempts() -> None:
 
 
 def test_each_advice_has_its_price() -> None:
-    rows, _ = calls(SHARED, 9_000, 0.5, seed=2)
-    found = answered(rows)
+    found = shared()
     assert found.outcomes[0].cost_low_usd is None or "per 1,000 calls" in advice(found).why
     priced = [
         msgspec.structs.replace(each, cost_low_usd=0.001 * n, cost_high_usd=0.0015 * n)
@@ -233,17 +239,21 @@ def test_each_advice_has_its_price() -> None:
     assert "more per 1,000 calls than single" in advice(msgspec.structs.replace(found, outcomes=tuple(priced))).why
 
 
+@cache
+def known() -> Replayed:
+    """Return what is found where all losers were watched."""
+    return answered(calls(PLAIN, 3_000, 1.0)[0])
+
+
 def decided(low_ms: float, high_ms: float, settings_known: int = 2) -> str | None:
     """The setting advised where the race of two takes so much off the p95 of one attempt, 1,000 ms."""
-    rows, _ = calls(PLAIN, 3_000, 1.0)
-    found = answered(rows)
-    single, *_, two, _ = found.outcomes
+    single, *_, two, _ = known().outcomes
 
     def with_p95(outcome: SettingOutcome, ms: float, saved: Figure) -> SettingOutcome:
         return msgspec.structs.replace(outcome, ttft={**outcome.ttft, "p95": Figure(ms, ms, ms)}, saved_p95_ms=saved)
 
     both = with_p95(single, 1000.0, Figure(0.0, 0.0, 0.0)), with_p95(two, 900.0, Figure(100.0, low_ms, high_ms))
-    return advice(msgspec.structs.replace(found, outcomes=both[:settings_known])).setting
+    return advice(msgspec.structs.replace(known(), outcomes=both[:settings_known])).setting
 
 
 def test_what_is_not_known_yet_is_no_advice() -> None:
