@@ -263,8 +263,8 @@ def test_a_race_ends_with_what_it_was_worth_against_the_first_choice_alone() -> 
 
 def test_a_race_that_its_first_choice_won_or_lost_by_a_failure_says_so() -> None:
     next_one = lost("c", 2, outcome=Outcome.SUPERSEDED, ttft_ms=320.0, launch_offset_ms=3.0, censored_at_ms=None)
-    assert verdict(ended(won("c", 1), next_one, ttft_ms=200.0)) == "the first choice won, 123 ms before the next"
-    assert verdict(ended(won("c", 1), lost("c", 2), ttft_ms=200.0)) == "the first choice won"
+    assert verdict(ended(won("c", 1), next_one, ttft_ms=200.0)) == "the first choice answered, 123 ms before the next"
+    assert verdict(ended(won("c", 1), lost("c", 2), ttft_ms=200.0)) == "the first choice answered"
     broken, other = failed("c", 1), won("c", 2, ttft_ms=300.0)
     assert verdict(ended(broken, other, ttft_ms=300.0, alone_ms=450.0)) == (
         "the first choice failed: 150 ms sooner than asking another only then"
