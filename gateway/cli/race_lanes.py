@@ -229,7 +229,8 @@ def verdict(lanes: Lanes) -> str | None:
     if first_ms > record.ttft_ms + _SAME_MS:
         return f"{in_ms(first_ms - record.ttft_ms)} sooner than the first choice alone"
     later = [at_ms - record.ttft_ms for at_ms in map(_first_at_ms, others) if at_ms is not None]
-    return f"the first choice answered, {in_ms(max(0.0, min(later)))} before the next" if later else "the first choice answered"
+    before = f", {in_ms(max(0.0, min(later)))} before the next" if later else ""
+    return f"the first choice answered{before}"
 
 
 def _without_its_token(primary: Lane, record: CallRecord) -> str:
