@@ -23,6 +23,7 @@ from gateway.settings import (
     without_secrets,
 )
 from providers import Api, Capabilities, DatasheetTable, Price, apis_of, is_of_tokens
+from providers.dialects import PIVOT
 
 
 class ProviderLine(msgspec.Struct, frozen=True):
@@ -232,11 +233,13 @@ def _counted(settings: Settings, lines: Sequence[DeploymentLine]) -> str:
 
 def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
     """Yield a note on each address of one's own that has no path: most servers of OpenAI's API answer below ``/v1``."""
-    for line in provider_lines(settings, catalog):
-        own = settings.providers[line.provider].base_url
-        if own is not None and line.kind == "openai_compatible" and not urlsplit(own).path.strip("/"):
+    for name, provider in settings.providers.items():
+        own, vendor = provider.base_url, vendor_of(name, provider, catalog)
+        if own is None or kind_of(name, provider, catalog) != "openai_compatible" or urlsplit(own).path.strip("/"):
+            continue
+        if vendor is None or vendor.chat_path == PIVOT.path:  # others' paths begin at the host
             yield (
-                f"providers.{line.provider}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
+                f"providers.{name}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
                 "/chat/completions: most servers answer below /v1, then it must end with it"
             )
 

@@ -462,16 +462,17 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
 
 
 def test_check_notes_an_address_without_a_path_and_ends_with_its_verdict(holeshot: Holeshot) -> None:
-    for path, noted in (("", True), ("/", True), ("/v1", False), ("/api/openai", False)):
+    paths = (("mine", "", True), ("mine", "/", True), ("mine", "/v1", False), ("mine", "/api/openai", False))
+    for name, path, noted in (*paths, ("azure", "", False)):  # of Azure the catalog knows the path
         config = {
-            "providers": {"mine": {"base_url": f"http://127.0.0.1:1{path}"}},
-            "models": {"m": {"deployments": ["mine/x"]}},
+            "providers": {name: {"base_url": f"http://127.0.0.1:1{path}", "api_key": "k"}},
+            "models": {"m": {"deployments": [f"{name}/x"]}},
         }
         Path("own.yaml").write_text(yaml.safe_dump(config))
 
         said = holeshot("check", "-c", "own.yaml").stdout
 
-        assert ("note: providers.mine.base_url has no path" in said) is noted, path
+        assert (f"note: providers.{name}.base_url has no path" in said) is noted, path
         assert said.rstrip().endswith("own.yaml: ok")
 
 
