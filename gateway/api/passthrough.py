@@ -240,14 +240,14 @@ def _first_of(model: Model, api: RelayedApi) -> Deployment | None:
 
 
 def _of_one_model(plan: Plan, model: Model) -> Plan:
-    """Return ``plan`` with no extra attempt but those of the same model; others replace what fails or hangs."""
+    """Return ``plan`` with no extra attempt but those that answer alike; others replace what fails or hangs."""
     if not plan.launches:
         return plan
     first, *others = plan.launches
     primary = model.deployments[first.deployment]
     same, rest = [first], list(plan.rest)
     for each in others:
-        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].is_same_model(primary):
+        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].answers_like(primary):
             same.append(each)
         elif plan.rescue_s is None:
             rest.insert(0, each.deployment)

@@ -34,6 +34,9 @@ class Clocks(msgspec.Struct, frozen=True):
     total_s: float | None
 
 
+_FORMATS = ("response_format", "stream_format", "encoding_format")  # of short calls' answers
+
+
 class Deployment(MaskedRecord, frozen=True):
     """One model at one provider, ready to use."""
 
@@ -87,6 +90,11 @@ class Deployment(MaskedRecord, frozen=True):
     def is_same_model(self, other: "Deployment") -> bool:
         """Whether both are declared to be one model: by ``same_as``, or by names that mean the same."""
         return model_identity(self.same_as or self.model) == model_identity(other.same_as or other.model)
+
+    def answers_like(self, other: "Deployment") -> bool:
+        """Whether both are one model, and neither is configured to answer in a format of its own."""
+        own, others = self.extra_body, other.extra_body
+        return self.is_same_model(other) and all(own.get(name) == others.get(name) for name in _FORMATS)
 
     def hide_addresses(self, error: UpstreamError) -> None:
         """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""

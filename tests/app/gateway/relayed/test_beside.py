@@ -48,6 +48,19 @@ async def test_whoever_has_sound_first_speaks(opened: Open, slow: Script, quick:
         assert (call["endpoint"], call["extras"], call["width_asked"]) == ("audio.speech", 1, 2)
 
 
+async def test_sounds_of_another_format_are_not_raced_but_replace_one_that_fails(opened: Open) -> None:
+    wav = {"deployment": "beta/m", "extra_body": {"response_format": "wav"}}
+    config = {"models": {MODEL: {**RACED, "deployments": ["alpha/m", wav]}}}
+    sound = says(b"sound", kind="audio/wav")
+    for alphas, launched in ((sound, {"1"}), (says({"error": {"message": "broken"}}, status=500), {"1", "2"})):
+        async with (
+            opened(alpha=[alphas], beta=[sound], config=config) as (running, _),
+            running.post({"model": MODEL, "input": "x", "voice": "a"}, path="/v1/audio/speech") as response,
+        ):
+            assert (response.status, await response.read()) == (200, b"sound")
+            assert response.headers["x-holeshot-launched"] in launched
+
+
 @pytest.mark.parametrize("endpoint", ["transcriptions", "translations"])
 @pytest.mark.parametrize(
     ("quick", "answer"),
