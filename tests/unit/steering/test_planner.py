@@ -38,7 +38,12 @@ def candidate(name: str, score_s: float, *, events: float = 100.0, **condition: 
     """A deployment that answers in ``score_s`` and is well unless said otherwise."""
     curve = kaplan_meier(dense({bucket(score_s): 1.0}), dense({}))
     estimate = Estimate(
-        events=events, curve=curve, q95_s=curve.quantile_s(0.95), beyond_s=curve.expected_beyond_s(), score_s=score_s
+        events=events,
+        curve=curve,
+        q95_s=curve.quantile_s(0.95),
+        beyond_s=curve.expected_beyond_s(),
+        score_s=score_s,
+        mean=curve.mean(),
     )
     facts = {name: getattr(HEALTHY, name) for name in HEALTHY.__struct_fields__} | condition
     return Candidate(name, estimate, Condition(**facts), score_s)
