@@ -5,7 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
-from gateway.core.calls import Objective
+from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, answer_class
 from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, candidates, line_up
@@ -13,6 +13,7 @@ from gateway.steering.constants import LINEUPS_KEPT
 from gateway.steering.counts import event, read_evidence
 from gateway.steering.estimates import Standings, standings
 from gateway.steering.health import Condition, Health
+from gateway.steering.planner import plan
 from gateway.steering.prediction import size_of
 from providers import Price
 
@@ -62,6 +63,19 @@ def test_the_order_is_kept_while_attempts_come_and_go_and_knows_what_is_in_fligh
     after = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
     assert after is before
     assert {each.deployment: each.condition.in_flight for each in after.ranked} == {"a": 0, "b": 1, "c": 0, "d": 0}
+
+
+def test_a_thousand_calls_of_one_instant_share_an_order_and_are_spread_over_five_equal_deployments() -> None:
+    five = {name: Health() for name in "abcde"}
+    table, lineups, random = answering(**dict.fromkeys(five, 0.3)), Lineups(), Random(1)
+    alone = RaceSettings(mode=Mode.SINGLE)
+    first = lineups.of(KIND, conditions(five), table, (alone, TERMS))
+    for _ in range(1000):
+        lineup = lineups.of(KIND, conditions(five), table, (alone, TERMS))
+        assert lineup is first
+        five[plan(lineup, alone, TERMS, tokens=0.0, random=random).launches[0].deployment].launched(0.0)
+
+    assert all(health.in_flight == pytest.approx(200, abs=5) for health in five.values())
 
 
 def test_whoever_cools_down_is_out_at_once_and_back_at_once(healths: dict[str, Health]) -> None:
