@@ -218,7 +218,7 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
     )
 
 
-# The APIs with routing and failover but without races, and the operations on stored responses.
+# The APIs whose answers pass unread, and the operations on stored responses.
 
 _FILES = frozenset({"file", "image", "image[]", "images"})
 _AS_IT_IS = "The provider's answer, as it is."
@@ -253,8 +253,8 @@ def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, conten
         CALL_HEADERS,
         OF_CALLS,
         body({media: _body(api, media) for media in api.takes}),
-        "Sent to one deployment after the other, the best first, until one answers. Fields that are not listed are"
-        " passed on as they are.",
+        "The best deployment is asked first, another when it fails or is late. Fields that are not listed are passed on"
+        " as they are.",
         "GeminiError" if path.startswith("/v1beta/") else "Error",
     )
 

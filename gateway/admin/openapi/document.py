@@ -86,7 +86,7 @@ _ABOUT = (
 )
 _TAGS: Mapping[Tag, str] = {
     Tag.RACED: "Several deployments are asked, and the first token wins.",
-    Tag.RELAYED: "Routing and failover, without races.",
+    Tag.RELAYED: "Short ones are hedged, or raced where that is set; others, as pictures, are routed and failed over.",
     Tag.MODELS: "What may be asked.",
     Tag.STATUS: "For operators, their balancers and their monitoring.",
     Tag.KEYS: "Clients and their keys, for programs. Requests with an `Origin` are refused. docs/keys.md",
