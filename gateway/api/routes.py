@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from aiohttp import HttpVersion11, web
-from aiohttp.hdrs import METH_ALL, METH_OPTIONS, METH_POST
+from aiohttp.hdrs import METH_ALL, METH_OPTIONS
 from aiohttp.typedefs import Handler
 from multidict import istr
 
@@ -60,12 +60,12 @@ from providers.dialects import GEMINI, PIVOT, Dialect
 _ALIKE = 0.8  # difflib's ratio, 0 to 1: a typing error, not another word
 # The maximum of words in a path for which a suggestion is made: ours have five, and each takes time.
 _MOST_WORDS = 12
-_VERSION = re.compile(r"^v\d+(?:alpha|beta)?$")
+_VERSION = re.compile(r"^v\d+(?:(?:alpha|beta)\d*)?$")
 # APIs of OpenAI, Anthropic and Google that the gateway does not have: their state is at one provider, so nothing can be
 # raced. As in openai 3.57.0, anthropic 2.14.0 and google-genai 3.6.1 for Python, read on 2026-11-27.
 _NOT_OFFERED = (
     *("agents", "assistants", "audio/voice_consents", "audio/voices", "batches", "chatkit", "compliance"),
-    *("containers", "content_provenance_checks", "deployment_runs", "deployments", "dreams", "environments", "evals"),
+    *("containers", "content_provenance_checks", "deployment_runs", "dreams", "environments", "evals"),
     *("files", "fine_tuning", "fine-tunes", "live", "memory_stores", "messages/batches", "organization"),
     *("organizations", "projects", "realtime", "safety", "sessions", "skills", "threads", "tunnels", "uploads"),
     *("user_profiles", "vaults", "vector_stores", "videos", "webhook_endpoints", "webhook_event_types"),
@@ -332,7 +332,7 @@ def _facts(request: web.Request, *, has_client: bool = True) -> Refused:
 
 
 def _translate(request: web.Request, error: web.HTTPException) -> ApiError:
-    is_method = request.method == METH_POST and request.path.startswith(_OF_MODELS)  # models/{model}:embedContent
+    is_method = request.path.startswith(_OF_MODELS) and ":" in request.path  # models/{model}:embedContent
     if error.status in _NO_ROUTE and (is_method or is_not_offered(request.path)):
         shown = redact(request.path)[:_LONGEST_PATH]
         return NotFound(f"{shown!r} is of an API that this gateway does not have; below /v1 it has {_OFFERED}")

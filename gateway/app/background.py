@@ -138,7 +138,7 @@ def _sources(
     sources: list[Source] = [
         OutageSource(
             lambda: {name: each.deployments.keys() for name, each in context().fleet.models.items()},
-            lambda deployments: context().steering.not_asked(deployments, ()),
+            lambda deployments: context().steering.not_asked(deployments, (), on_trial=True),
             model_out_s=lambda: current().model_out_s,
             deployment_out_s=lambda: current().deployment_out_s,
             utc_now=runtime.utc_now,

@@ -65,7 +65,7 @@ def _alerts(
             rows = _told(gateway_url(url, config), key)
         else:
             rows = asyncio.run(_rows(read_database_url(config)))
-            with suppress(GatewayError):  # none runs here, or it wants a key
+            with suppress(GatewayError, typer.Exit):  # none runs here, or it wants a key
                 rows = _building(_asked(gateway_url(None, config), key)) + rows
     except (GatewayError, LedgerError) as error:
         fail(str(error))

@@ -528,7 +528,7 @@ class Lineups:
         warmed = 0
         for key, known in [(key, known) for key, known in self._known.items() if key[0] == model]:
             if not known.is_used or now_s - known.used_at_s > LINEUPS_WARM_S or warmed >= LINEUPS_WARMED:
-                del self._known[key]
+                self._known.pop(key, None)  # it may have been renewed since
                 continue
             warmed += 1
             race, terms = known.race_terms

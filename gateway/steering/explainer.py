@@ -156,7 +156,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
     price = (terms.prices or {}).get(name)
     return Prospect(
         deployment=name,
-        state=condition.state,
+        state=condition.told,
         events=round(estimate.events, 2),
         ttft_mean_s=round(estimate.mean.at(estimate.scale), 4),
         ttft_p50_s=_reached(estimate.quantile_s(0.5)),

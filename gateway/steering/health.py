@@ -23,6 +23,7 @@ from gateway.steering.constants import (
     LOAD_GAIN,
     LOAD_HALF_LIFE_S,
     LOAD_PRIOR,
+    ON_TRIAL_S,
     OPEN_MAX_S,
     OPEN_S,
     OUT_PROBE_EVERY_S,
@@ -224,11 +225,13 @@ class Condition(msgspec.Struct, eq=False):
     crowding: float = 1.0  # the factor of the load there on the time to first token
     launched_at_s: float = LONG_AGO_S  # the last launch of this replica
     probe_in_s: float | None = None  # until a call may probe it; None: it is neither broken nor out
-    trial_in_s: float | None = None  # until one call uses it again, if nothing probes it before; None: it is not broken
+    trial_in_s: float | None = (
+        None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
+    )
 
     @property
     def told(self) -> HealthState:
-        """The state as people are told it: one that a call may use on trial is still broken until it has answered."""
+        """The state as people are told it: who may be used on trial is broken until it answers, or nobody can know."""
         return HealthState.HALF_OPEN if self.state is HealthState.OK and self.trial_in_s is not None else self.state
 
 
@@ -349,7 +352,8 @@ class Health:
             condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
         elif self._open_until_s is not None:
             condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
-            condition.trial_in_s = max(0.0, self._trial_at_s - now_s)
+            trial_in_s = self._trial_at_s - now_s
+            condition.trial_in_s = max(0.0, trial_in_s) if trial_in_s > -ON_TRIAL_S else None
         quiet = self._open_until_s is None and not condition.price_s and condition.headroom == 1.0
         if state is HealthState.OK and quiet and not self.load.elastic:
             self.cached_condition = condition

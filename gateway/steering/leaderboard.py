@@ -324,7 +324,12 @@ _SHORT = answer_class(0)
 
 
 def not_asked(
-    healths: Mapping[str, Health], deployments: Iterable[str], asked: Collection[str], now_s: float
+    healths: Mapping[str, Health],
+    deployments: Iterable[str],
+    asked: Collection[str],
+    now_s: float,
+    *,
+    on_trial: bool = False,
 ) -> tuple[NotAsked, ...]:
     """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why."""
     found = []
@@ -333,7 +338,7 @@ def not_asked(
         if health is None or name in asked:
             continue
         condition = health.condition(now_s)
-        state = condition.told
+        state = condition.told if on_trial else condition.state
         if state is HealthState.OK:
             continue
         reason = state_of(condition)

@@ -303,15 +303,17 @@ class Steering:
         deployments: Iterable[str],
         asked: Collection[str],
         learnt_as: Mapping[str, str] | None = None,
+        *,
+        on_trial: bool = False,
     ) -> tuple[NotAsked, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why.
 
-        ``learnt_as`` as in ``Terms``.
+        ``learnt_as`` as in ``Terms``. ``on_trial``: also those that a call may use again, but that have not answered.
         """
         self._catch_up()
         now_s = self._clock()
         if learnt_as is None:
-            return not_asked(self._learning.healths, deployments, asked, now_s)
+            return not_asked(self._learning.healths, deployments, asked, now_s, on_trial=on_trial)
         names = list(deployments)
         out = self._tenants.not_asked(learnt_as, names, asked, now_s)
         return out + not_asked(self._learning.healths, [name for name in names if name not in learnt_as], asked, now_s)

@@ -76,6 +76,8 @@ def test_a_path_of_thousands_of_words_is_not_compared_with_any(path: str) -> Non
         ("/v1/audio/voices", True),
         ("/v1/audio/speech", False),
         ("/v1/projects/p_1/api_keys", True),
+        ("/v1beta1/projects/p/locations/l/endpoints/e:predict", True),
+        ("/v1/deployments/gpt-4o/chat/completions", False),  # "did you mean" helps more
         ("/assistants", True),
         ("/v1/decisions", False),
         ("/v1/webhook_endpoints/we_1", True),

@@ -215,12 +215,23 @@ def test_a_broken_deployment_stays_so_while_nobody_calls_until_it_answers() -> N
     replica.plan()
     for _ in range(4):
         replica.fail("a")
-    replica.now_s += 600.0  # a call may use it on trial now
+    replica.now_s += 300.0  # a call may use it on trial now
     assert replica.state("a") == "half-open"
-    assert [each.deployment for each in replica.steering.not_asked(("a", "b"), ())] == ["a"]
+    assert [each.deployment for each in replica.steering.not_asked(("a", "b"), (), on_trial=True)] == ["a"]
+    assert replica.steering.not_asked(("a", "b"), ()) == ()  # of a call
     replica.win("a")
     assert replica.state("a") == "ok"
-    assert replica.steering.not_asked(("a", "b"), ()) == ()
+    assert replica.steering.not_asked(("a", "b"), (), on_trial=True) == ()
+
+
+def test_one_that_nobody_calls_for_long_is_no_more_said_to_be_broken() -> None:
+    replica = VirtualReplica(("a", "b"))
+    replica.plan()
+    for _ in range(4):
+        replica.fail("a")  # whatever other replicas see of it since, this one will not
+    replica.now_s += 900.0
+    assert replica.state("a") == "ok"
+    assert replica.steering.not_asked(("a", "b"), (), on_trial=True) == ()
 
 
 def test_another_caller_is_not_told_words_that_may_quote_a_prompt() -> None:
