@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import timedelta
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated
 
 import msgspec
@@ -202,10 +203,10 @@ def _rounded(good: float, objective: float) -> str:
     views/targets.js shows the same figure: halves are rounded up, as JavaScript does.
     """
     for digits in range(1, 6):
-        text = f"{100 * good + 1e-9:.{digits}f}"
+        text = str(Decimal(100 * good).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
         if (float(text) >= 100 * objective) == (good >= objective) and (float(text) < 100.0 or good == 1.0):  # noqa: PLR2004
             return f"{text} %"
-    return f"{100 * good:.6f} %"
+    return f"{100 * good} %"
 
 
 # A standing as JSON, for the page and ``holeshot slo --json``.
