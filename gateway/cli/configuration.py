@@ -33,20 +33,32 @@ DatabaseOption = Annotated[
     ),
 ]
 
+
+def _unless_configured(context: typer.Context, url: str | None) -> str | None:
+    """Return ``url``, but not the variable's where --config is given: it names another gateway or ledger."""
+    source = context.get_parameter_source("url")  # what is on the command line was parsed before what is not
+    is_variable = source is not None and source.name == "ENVIRONMENT"
+    return None if is_variable and context.params.get("config") is not None else url
+
+
 # For commands that ask a running gateway.
 UrlOption = Annotated[
     str | None,
     typer.Option(
         envvar="HOLESHOT_URL",
         show_envvar=True,
-        help="URL of the running gateway. [default: host and port of the configuration]",
+        callback=_unless_configured,
+        help="URL of the running gateway; --config beats the variable. [default: host and port of the configuration]",
     ),
 ]
 # For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
 LookUrlOption = Annotated[
     str | None,
     typer.Option(
-        envvar="HOLESHOT_URL", show_envvar=True, help="Ask the running gateway at this URL. [default: read the ledger]"
+        envvar="HOLESHOT_URL",
+        show_envvar=True,
+        callback=_unless_configured,
+        help="Ask the running gateway at this URL; --config beats the variable. [default: read the ledger]",
     ),
 ]
 KeyOption = Annotated[
