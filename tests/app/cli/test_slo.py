@@ -188,8 +188,8 @@ def test_a_configuration_that_is_named_beats_the_variable_and_a_url_beats_both(
     for verb in ("alerts", "slowdowns"):
         assert holeshot(verb, *named, **elsewhere).exit_code == 0
     config.write_text(f"{CONFIG}port: 1\n", encoding="utf-8")
-    for verb in (("leaderboard",), ("explain", "llama")):
-        told = holeshot(*verb, *named, **elsewhere)
+    for arguments in (("leaderboard",), ("explain", "llama")):
+        told = holeshot(*arguments, *named, **elsewhere)
         assert (told.exit_code, "no gateway at http://127.0.0.1:1/" in told.stderr) == (1, True)
     assert site.asked == []
     assert holeshot("slo", *named, "--url", site.url, HOLESHOT_URL="http://127.0.0.1:1").exit_code == 1
