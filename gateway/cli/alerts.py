@@ -1,8 +1,7 @@
-"""``holeshot alerts``: what becomes an alert, open and past alerts, and a test of the webhooks."""
+"""``holeshot alerts``: open and past alerts, what builds up to one, and a test of the webhooks."""
 
 import asyncio
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,12 @@ if TYPE_CHECKING:
     from gateway.alerts.sender import SendResult
     from gateway.settings import WebhookSettings
 
-_NO_MESSAGES = dict.fromkeys(("messages_sent", "messages_waiting", "messages_given_up"), 0)
+_NAMES = (
+    "state", "id", "key", "kind", "subject", "severity", "summary", "figures", "sql",
+    "since", "after_s", "opens_in_s",  # of what builds up
+    "opened_at", "seen_at", "resolved_at", "replica", "scope",
+    "messages_sent", "messages_waiting", "messages_given_up",
+)  # fmt: skip
 _COLUMNS = ("opened_at", "resolved_at", "severity", "kind", "subject", "summary", "messages")
 
 
@@ -45,7 +49,7 @@ def _alerts(
     sql: Annotated[bool, typer.Option("--sql", help="Also print the SQL that shows each one's evidence.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show what becomes an alert, then the alerts, open ones first.
+    """Show the alerts, open ones first, with --url also what builds up.
 
     docs/monitoring.md#alerts-and-targets has when an alert opens and ends. `holeshot alerts test` tries the webhooks.
 
@@ -64,19 +68,21 @@ def _alerts(
         if url is not None:
             rows = _told(gateway_url(url, config), key)
         else:
-            rows = asyncio.run(_rows(read_database_url(config)))
-            with suppress(GatewayError, typer.Exit):  # none runs here, or it wants a key
-                rows = _building(_asked(gateway_url(None, config), key)) + rows
+            rows = [_stated(row) for row in asyncio.run(_rows(read_database_url(config)))]
     except (GatewayError, LedgerError) as error:
         fail(str(error))
-    rows = [row for row in rows if row["resolved_at"] is None or not open_only]
+    rows = [row for row in rows if row["state"] != "resolved" or not open_only]
     if as_json:
         write_json(rows)
         return
-    if not rows:
-        say("no alert is open" if open_only else "there has been no alert")
-        return
-    write_table(_COLUMNS, [[_cell(row, column) for column in _COLUMNS] for row in rows])
+    _write(rows, sql=sql)
+    if all(row["state"] == "resolved" for row in rows):
+        say("no alert is open" + (" (what builds up: --url, of a running gateway)" if url is None else ""))
+
+
+def _write(rows: list[dict[str, Any]], *, sql: bool) -> None:
+    if rows:
+        write_table(_COLUMNS, [[_cell(row, column) for column in _COLUMNS] for row in rows])
     if sql:
         for row in rows:
             say(f"\n-- {row['kind']} {row['subject']}\n{row['sql']}")
@@ -121,26 +127,24 @@ async def _rows(url: str) -> list[dict[str, Any]]:
 
 def _told(url: str, key: str | None) -> list[dict[str, Any]]:
     """Return what a gateway says: also while its database is away, then without the past."""
-    found = _asked(url, key)
-    stored = {row["id"]: row for row in found["data"] or ()}
-    lasting = [{**_NO_MESSAGES, **stored.pop(row["id"], {}), **row} for row in found["open"]]
-    return _building(found) + lasting + list(stored.values())
-
-
-def _building(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what opens an alert if it goes on, as rows of alerts that have not opened."""
-    return [{**row, "opened_at": None, "resolved_at": None} for row in found["building"]]
-
-
-def _asked(url: str, key: str | None) -> dict[str, Any]:
     from gateway.cli.remote import told  # noqa: PLC0415 - only where it is needed
 
-    return told(f"{url}/api/alerts", key, "open", "building", "data")
+    found = told(f"{url}/api/alerts", key, "open", "building", "data")
+    stored = {row["id"]: row for row in found["data"] or ()}
+    lasting = [{**stored.pop(row["id"], {}), **row} for row in found["open"]]
+    return [_stated(row) for row in (*found["building"], *lasting, *stored.values())]
+
+
+def _stated(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its state and all names; null is what is not known."""
+    full = {**dict.fromkeys(_NAMES), **row}
+    is_alert, is_over = full["opened_at"] is not None, full["resolved_at"] is not None
+    return {**full, "state": "building" if not is_alert else "resolved" if is_over else "open"}
 
 
 def _cell(row: dict[str, Any], column: str) -> object:
     value = row.get(column)
-    if column == "opened_at" and value is None:
+    if column == "opened_at" and row["state"] == "building":
         return f"in {row['opens_in_s']:.0f} s, if it goes on"
     if column.endswith("_at") and isinstance(value, str):
         value = datetime.fromisoformat(value)
@@ -148,8 +152,6 @@ def _cell(row: dict[str, Any], column: str) -> object:
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
     if column != "messages":
         return value if isinstance(value, str) or value is None else json_text(value)
-    if row["opened_at"] is None:
-        return None
     named = {"sent": "messages_sent", "waiting": "messages_waiting", "given up": "messages_given_up"}
     return ", ".join(f"{row[name]} {words}" for words, name in named.items() if row[name]) or None
 

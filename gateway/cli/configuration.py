@@ -1,6 +1,7 @@
 """Reads the configuration for commands, and handles its errors."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,20 +33,32 @@ DatabaseOption = Annotated[
     ),
 ]
 
+
+def _unless_configured(context: typer.Context, url: str | None) -> str | None:
+    """Return ``url``, but not the variable's where --config is given: it names another gateway or ledger."""
+    source = context.get_parameter_source("url")  # what is on the command line was parsed before what is not
+    is_variable = source is not None and source.name == "ENVIRONMENT"
+    return None if is_variable and context.params.get("config") is not None else url
+
+
 # For commands that ask a running gateway.
 UrlOption = Annotated[
     str | None,
     typer.Option(
         envvar="HOLESHOT_URL",
         show_envvar=True,
-        help="URL of the running gateway. [default: host and port of the configuration]",
+        callback=_unless_configured,
+        help="URL of the running gateway; --config beats the variable. [default: host and port of the configuration]",
     ),
 ]
 # For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
 LookUrlOption = Annotated[
     str | None,
     typer.Option(
-        envvar="HOLESHOT_URL", show_envvar=True, help="Ask the running gateway at this URL. [default: read the ledger]"
+        envvar="HOLESHOT_URL",
+        show_envvar=True,
+        callback=_unless_configured,
+        help="Ask the running gateway at this URL; --config beats the variable. [default: read the ledger]",
     ),
 ]
 KeyOption = Annotated[
@@ -98,9 +111,17 @@ def read_database_url(config: Path | None, *, for_reports: bool = False) -> str:
         raise typer.Exit(FAILED) from None
 
 
+# What follows the gateway's address in one of its paths. /api/v1 and /api are none: there, /api is a proxy's prefix.
+_OWN_PATH = re.compile(r"/(?:(?:v1|v1beta|v2|leaderboard|metrics|health)(?:/|$)|api/(?!v[12])).*")
+
+
 def root_of(url: str) -> str:
-    """Return the address of the gateway at ``url``, which may be that of one of its paths: clients have ``/v1``."""
-    return url.rstrip("/").removesuffix("/v1").removesuffix("/leaderboard")
+    """Return the address of the gateway at ``url``, which may be that of its page, or of one of its paths."""
+    if "@" in url.partition("?")[0]:
+        return url  # a password may have any character; who asks refuses it
+    scheme, mark, rest = re.split(r"[?#]", url, maxsplit=1)[0].rstrip("/").partition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host + _OWN_PATH.sub("", slash + path).rstrip("/")
 
 
 def gateway_url(url: str | None, config: Path | None) -> str:

@@ -95,7 +95,7 @@ class Lanes(ClientSink):
         return next((lane for lane in self.lanes if lane.won), None)
 
     def add(self, start: AttemptStart) -> Lane:
-        """Add and return the lane of an attempt, which nobody is told of yet."""
+        """Add and return the lane of an attempt; the viewers are not told of it yet."""
         lane = Lane(start)
         self.lanes.append(lane)
         return lane

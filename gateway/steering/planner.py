@@ -356,7 +356,7 @@ class Draft:
             self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _last_resort(self) -> Sequence[Candidate]:
-        """Return the best of the broken ones if there is nobody else: it may have recovered, which beats waiting."""
+        """Return the best of the broken ones if there are no others: it may have recovered, which beats waiting."""
         others = any(each is not self._primary for each in (*self._others, *self._lineup.reserve))
         return () if others or len(self.launches) > 1 else self._lineup.tripped[:1]
 

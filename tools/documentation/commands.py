@@ -51,8 +51,8 @@ def page() -> str:
                 known.setdefault(before, []).append(code(names[0]))
             else:
                 lines += _entry(names, each)
-        also = [f"as of {code(before)} {', '.join(some)}" for before, some in known.items()]
-        lines += [f"Also {', '.join(also)}.", ""] if also else []
+        also = [f"{', '.join(some)}, as for {code(before)}" for before, some in known.items()]
+        lines += [f"Also {'; '.join(also)}.", ""] if also else []
     return "\n".join(lines).rstrip() + "\n"
 
 

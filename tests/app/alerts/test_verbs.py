@@ -56,14 +56,14 @@ def configure(webhooks: str) -> None:
     Path("gateway.yaml").write_text(f"providers: {{}}\nalerts: {{ webhooks: {{ {webhooks} }} }}\n")
 
 
-def stored(folder: Path, *, resolved: bool = True) -> dict[str, str]:
-    """Store an alert of the past and one that is open; return the environment that names the ledger, and no gateway."""
+def stored(folder: Path, *, is_open: bool = True) -> dict[str, str]:
+    """Store an alert of the past and, if ``is_open``, one that is open; return what names the ledger."""
     url = f"sqlite:///{folder}/ledger.db"
 
     async def fill() -> None:
         await migrate(url)
         book = SqlAlertBook(url, new_id=new_id)
-        for number, subject in enumerate(("past", "now") if resolved else ("now",)):
+        for number, subject in enumerate(("past", "now") if is_open else ("past",)):
             alert = Alert(
                 id=new_id(), kind=AlertKind.MODEL_OUT, subject=subject, severity=Severity.PAGE,
                 summary=f"{subject} is out",
@@ -76,7 +76,7 @@ def stored(folder: Path, *, resolved: bool = True) -> dict[str, str]:
         await book.aclose()
 
     asyncio.run(fill())
-    return {"HOLESHOT_DATABASE_URL": url, "HOLESHOT_PORT": "1"}
+    return {"HOLESHOT_DATABASE_URL": url}
 
 
 def test_a_test_message_is_signed_and_what_each_webhook_answers_is_shown(holeshot: Holeshot) -> None:
@@ -142,14 +142,39 @@ def building(site: Site, *, is_open: bool = False) -> None:
     site.answers["/api/alerts"] = {**found, "data": None}
 
 
-def test_what_becomes_an_alert_is_listed_before_it_opens(holeshot: Holeshot, site: Site, tmp_path: Path) -> None:
-    ledger = stored(tmp_path)
+def test_without_a_url_the_ledger_alone_is_read_and_how_to_see_more_is_said(
+    holeshot: Holeshot, site: Site, tmp_path: Path
+) -> None:
     building(site)
-    result = holeshot("alerts", **{**ledger, "HOLESHOT_PORT": site.url.rpartition(":")[2]})
-    lines = [line for line in result.stdout.splitlines() if " is out" in line]
-    assert [line.split()[0] for line in lines] == ["in", "2030-01-01", "2030-01-01"]
+    ledger = {**stored(tmp_path, is_open=False), "HOLESHOT_PORT": site.url.rpartition(":")[2], "HOLESHOT_KEY": "k"}
+    listed = holeshot("alerts", **ledger)
+    last = "no alert is open (what builds up: --url, of a running gateway)"
+    assert (listed.exit_code, "past is out" in listed.stdout, listed.stdout.splitlines()[-1]) == (0, True, last)
+    assert holeshot("alerts", "--open", **ledger).stdout == f"{last}\n"
+    assert json.loads(holeshot("alerts", "--open", "--json", **ledger).stdout) == []
+    assert site.asked == []
+
+
+def test_what_becomes_an_alert_is_a_row_as_alerts_are_with_its_state(
+    holeshot: Holeshot, site: Site, tmp_path: Path
+) -> None:
+    past = json.loads(holeshot("alerts", "--json", **stored(tmp_path)).stdout)
+    building(site)
+    site.answers["/api/alerts"]["data"] = [
+        {name: value for name, value in row.items() if name not in {"state", "since", "after_s", "opens_in_s"}}
+        for row in past
+    ]
+    rows = json.loads(holeshot("alerts", "--json", "--url", site.url).stdout)
+    assert [row["state"] for row in rows] == ["building", "open", "resolved"]
+    assert rows[1:] == past
+    assert rows[0].keys() == past[0].keys()
+    assert (rows[0]["opens_in_s"], rows[0]["id"], rows[0]["messages_sent"]) == (60.4, None, None)
+    shown = holeshot("alerts", "--open", "--url", site.url).stdout
+    lines = [line for line in shown.splitlines() if " is out" in line]
+    assert [line.split()[0] for line in lines] == ["in", "2030-01-01"]
     assert "in 60 s, if it goes on" in lines[0]
     assert "a/x is out since 12:00 UTC" in lines[0]
+    assert "no alert is open" not in shown
 
 
 def test_a_gateway_is_asked_by_its_url_also_while_its_database_is_away(holeshot: Holeshot, site: Site) -> None:
@@ -161,6 +186,8 @@ def test_a_gateway_is_asked_by_its_url_also_while_its_database_is_away(holeshot:
     assert "select 2 as two" in result.stdout
     refused = holeshot("alerts", HOLESHOT_URL=site.url)
     assert (refused.exit_code, "the key is missing or wrong" in refused.stderr) == (1, True)
+    site.answers["/api/alerts"] = {"building": [], "open": [], "data": []}
+    assert holeshot("alerts", "--open", "--url", site.url, "--key", "k").stdout == "no alert is open\n"
     site.answers["/api/alerts"] = ["another", "program"]
     other = holeshot("alerts", "--url", site.url, "--key", "k")
     assert (other.exit_code, "does not answer like a Holeshot gateway" in other.stderr) == (1, True)
@@ -169,8 +196,9 @@ def test_a_gateway_is_asked_by_its_url_also_while_its_database_is_away(holeshot:
 def test_an_empty_ledger_has_no_alerts(holeshot: Holeshot, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     asyncio.run(migrate(url))
-    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url, HOLESHOT_PORT="1")
-    assert (result.exit_code, result.stdout) == (0, "there has been no alert\n")
+    result = holeshot("alerts", HOLESHOT_DATABASE_URL=url)
+    assert result.exit_code == 0
+    assert result.stdout == "no alert is open (what builds up: --url, of a running gateway)\n"
 
 
 @pytest.mark.parametrize(

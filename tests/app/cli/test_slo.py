@@ -176,3 +176,22 @@ def test_a_gateway_tells_its_targets_as_the_ledger_does(
     for answer, words in (({"targets": [{"name": "old"}]}, "another version"), ({"targets": []}, "has no target")):
         site.answers["/api/slo"] = answer
         assert words in holeshot("slo", "--url", site.url).stderr
+
+
+def test_a_configuration_that_is_named_beats_the_variable_and_a_url_beats_both(
+    holeshot: Holeshot, site: Site, config: Path, tmp_path: Path
+) -> None:
+    stored(tmp_path, some_calls())
+    named, elsewhere = ("--config", str(config)), {"HOLESHOT_URL": site.url}
+    read = holeshot("slo", *named)
+    assert holeshot("slo", *named, **elsewhere).stdout == read.stdout
+    for verb in ("alerts", "slowdowns"):
+        assert holeshot(verb, *named, **elsewhere).exit_code == 0
+    config.write_text(f"{CONFIG}port: 1\n", encoding="utf-8")
+    for arguments in (("leaderboard",), ("explain", "llama")):
+        told = holeshot(*arguments, *named, **elsewhere)
+        assert (told.exit_code, "no gateway at http://127.0.0.1:1/" in told.stderr) == (1, True)
+    assert site.asked == []
+    assert holeshot("slo", *named, "--url", site.url, HOLESHOT_URL="http://127.0.0.1:1").exit_code == 1
+    assert holeshot("slo", HOLESHOT_CONFIG=str(config), **elsewhere).exit_code == 1  # both are variables
+    assert site.asked == ["/api/slo"] * 2

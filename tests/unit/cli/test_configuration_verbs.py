@@ -11,6 +11,7 @@ import trustme
 import yaml
 from typer.testing import Result
 
+from gateway.cli.configuration import root_of
 from gateway.cli.terminal import UNKNOWN
 from gateway.settings import Role, json_schema, load
 
@@ -557,3 +558,32 @@ def test_check_names_what_no_proxy_has_that_is_not_understood(holeshot: Holeshot
     notes = [each for each in json.loads(output)["warnings"] if each.startswith("NO_PROXY")]
     assert [each.partition(" is not")[0] for each in notes] == ["NO_PROXY: '10.1.*'", "NO_PROXY: '***'"]
     assert "secret" not in output
+
+
+@pytest.mark.parametrize(
+    ("url", "root"),
+    [
+        ("http://h:4000", "http://h:4000"),
+        ("http://h:4000/", "http://h:4000"),
+        ("http://h:4000/#/live", "http://h:4000"),
+        ("http://h:4000?window=1h", "http://h:4000"),
+        ("http://h:4000/api/alerts", "http://h:4000"),
+        ("http://h:4000/leaderboard?explain=1&model=a@b", "http://h:4000"),
+        ("http://h:4000/v1/chat/completions", "http://h:4000"),
+        ("http://h:4000/v1/leaderboard", "http://h:4000"),
+        ("http://h:4000/v1beta/models/gemini:generateContent", "http://h:4000"),
+        ("http://h:4000/health/ready", "http://h:4000"),
+        ("http://h:4000/metrics/", "http://h:4000"),
+        ("https://h/holeshot/v1", "https://h/holeshot"),
+        ("https://h/holeshot/#/alerts", "https://h/holeshot"),
+        ("https://h/api/v1/", "https://h/api"),  # the prefix of a proxy
+        ("https://h/api", "https://h/api"),
+        ("https://h/v1-proxy", "https://h/v1-proxy"),
+        ("http://api/v2/rerank", "http://api"),  # the name of a host is no path
+        ("http://u:pa#ss@h/v1", "http://u:pa#ss@h/v1"),  # refused later: its beginning names another host
+        ("http://[", "http://["),
+        ("h:4000/v1", "h:4000/v1"),
+    ],
+)
+def test_a_gateway_is_found_by_any_of_its_addresses(url: str, root: str) -> None:
+    assert root_of(url) == root
