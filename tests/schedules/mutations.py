@@ -82,9 +82,9 @@ def a_call_is_recorded_twice(patch: pytest.MonkeyPatch) -> None:
 def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float, **options: Any) -> None:
         if self.record is None:
-            original(self, attempt, at)
+            original(self, attempt, at, **options)
 
     patch.setattr(OpenCall, "ended", ended)
 
@@ -92,8 +92,8 @@ def a_late_row_is_lost(patch: pytest.MonkeyPatch) -> None:
 def an_attempt_ends_twice(patch: pytest.MonkeyPatch) -> None:
     original = OpenCall.ended
 
-    def ended(self: OpenCall, attempt: AttemptRecord, at: float) -> None:
-        original(self, attempt, at)
+    def ended(self: OpenCall, attempt: AttemptRecord, at: float, **options: Any) -> None:
+        original(self, attempt, at, **options)
         self.services.recorder.attempt_ended("raced", self.call.prompt_class, attempt, 0.0)
 
     patch.setattr(OpenCall, "ended", ended)

@@ -8,9 +8,10 @@ import asyncio
 import gc
 import hashlib
 import os
+import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -279,7 +280,7 @@ def run(
     with (
         tempfile.TemporaryDirectory(dir=FOLDER) as folder,
         watched() as alive,
-        structlog.testing.capture_logs() as logs,
+        structlog.testing.capture_logs([_with_error]) as logs,
     ):
         loop.set_exception_handler(lambda _, context: evidence.crashes.append(described(context)))
         try:
@@ -306,6 +307,13 @@ def run(
     if len(after := open_files()) > len(files):
         evidence.left.append(f"files {sorted(set(after) - set(files))}")
     return evidence
+
+
+def _with_error(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Keep what was raised where an entry only says that something was."""
+    if entry.get("exc_info") is True:
+        entry["exc_info"] = sys.exc_info()[1]
+    return entry
 
 
 def virtual_runtime(

@@ -20,7 +20,7 @@ SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
 _LISTS = ("keys", "teams", "users", "customers", "data")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LIMITS = {"rpm_limit": "rpm", "tpm_limit": "tpm", "max_parallel_requests": "max_parallel"}
-_PERIODS = {"1d": "usd_per_day", "24h": "usd_per_day"} | dict.fromkeys(("30d", "31d", "1mo", "1m"), "usd_per_month")
+_PERIODS = {"1d": "usd_per_day", "24h": "usd_per_day"} | dict.fromkeys(("30d", "31d", "1mo"), "usd_per_month")
 _ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
 _BUDGET = "litellm_budget_table"
 

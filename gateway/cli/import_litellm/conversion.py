@@ -87,14 +87,16 @@ def _redis(settings: _Settings, section: Section, field: str, _remark: str) -> N
     if field == "redis_url":
         settings.config["redis_url"] = str(section.plain(field))
         return
-    host, port, user, database, tls = (
-        section.plain(f"redis_{part}") for part in ("host", "port", "username", "db", "ssl")
-    )
+    host, port, user, database = (section.plain(f"redis_{part}") for part in ("host", "port", "username", "db"))
+    tls = section.take("redis_ssl") or False
+    encrypted = {"true": True, "false": False}.get(str(tls).lower())
+    if encrypted is None:
+        section.remark("is neither true nor false here: if it is on, write rediss:// instead of redis://", "redis_ssl")
     login = f"{user}@" if user else ""
     if section.get("redis_password"):
         login = f"{user or ''}:{section.secret('redis_password', 'REDIS_PASSWORD')}@"
         section.remark("part of a URL now: percent-encode all characters except letters and digits", "redis_password")
-    scheme = "rediss" if tls in (True, "true", "True") else "redis"
+    scheme = "rediss" if encrypted else "redis"
     path = "" if database in (None, "") else f"/{database}"
     settings.config["redis_url"] = f"{scheme}://{login}{host}:{port or 6379}{path}"
 

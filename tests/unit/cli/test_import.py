@@ -96,6 +96,8 @@ TEAMS = [
     {"team_id": "t-1", "team_alias": "research", "rpm_limit": 600, "max_budget": 50.0, "budget_duration": "30d",
      "models": ["llama"], "spend": 3.5, "blocked": False},
     {"team_id": "t-2", "team_alias": None, "max_budget": 9, "budget_duration": None, "models": []},
+    {"team_id": "t-3", "team_alias": None, "max_budget": 9, "budget_duration": "1m", "models": []},
+    {"team_id": "t-4", "team_alias": None, "max_budget": 9, "budget_duration": "1mo", "models": []},
 ]  # fmt: skip
 KEYS = {
     "keys": [
@@ -137,6 +139,8 @@ def test_keys_teams_and_users_of_its_database_are_imported(holeshot: Holeshot) -
     assert {name: team.by_name for name, team in made.teams.items()} == {
         "research": {"rpm": 600, "usd_per_month": 50.0},
         "t-2": {},
+        "t-3": {},
+        "t-4": {"usd_per_month": 9},
         "ann@example.com": {"max_parallel": 4, "usd_per_day": 2},
     }
     nightly, other = made.clients["nightly"], made.clients[f"key-{DIGEST[::-1][:8]}"]
@@ -149,6 +153,7 @@ def test_keys_teams_and_users_of_its_database_are_imported(holeshot: Holeshot) -
     said = " ".join(result.stderr.split())
     for words in (
         "team 't-2' has a budget that never begins again",
+        "team 't-3' has a budget of 1m",  # a minute
         "the key 'old' is not a SHA-256: left out",
         "the key 'stopped' is blocked: left out",
         "the key 'elsewhere' may use models that this configuration does not have: gpt-none",

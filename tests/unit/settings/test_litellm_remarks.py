@@ -214,6 +214,28 @@ def test_what_is_not_used_is_remarked_on_even_if_it_is_known(imported: Import, t
     assert remarks(converted, words)
 
 
+@pytest.mark.parametrize(
+    ("written", "scheme", "remarked"),
+    [
+        ("true", "rediss", False),
+        ("'True'", "rediss", False),
+        ("false", "redis", False),
+        ("'false'", "redis", False),
+        ("", "redis", False),
+        ("os.environ/REDIS_SSL", "redis", True),
+        ("'1'", "redis", True),
+        ("'yes'", "redis", True),
+    ],
+)
+def test_tls_to_redis_is_not_dropped_in_silence(written: str, scheme: str, remarked: bool, imported: Import) -> None:
+    settings, converted = imported(f"router_settings: {{ redis_host: cache, redis_ssl: {written} }}")
+
+    assert settings.redis_url is not None
+    assert settings.redis_url.get_secret_value() == f"{scheme}://cache:6379"
+    assert bool(remarks(converted, "redis_ssl: is neither true nor false here")) is remarked
+    assert converted.variables == ()
+
+
 def test_fallbacks_of_the_proxy_are_used_beside_the_default_ones_of_the_router(imported: Import) -> None:
     settings, _ = imported("""
 model_list:

@@ -383,7 +383,7 @@ def test_what_is_in_flight_is_counted_here_and_now() -> None:
     assert row_of(replica.steering.leaderboard(MODEL), "a").in_flight == 0
 
 
-@pytest.mark.parametrize(("budget", "most"), [(0.0, 0), (0.02, 140), (0.5, 2520), (2.0, 10020)])
+@pytest.mark.parametrize(("budget", "most"), [(0.0, 0), (0.1, 520), (0.5, 2520), (2.0, 10020)])
 @pytest.mark.parametrize("mode", [Mode.AUTO, Mode.RACE, Mode.HEDGE])
 def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
     budget: float, most: int, mode: Mode
