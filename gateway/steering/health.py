@@ -231,7 +231,7 @@ class Condition(msgspec.Struct, eq=False):
 
     @property
     def told(self) -> HealthState:
-        """The state as people are told it: one that may be used on trial is broken until it answers, or is forgotten."""
+        """The state as people are told it: one on trial is broken until it answers, or until that is forgotten."""
         return HealthState.HALF_OPEN if self.state is HealthState.OK and self.trial_in_s is not None else self.state
 
 
