@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from benchmarks.edge import measures
 from benchmarks.edge.edge import Edge, Figure
-from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.command import Choices, Run, Told, carry_out, command
 from benchmarks.harness.report import Grid
 from tests.support.measured import servers
 from tests.support.measured.servers import ROOT, Server
@@ -43,7 +43,9 @@ class Broken(msgspec.Struct):
 def main() -> None:
     names = sorted(each.name for each in pkgutil.iter_modules(measures.__path__))
     parser = command("edge", __doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names], help=f"measures: {', '.join(names)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", choices=Choices(names), help=f"measures: {', '.join(names)}"
+    )
     parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
     parser.add_argument("--rounds", type=int, default=1, help="turns of each; medians are told")
     parser.set_defaults(every=names)

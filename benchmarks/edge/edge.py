@@ -80,12 +80,13 @@ class Edge:
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self._bytecode)}
         told = {**gateways.environment(), **compiled, "PYTHONPATH": str(self.checkout), **(environ or {})}
-        gateways.migrate(config["database_url"], told)
+        gateways.migrate(config["database_url"], told, folder)
         limited = ("sh", "-c", f'ulimit {"" if at_most else "-S"} -n {descriptors}; exec "$@"', "sh")
         command = (*limited, sys.executable, "-P", "-m", "gateway.cli", "serve", "--config", str(path))
         began = time.monotonic()
-        with (folder / "stderr").open("wb") as log, running(command, {**told, "HOLESHOT_LAME_DUCK_S": "0"}, log) as own:
-            await asyncio.to_thread(wait_until_listening, own, port)
+        told["HOLESHOT_LAME_DUCK_S"] = "0"
+        with (folder / "stderr").open("wb") as log, running(command, told, log, folder) as own:
+            await asyncio.to_thread(wait_until_listening, own, port, log=folder / "stderr")
             await asyncio.to_thread(fetch, port, "/health/live")
             yield Running(own.pid, port, folder, time.monotonic() - began)
 

@@ -57,6 +57,16 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return f"{action.help} [default: %(default)s]" if has_default else action.help
 
 
+class Choices(tuple[str, ...]):
+    """What may be named, or nothing: Python before 3.12 looks for what was not given, too."""
+
+    __slots__ = ()
+
+    def __contains__(self, named: object) -> bool:
+        """Tell whether this may be said."""
+        return named == [] or super().__contains__(named)
+
+
 def command(name: str, about: str | None, *, quick: str = "") -> argparse.ArgumentParser:
     """Return the options that all benchmarks have; ``quick``: what that option makes less of."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about, formatter_class=_Help)

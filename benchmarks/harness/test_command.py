@@ -44,3 +44,16 @@ def test_a_benchmark_tells_its_options(
         importlib.import_module(name).main()
     assert left.value.code == 0
     assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["benchmarks.edge.__main__", "benchmarks.steering.__main__"])
+def test_what_may_be_named_is_told_without_brackets(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "nonsense"])
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module(name).main()
+    assert left.value.code == 2
+    told = capsys.readouterr().err
+    assert "'nonsense' (choose from " in told
+    assert "[]" not in told

@@ -1,6 +1,6 @@
 """Simulate the steering policy against others and the oracle."""
 
-from benchmarks.harness.command import Run, Told, carry_out, command
+from benchmarks.harness.command import Choices, Run, Told, carry_out, command
 from benchmarks.steering import contest, report
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import HELD_OUT, TUNED, WEAKNESSES, WORLDS
@@ -14,7 +14,7 @@ GROUPS = {"tuned": TUNED, "held-out": HELD_OUT, "weaknesses": WEAKNESSES}
 def main() -> None:
     parser = command("steering", __doc__)
     names = ", ".join((*WORLDS, *GROUPS))
-    choices = [[], *WORLDS, *GROUPS]  # Python before 3.12 looks for what was not given, too
+    choices = Choices((*WORLDS, *GROUPS))
     parser.add_argument("worlds", nargs="*", metavar="WORLD", choices=choices, help=f"of {names}; or all")
     parser.add_argument("--calls", type=int, help=f"per world and seed (default: {CALLS:,})")
     parser.add_argument("--seeds", type=int, nargs="+", help=f"(default: {SEEDS})")

@@ -119,11 +119,11 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def migrate(database_url: str, environ: Mapping[str, str] | None = None) -> None:
-    """Make the ledger's tables; ``environ`` is that of another checkout's gateway."""
+def migrate(database_url: str, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+    """Make the ledger's tables; ``environ`` and ``folder`` are those of another checkout's gateway."""
     command = [sys.executable, "-P", "-m", "gateway.cli", "migrate"]
     told = {**(environ or environment()), "HOLESHOT_DATABASE_URL": database_url}
-    subprocess.run(command, env=told, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env=told, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 def write_config(

@@ -105,11 +105,14 @@ def count(upstream: Server, what: str) -> int:
 
 @contextmanager
 def running(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, output: BinaryIO | None = None
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    output: BinaryIO | None = None,
+    folder: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``command`` until the block ends; what it says goes to ``output``, or nowhere."""
+    """Run ``command`` in ``folder`` until the block ends; what it says goes to ``output``, or nowhere."""
     heard = subprocess.DEVNULL if output is None else output
-    process = subprocess.Popen(command, stdout=heard, stderr=heard, env=environment)
+    process = subprocess.Popen(command, stdout=heard, stderr=heard, env=environment, cwd=folder, process_group=0)
     try:
         yield process
     finally:
@@ -117,12 +120,14 @@ def running(
         try:
             process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with its workers
             process.wait()
 
 
-def wait_until_listening(process: subprocess.Popen[bytes], port: int, limit_s: float = START_LIMIT_S) -> None:
-    """Wait for ``process`` to accept connections.
+def wait_until_listening(
+    process: subprocess.Popen[bytes], port: int, limit_s: float = START_LIMIT_S, log: Path | None = None
+) -> None:
+    """Wait for ``process`` to accept connections; ``log`` is where it writes.
 
     Raises:
         RuntimeError: it ends, or never does.
@@ -137,7 +142,8 @@ def wait_until_listening(process: subprocess.Popen[bytes], port: int, limit_s: f
         return True
 
     if not wait_for(listening, process, limit_s):
-        raise RuntimeError(f"did not start: {process.args!r}")
+        said = "" if log is None else f": {log.read_text(errors='replace')[-2000:]}"
+        raise RuntimeError(f"did not start: {process.args!r}{said}")
 
 
 def wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float) -> bool:
