@@ -388,6 +388,13 @@ CALLS: Mapping[str, Dialect] = {
         *(path for path, api in _RELAYED.items() if JSON in api.takes),
     )
 }
+
+
+def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
+    """Return the dialect of a refused call at ``path``, one of ``CALLS``: Google's clients have some of those too."""
+    return GEMINI if "x-goog-api-key" in fields and path.startswith(SHARED) else CALLS[path]
+
+
 _MODELS = "/v1/models"
 _OF_MODELS = ("/v1/models/", "/v1beta/models/")
 _OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES))

@@ -17,10 +17,8 @@ from gateway.api.auth import FORWARDED_FOR, JSON, Trust, counted_address
 from gateway.api.client import Client
 from gateway.api.context import Context, Phase
 from gateway.api.refusals import Refused
-from gateway.api.routes import CALLS, error_body
-from gateway.keys.keys import SHARED
+from gateway.api.routes import CALLS, dialect_of_call, error_body
 from gateway.overload.intake import Shed
-from providers.dialects import GEMINI
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -95,8 +93,7 @@ class FastRefusal:
         trust = Trust(context.settings.trusted_proxies)
         named = trust.named(peer, fields.getall(FORWARDED_FOR, ()))
         context.refusals.add_error(error, lambda: Refused(named, message.method, message.path, client.name))
-        is_googles = "x-goog-api-key" in fields and message.path.startswith(SHARED)
-        body = error_body(error, GEMINI if is_googles else CALLS[message.path], request_id)
+        body = error_body(error, dialect_of_call(message.path, fields), request_id)
         more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
         head = (
             f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\n{more}"

@@ -187,7 +187,7 @@ OWN_SHARE = 0.5  # judgement: of a timeout: with so much delay of our own it is 
 PROBE_WATCH_S = 30.0  # bound: the maximum for probes
 # judgement: half-open without a probe: then one call uses it on trial
 UNPROBED_S = 60.0
-ON_TRIAL_S = 600.0  # and for so long after it people are told that it is broken, if it has not answered
+ON_TRIAL_S = 600.0  # judgement: for so long after that it is told as broken, unless it answers
 TRIAL_HEDGED_S = 1.0  # judgement: latest start of another one beside a trial
 OUT_PROBE_EVERY_S = 60.0  # bound: an operator must correct it
 
