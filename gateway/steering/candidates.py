@@ -331,7 +331,8 @@ class Lineup(msgspec.Struct, frozen=True):
                     self._racer(by_name[name], each, late=late)
                     yield
             self.racers(by_name[name], late=late)
-        for primary in [each for name, each in by_name.items() if name in {key[0] for key in before.cache.offers}]:
+        offered = {key[0] for key in before.cache.offers}
+        for primary in [each for name, each in by_name.items() if name in offered]:
             for each in self.ranked:
                 for come in VALUED_STARTS:  # the starts that ``worth.offers`` considers
                     self.gain_s(primary, each, come=come and primary.estimate.curve.reached_at(come))
