@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from gateway.cli.terminal import FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
@@ -41,26 +42,15 @@ def _unless_configured(context: typer.Context, url: str | None) -> str | None:
     return None if is_variable and context.params.get("config") is not None else url
 
 
+def _url_option(what: str, default: str) -> OptionInfo:
+    text = f"{what}; --config beats the variable. [default: {default}]"
+    return typer.Option(envvar="HOLESHOT_URL", show_envvar=True, callback=_unless_configured, help=text)  # type: ignore[no-any-return] # typer says Any
+
+
 # For commands that ask a running gateway.
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="HOLESHOT_URL",
-        show_envvar=True,
-        callback=_unless_configured,
-        help="URL of the running gateway; --config beats the variable. [default: host and port of the configuration]",
-    ),
-]
+UrlOption = Annotated[str | None, _url_option("URL of the running gateway", "host and port of the configuration")]
 # For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
-LookUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="HOLESHOT_URL",
-        show_envvar=True,
-        callback=_unless_configured,
-        help="Ask the running gateway at this URL; --config beats the variable. [default: read the ledger]",
-    ),
-]
+LookUrlOption = Annotated[str | None, _url_option("Ask the running gateway at this URL", "read the ledger")]
 KeyOption = Annotated[
     str | None,
     typer.Option(
