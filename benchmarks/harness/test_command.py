@@ -35,14 +35,19 @@ def test_a_benchmark_needs_no_arguments(name: str, monkeypatch: pytest.MonkeyPat
         importlib.import_module(name).main()
 
 
+def left_with(name: str, argument: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Begin a benchmark that ends at its command line; return its exit code."""
+    monkeypatch.setattr(sys, "argv", [name, argument])
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module(name).main()
+    return left.value.code
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_benchmark_tells_its_options(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, "--help"])
-    with pytest.raises(SystemExit) as left:
-        importlib.import_module(name).main()
-    assert left.value.code == 0
+    assert left_with(name, "--help", monkeypatch) == 0
     assert "--json" in capsys.readouterr().out
 
 
@@ -50,10 +55,7 @@ def test_a_benchmark_tells_its_options(
 def test_what_may_be_named_is_told_without_brackets(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, "nonsense"])
-    with pytest.raises(SystemExit) as left:
-        importlib.import_module(name).main()
-    assert left.value.code == 2
+    assert left_with(name, "nonsense", monkeypatch) == 2
     told = capsys.readouterr().err
     assert "'nonsense' (choose from " in told
     assert "[]" not in told
