@@ -318,8 +318,7 @@ class Lineup(msgspec.Struct, frozen=True):
 
     def prepare(self, before: "Lineup") -> Iterator[None]:
         """Compute, in steps, the racers that were used in the lineup ``before`` this one, so that no call has to."""
-        standings = self.standings
-        if standings is None:
+        if (standings := self.standings) is None:
             return
         for best, each in product(before.cache.ranks, self.ranked):
             standings.earlier_s(best, each.deployment)
