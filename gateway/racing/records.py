@@ -146,18 +146,9 @@ def attempt_record(
     elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
     return AttemptRecord(
-        id=start.id,
+        *msgspec.structs.astuple(start),
         call_id=call.id,
-        number=start.number,
-        started_at=start.started_at,
-        role=start.role,
-        provider=start.provider,
-        deployment=start.deployment,
-        launch_offset_ms=start.launch_offset_ms,
         outcome=ending.outcome,
-        audited=start.audited,
-        continues=start.continues,
-        is_extra=start.is_extra,
         connect_ms=measurement.connect_ms,
         headers_ms=headers_ms,
         first_event_ms=first_event_ms,
@@ -178,7 +169,6 @@ def attempt_record(
         error_message=error.kept if error else None,
         retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(exchange.headers) if exchange is not None else None,
-        asked_tokens=start.asked_tokens,
         prompt_tokens=tokens.prompt if tokens else None,
         completion_tokens=tokens.completion if tokens else None,
         reasoning_tokens=tokens.reasoning if tokens else None,
@@ -196,18 +186,15 @@ def attempt_record(
         text_gap_max_ms=text_gap_max_ms,
         speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
         itl=gaps.counts if gaps is not None else None,
-        model=start.model,
         client=call.client,
         api=call.endpoint,
         size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
-        in_flight=start.in_flight,
         finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
         key_name=ending.key_name if start.learnt_as is None else TENANT,
-        learnt_as=start.learnt_as,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
         system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
         provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
@@ -296,7 +283,7 @@ def relayed_record(
         if fewest is not None:
             source, beyond = TokensSource.ESTIMATED, fewest
     return AttemptRecord(
-        **msgspec.structs.asdict(attempt.start),
+        *msgspec.structs.astuple(attempt.start),
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
@@ -433,6 +420,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
 
 def call_record(
     call: Call,
+    start: CallStart,
     attempts: Sequence[AttemptRecord],
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
@@ -450,7 +438,7 @@ def call_record(
     held: Held | None = None,
     tiers: ServedTiers | None = None,
 ) -> CallRecord:
-    """Return the record of ``call``, with its attempts priced.
+    """Return the record of ``call``, which had this ``start``, with its attempts priced.
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run.
     """
@@ -459,20 +447,7 @@ def call_record(
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     counted = _counted(bill.attempts, winner)
     return CallRecord(
-        id=call.id,
-        started_at=call.started_at,
-        client=call.client,
-        model=call.asked_model or call.model,
-        endpoint=call.endpoint,
-        streamed=call.streamed,
-        mode=call.mode,
-        objective=call.objective,
-        prompt_class=encoded_class(call.prompt_class),
-        tags=call.tags,
-        replica=call.replica,
-        region=call.region,
-        win_on=call.win_on,
-        request_id=call.request_id,
+        *msgspec.structs.astuple(start)[:-1],  # but for its attempts
         first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
         answered_model=call.model if call.asked_model is not None and winner is not None else None,
         launched=launched,
@@ -516,8 +491,6 @@ def call_record(
         alone_ms=alone.seen_ms,
         alone_predicted_ms=alone.predicted_ms,
         alone_age_ms=alone.age_ms,
-        deadline_ms=call.deadline_ms,
-        profile=call.profile,
         # An answer that came whole has no first token: its client had it when the call ended.
         deadline_met=(
             None
