@@ -107,7 +107,7 @@ _END = b"\n\n"
 class WholeEvents(msgspec.Struct, frozen=True, gc=False):
     """Whole events: parsed, or, if ``chunks`` is None, a ``run`` of plain ones that match ``pattern``."""
 
-    data: bytes
+    data: bytes | memoryview
     chunks: Sequence[Chunk] | None
     run: Run | None = None
     pattern: Pattern | None = None
@@ -203,7 +203,7 @@ class AnswerReader:
             self._clocks.resume()
         if isinstance(looked, Run):
             self.take(looked, now)
-            return Block(looked.data, (WholeEvents(looked.data, None, looked, pattern),))
+            return Block(bytes(looked.data), (WholeEvents(looked.data, None, looked, pattern),))
         draft = _Draft()
         self._parse(looked, now, draft)
         return draft.block()
@@ -470,7 +470,7 @@ def truncated() -> UpstreamError:
 class _Draft(msgspec.Struct):
     """A block that is being built."""
 
-    forward: list[bytes] = []
+    forward: list[bytes | memoryview] = []
     parts: list[WholeEvents] = []
     error: UpstreamError | None = None
 

@@ -157,7 +157,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     start: int
     end: int
-    data: bytes
+    data: bytes | memoryview
     raw_texts: list[bytes]
     chars: int  # of text; escapes count as they are written
 
@@ -197,12 +197,19 @@ class Pattern(msgspec.Struct, frozen=True):
         end = block.rfind(after) + len(after)
         if start < 0 or end < start + len(before) or (start > at and not block.endswith(_END, at, start)):
             return None
-        data = block[start:end]
+        if not block.startswith(_START, end):  # nothing is behind it, or no event
+            block = block[:end]
+        data = memoryview(block)[start:end]  # no copy: of many events it would cost as much as to find them
         # Split where events meet: Python leaps over what has none of the mark's characters, and takes far longer to
         # find a long one. Then check that nothing else was between.
+        pieces = block.split(_MEETING)
+        ahead, behind = block.count(_MEETING, 0, start + len(_START)), block.count(_MEETING, end - len(_END))
         inside = itemgetter(slice(len(before) - len(_START), len(_END) - len(after)))
-        raw = [*map(inside, data.split(_MEETING))]
-        raw[0], raw[-1] = raw[0][len(_START) :], raw[-1][: -len(_END)]
+        raw = [*map(inside, pieces[ahead : len(pieces) - behind])]
+        if not ahead:
+            raw[0] = raw[0][len(_START) :]
+        if not behind:
+            raw[-1] = raw[-1][: -len(_END)]
         again = self.between.join([b"", *raw, b""])  # begins with ``after`` and ends with ``before``
         if len(again) != len(data) + len(self.between) or not again.startswith(data, len(after)):
             return None
