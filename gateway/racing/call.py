@@ -419,7 +419,7 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    kept = {name: fields[name].copy() for name in STILL_READ if name in fields}
+    kept = {name: raw.copy() for name, raw in fields.items() if name in STILL_READ}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())
