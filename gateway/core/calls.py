@@ -72,12 +72,20 @@ class Maker(msgspec.Struct, frozen=True):
         return self.key_name if self.deployment.partition("/")[0] == provider else None
 
 
-class Call(MaskedRecord, frozen=True, kw_only=True):
-    """One client request: what is sent upstream, and what the ledger records of it."""
+class Stamp(MaskedRecord, frozen=True):
+    """What a call keeps whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
     started_at: datetime
+    tags: Mapping[str, str]
+    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
+    trace: TraceContext | None = None  # None: calls are not traced
+
+
+class Call(Stamp, frozen=True, kw_only=True):
+    """One client request: what is sent upstream, and what the ledger records of it."""
+
     client: str | None
     model: str
     asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
@@ -99,7 +107,6 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
     models: Mapping[str, str] = {}  # deployment → its model, if that is a fallback which may continue the answer
     headers: Mapping[str, str]  # the client's headers that may go upstream
-    tags: Mapping[str, str]
     replica: str
     region: str | None
     request_id: str | None = None  # the client's x-request-id
@@ -111,9 +118,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     runs_on: bool = False  # in the background: its answer is only the beginning of one
     key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
-    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
-    trace: TraceContext | None = None  # None: calls are not traced
 
     @property
     def deadline_at(self) -> float | None:
