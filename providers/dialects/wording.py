@@ -273,7 +273,15 @@ def _marked(name: str, whole: str) -> str:
     return f"{name[: _LONGEST - _MARK - 1]}_{mark}"
 
 
-# Pictures and documents in a tool's result. In chat a result is text, so they follow in the user's turn.
+# What a tool's result has. In chat it is text, so pictures and documents follow in the user's turn.
+
+
+def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
+    """Return texts as one, with blank lines between: some servers take no list in a tool's result."""
+    if len(texts) == 1:
+        return texts[0] if isinstance(texts[0], msgspec.Raw) else raw_json(texts[0])
+    return raw_json("\n\n".join(decoded(raw_json(text), str, "content") for text in texts))
+
 
 SHOWN_LATER = "chat's tool results are text only: this follows in the user's turn"
 SEE_BELOW = "(Shown in the user's next message.)"

@@ -14,6 +14,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     is_string,
+    one_text,
     raw_json,
     results_first,
     shown,
@@ -182,6 +183,8 @@ class Conversation:
         self._close()
         path = item.named("output")
         content = output if is_string(output) else self._parts(output, path, of_call=call_id)
+        if isinstance(content, list) and all(part.keys() == _TEXT for part in content):
+            content = one_text([part["text"] for part in content])
         self._said.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
     def _show(self) -> None:

@@ -204,3 +204,12 @@ def test_a_prompt_that_says_more_than_whom_to_bill_is_kept(text: str) -> None:
 def test_top_k_which_servers_of_open_models_take_is_said_without_loss() -> None:
     wording = messages_of(top_k=5)
     assert (said(wording)["top_k"], lost(wording)) == (5, {})
+
+
+def test_a_result_of_several_texts_is_one() -> None:
+    """Some servers take no list there, even of texts."""
+    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": texts}
+    turns = [*ASK, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    assert said(chat_of(messages=turns))["messages"][-1] == {"role": "tool", "tool_call_id": "c", "content": "a\n\nb"}
