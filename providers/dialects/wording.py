@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -117,6 +117,41 @@ class Calls:
             raise Malformed(f"{path!r} is the id of a call that has a result before: each call has one", path)
         elif not self.elsewhere:
             raise Malformed(f"{path!r} is the id of no call before it: a result needs its call", path)
+
+
+_LONGEST_BEGIN = 56  # characters of an id that comes again, before its number: Converse takes 64
+_ANSWERED = re.compile(rb'"(?:tool_use_id|call_id)"\s*:\s*"([^"\\]+)"')
+
+
+class UniqueIds:
+    """Ids of tool calls where an API, or a client, finds a call by its id alone: each is that of one call.
+
+    Some models count their calls from 0 in each turn.
+    """
+
+    def __init__(self, allowed: Callable[[str], str] = str, conversation: bytes = b"") -> None:
+        """``allowed`` returns an id in the letters that an API allows.
+
+        The ids of calls that have a result in the ``conversation``, of Messages or Responses as JSON, are taken.
+        """
+        self._allowed = allowed
+        self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(conversation)}
+        self._numbers: Counter[str] = Counter()
+        self._latest: dict[str, str] = {}
+
+    def of_call(self, call_id: str) -> str:
+        """Return the id of another call, which has this one: always the same in the same conversation."""
+        own = said = self._allowed(call_id) or "call"
+        while said in self._taken:
+            self._numbers[own] += 1
+            said = f"{own[:_LONGEST_BEGIN]}_{self._numbers[own] + 1}"
+        self._taken.add(said)
+        self._latest[call_id] = said
+        return said
+
+    def of_result(self, call_id: str) -> str:
+        """Return the id of the latest call with this one."""
+        return self._latest.get(call_id) or self._allowed(call_id)
 
 
 def check_calls(fields: Fields) -> None:

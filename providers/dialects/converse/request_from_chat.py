@@ -84,7 +84,7 @@ class Conversation(Turns):
     documents = "PDF, text, HTML and Office files"
 
     def __init__(self, losses: Losses) -> None:
-        super().__init__(losses)
+        super().__init__(losses, allowed_id)
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
@@ -117,7 +117,7 @@ class Conversation(Turns):
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
-        self._say("user", [{"toolResult": {"toolUseId": allowed_id(call_id), "content": content}}])
+        self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
 
@@ -126,7 +126,7 @@ class Conversation(Turns):
 
     def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
         self.called.setdefault(msgspec.json.decode(name, type=str), name)
-        return {"toolUse": {"toolUseId": allowed_id(call_id), "name": name, "input": arguments}}
+        return {"toolUse": {"toolUseId": self._ids.of_call(call_id), "name": name, "input": arguments}}
 
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
         if "cache_control" in part and not is_null(part["cache_control"]) and blocks:

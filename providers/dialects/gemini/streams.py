@@ -1,6 +1,7 @@
 """Translates a stream of chat chunks into Gemini events as it arrives, and Gemini events into chat chunks."""
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any
@@ -231,9 +232,15 @@ class ToChat:
     sends its tool calls back as they are gives the signatures back with them.
     """
 
-    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        secrets: Sequence[str] = (),
+        unix_s: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
         self._secrets = secrets
         self._unix_s = unix_s
+        self._new_id = new_id
         self._head: dict[str, Any] | None = None
         self._candidates: dict[int, _Candidate] = {}
         self._usage: UsageMetadata | None = None
@@ -278,7 +285,7 @@ class ToChat:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if self._head is None:
             self._head = {
-                "id": fields.get("responseId") or "",
+                "id": fields.get("responseId") or self._new_id(),
                 "object": "chat.completion.chunk",
                 "created": int(self._unix_s()),
                 "model": fields.get("modelVersion") or "",

@@ -1,6 +1,7 @@
 """Translates a stream of chat chunks into Messages events as it arrives."""
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from providers.dialects.chat.deltas import (
     no_place,
     pictures_in,
     sound_in,
+    string,
     thought_in,
     usage_in,
     written_arguments,
@@ -23,7 +25,7 @@ from providers.dialects.events import DONE, Arguments, few
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import BLANK, arguments_object, short_name
+from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
@@ -91,7 +93,7 @@ class Calls:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        number = self._numbers.of(piece)
+        number, piece = self._numbers.take(piece)
         if number == len(self._calls):
             self._calls.append(Call())
         call = self._calls[number]
@@ -159,13 +161,20 @@ class FromChat(ChunkTranslation):
     """
 
     def __init__(
-        self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
+        self,
+        asked: Mapping[str, msgspec.Raw],
+        secrets: Sequence[str] = (),
+        *,
+        offered: Offered = lambda _: (),
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        """``offered`` reads the tools of the request ``asked``."""
+        """``offered`` reads the tools of the request ``asked``; ``new_id`` makes ids where a server sends none."""
         super().__init__(asked, secrets, offered=offered)
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
+        self._ids = UniqueIds(allowed_id, bytes(asked.get("messages", b"")))
+        self._new_id = new_id
         self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
@@ -200,7 +209,7 @@ class FromChat(ChunkTranslation):
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
-        self._id = chunk.get("id") or ""
+        self._id = string(chunk.get("id")) or f"chatcmpl-{self._new_id()}"  # clients tell answers apart by it
         message: dict[str, Any] = {
             "id": self._id,
             "type": "message",
@@ -252,7 +261,7 @@ class FromChat(ChunkTranslation):
             number, call = current
             if self._call_open != number:
                 self._close(said)
-                call_id = allowed_id(call.call_id or f"toolu_{self._id}_{number}")
+                call_id = self._ids.of_call(call.call_id or f"toolu_{self._id}_{number}")
                 self._open_block(
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
