@@ -217,7 +217,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     if conversation.system:
         said["system"] = conversation.system
     said |= _tools(asked, losses, conversation)
-    inference, output, extra = _inference(asked, losses), _form(asked, losses), {}
+    inference, output, extra = _inference(asked, losses, model), _form(asked, losses), {}
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     if _CLAUDE in model:
         extra = _claude(model, effort, inference, losses, said)
@@ -247,7 +247,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     return {}
 
 
-def _inference(asked: RawObject, losses: Losses) -> Object:
+def _inference(asked: RawObject, losses: Losses, model: str) -> Object:
     said: Object = {}
     if (limit := limit_of(asked, losses, "Converse")) is not None:
         said["maxTokens"] = limit
@@ -259,7 +259,11 @@ def _inference(asked: RawObject, losses: Losses) -> Object:
             losses.add(name, "Converse has no temperature over 1")
         else:
             said[own] = asked[name]
-    if stops := [stop for stop in stops_of(asked) if stop]:
+    stops = [stop for stop in stops_of(asked) if stop]
+    if any(not stop.strip() for stop in stops) and _CLAUDE in model:
+        losses.add("stop", "a Claude takes no blank stop sequences")
+        stops = [stop for stop in stops if stop.strip()]
+    if stops:
         said["stopSequences"] = stops
     return said
 
