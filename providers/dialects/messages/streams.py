@@ -515,8 +515,9 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
-        self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
+        """Note counts of tokens. Each is a total so far, so the last one counts, unless it is 0 or no number."""
+        counts = (usage or {}).items()
+        self._usage.update({name: count for name, count in counts if isinstance(count, int | dict) and count})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start
