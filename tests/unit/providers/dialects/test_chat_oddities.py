@@ -1,11 +1,15 @@
 """Streams of chat that differ from OpenAI's, gathered into one answer and translated into each dialect."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event, translations
+from providers.dialects.chat.deltas import CallNumbers
 from providers.sse import EventSplitter, events
 
 TARGETS = [CHAT, MESSAGES, RESPONSES, GEMINI]
@@ -164,3 +168,32 @@ def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
     function = {"name": "f", "arguments": '{"x":1}'}
     call = {"index": 0, "id": "a", "type": "function", "function": function}
     assert answer(target, chunk(tool_calls=[call], function_call=function), chunk("tool_calls")) == ("", ONE)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(['{"city', '{"city": "Os', '{"city": "Oslo"}'], id="all so far with each"),
+        pytest.param(['{"city": ', '"Oslo"}', '{"city": "Oslo"}'], id="all once more at the end"),
+        pytest.param(['{"city": ', '"Oslo"}', '{"city":"Oslo"}'], id="all once more, written otherwise"),
+        pytest.param(["", '{"city": "Oslo"}', '{"city": "Oslo"}'], id="twice"),
+    ],
+)
+def test_arguments_that_a_server_sends_more_than_once_count_once(pieces: list[str]) -> None:
+    whole = '{"city": "Oslo"}'
+    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": pieces[0]}}
+    calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces[1:])]
+    numbers = CallNumbers()
+    assert "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls) == whole
+
+
+@given(st.lists(st.text('{}":,a \\', max_size=4), max_size=8))
+def test_pieces_of_one_object_are_all_new(values: list[str]) -> None:
+    """However they are cut, and whatever stands in them."""
+    whole = json.dumps({"a": values, "{": {"{": values}})
+    numbers = CallNumbers()
+    for size in (1, 2, 3, 7):
+        numbers = CallNumbers()
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        said = [numbers.take({"index": 0, "function": {"arguments": piece}})[1] for piece in pieces]
+        assert "".join(each["function"]["arguments"] for each in said) == whole
