@@ -209,6 +209,16 @@ def lacks_data(rest: bytes) -> bool:
     return not (all(line.startswith(_WITHOUT_DATA) for line in lines) or _event(rest).data.strip())
 
 
+_RUN_TOGETHER = re.compile(rb"\}(\r\n|\n)(?=data: ?[{\[])")
+
+
+def set_apart(block: bytes) -> bytes:
+    """Return whole events with blank lines between those that a server has sent without: two objects are no JSON."""
+    if block.find(b"}\ndata:") < 0 and block.find(b"}\r\ndata:") < 0:
+        return block
+    return _RUN_TOGETHER.sub(rb"}\1\1", block)
+
+
 def events(block: bytes) -> list[Event]:
     """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line.
 
