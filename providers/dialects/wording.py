@@ -51,6 +51,8 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     if raw is None or bytes(raw) == b"null":
         return None
     try:
+        if type_ is int and bytes(raw).rstrip(b"0").endswith(b"."):  # some clients write 9.0 for 9
+            return int(msgspec.json.decode(raw, type=float))
         return msgspec.json.decode(raw, type=type_)
     except UNREADABLE as error:
         raise Malformed(f"{field!r} is invalid: {error}", field) from None

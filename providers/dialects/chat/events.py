@@ -91,6 +91,7 @@ class _Event(msgspec.Struct, gc=False):
 # Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
 CUT_SHORT = frozenset({"length", "MAX_TOKENS", "model_length"})
 FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)

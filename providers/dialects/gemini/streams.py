@@ -47,6 +47,8 @@ class _Choice:
         self.calls = Calls()
         self.reason: str | None = None
         self.sound: str | None = None  # the type of the sound that it has
+        self.said = False
+        self.hidden: list[str] = []  # thoughts that are not shown, until there is something else
 
 
 class FromChat(ChunkTranslation):
@@ -103,7 +105,10 @@ class FromChat(ChunkTranslation):
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):
-                choice.reason = choice.reason or _FINISH_REASONS.get(reason, "STOP")
+                if choice.reason is None or reason in _FINISH_REASONS:
+                    choice.reason = _FINISH_REASONS.get(reason, "STOP")
+                if choice.hidden and not choice.said:  # else it would be empty
+                    parts.append({"text": "".join(choice.hidden), "thought": True})
                 choice.calls.check()
             parts += self._whole_calls(choice)
             if parts:
@@ -119,6 +124,8 @@ class FromChat(ChunkTranslation):
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
+        elif thought and not choice.said:
+            choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
         if text := content + (delta.get("refusal") or "") + transcript:
             parts.append({"text": text})
@@ -128,6 +135,7 @@ class FromChat(ChunkTranslation):
             parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
         for piece in few(delta.get("tool_calls") or (), "tool calls"):
             choice.calls.add(piece)
+        choice.said = choice.said or bool(parts) or len(choice.calls) > 0
         return parts
 
     def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:

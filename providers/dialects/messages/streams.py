@@ -19,7 +19,7 @@ from providers.dialects.chat.deltas import (
     usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.chat.events import CUT_SHORT, FILTERED, SHORT
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, Arguments, few
 from providers.dialects.messages.answers import ENDING, event
@@ -155,9 +155,9 @@ class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
-    client has requested thinking: other clients expect the text first. The text of a refusal becomes text. Where a
-    server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on; otherwise such an answer ends
-    with end_turn.
+    client has requested thinking, or there is nothing else: other clients expect the text first. The text of a refusal
+    becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on;
+    otherwise such an answer ends with end_turn.
     """
 
     def __init__(
@@ -178,6 +178,7 @@ class FromChat(ChunkTranslation):
         self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
+        self._hidden: list[str] = []  # thinking that is not shown, until there is something else
         self._calls = Calls()
         self._call_open: int | None = None
         self._id = ""
@@ -204,7 +205,7 @@ class FromChat(ChunkTranslation):
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
-            if choice.get("finish_reason") and self._stop is None:
+            if (reason := choice.get("finish_reason")) and (self._stop is None or reason in SHORT):
                 self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
@@ -235,6 +236,8 @@ class FromChat(ChunkTranslation):
             content = "".join(part.get("text") or "" for part in parts)
         if thought and self._shows_thinking:
             self._say("thinking", thought, said)
+        elif thought and not self._blocks and self._open is None:
+            self._hidden.append(thought)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):
@@ -291,8 +294,11 @@ class FromChat(ChunkTranslation):
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
         """Close the open block. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        Some servers send one with every chunk, and some even a finish reason: more text may follow. An answer that has
+        only thinking is shown as that: it would be empty.
         """
+        if self._hidden and not self._blocks and self._open is None and not len(self._calls):
+            self._say("thinking", "".join(self._hidden), said)
         self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")

@@ -497,7 +497,7 @@ class FromChat:
             if isinstance(delta, dict):
                 self._hear(delta, choice.get("logprobs"))
             reason = string(choice.get("finish_reason"))
-            if reason and self._finish_reason is None:
+            if reason and (self._finish_reason is None or reason in _INCOMPLETE):
                 self._finish_reason = reason
                 self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 

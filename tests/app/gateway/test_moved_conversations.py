@@ -324,3 +324,23 @@ async def test_usage_that_a_client_asks_for_is_not_left_out(serve: Serve) -> Non
         async with running.post(asked) as response:
             assert response.status == 400
         assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_events_without_a_blank_line_between_reach_the_client_apart(
+    serve: Serve, path: str, stream: bool
+) -> None:
+    chunks = [
+        {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": reason}]}
+        for text, reason in (("Hel", None), ("lo", None), ("", "stop"))
+    ]
+    together = b"\n".join(b"data: " + json.dumps(chunk).encode() for chunk in chunks) + b"\ndata: [DONE]\n\n"
+    async with serve(alpha=[Raw(together, token=True)]) as running:
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+        async with running.post(asked, path=path) as response:
+            body = await response.read()
+        assert response.status == 200
+    if stream:
+        assert all(b"\ndata" not in event for event in body.split(b"\n\n") if b"event:" not in event)
+    assert b"Hel" in body and b"lo" in body

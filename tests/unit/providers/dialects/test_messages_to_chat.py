@@ -144,6 +144,12 @@ def test_what_messages_forbids_is_malformed(fields: dict[str, Any], param: str) 
     assert caught.value.param == param
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    assert said(chat_of(max_tokens=9.0))["max_completion_tokens"] == 9
+    with pytest.raises(Malformed):
+        chat_of(max_tokens=9.5)
+
+
 def test_thoughts_that_nobody_signed_do_not_go_to_messages() -> None:
     unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
     signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
