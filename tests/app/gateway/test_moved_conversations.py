@@ -343,4 +343,23 @@ async def test_events_without_a_blank_line_between_reach_the_client_apart(
         assert response.status == 200
     if stream:
         assert all(b"\ndata" not in event for event in body.split(b"\n\n") if b"event:" not in event)
-    assert b"Hel" in body and b"lo" in body
+    assert b"Hel" in body
+    assert b"lo" in body
+
+
+BARE = [
+    b'error: {"code":500,"message":"out of slots","type":"server_error"}\n\n',
+    b'{"error":{"message":"out of slots"}}\n',
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("error", BARE, ids=["field", "line"])
+async def test_an_error_that_a_server_sends_as_no_data_is_told(serve: Serve, path: str, error: bytes) -> None:
+    said = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Hel"}, "finish_reason": None}]}
+    async with serve(alpha=[Raw(b"data: " + json.dumps(said).encode() + b"\n\n", token=True), Raw(error)]) as running:
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        asked = {"model": MODEL, "input": "Hi", "stream": True} if path == "/v1/responses" else asked
+        async with running.post(asked, path=path) as response:
+            body = await response.read()
+    assert b"out of slots" in body
