@@ -349,6 +349,11 @@ _OF_ANSWER = (("audio_tokens", "audio_output"), ("image_tokens", "image_output")
 _OF_LIFE = (("ephemeral_1h_input_tokens", "cache_write_1h"), ("ephemeral_12h_input_tokens", "cache_write_12h"))
 
 
+# Counts of the cache where vendors and proxies have them beside prompt and answer, or by names of their own.
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")  # DeepSeek; Moonshot; LiteLLM
+_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")  # Alibaba; LiteLLM
+
+
 def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
     """Read a ``usage`` object; ``tier`` is the answer's ``service_tier``.
 
@@ -367,14 +372,14 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
         reasoning = _count(reported.get("reasoning_tokens"))
     if isinstance(details := reported.get("prompt_tokens_details"), dict):
         cached = _count(details.get("cached_tokens"))
-        written = _count(details.get("cache_write_tokens"))
-        if written is None:  # Anthropic's name, which Alibaba uses too
-            written = _count(details.get("cache_creation_input_tokens"))
+        written = _first(details, _WRITTEN)
         units = _together(units, _apart(details, _OF_PROMPT))
         if isinstance(lives := details.get("cache_creation"), dict):
             units = _together(units, _apart(lives, _OF_LIFE))
     if cached is None:
-        cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
+        cached = _first(reported, _CACHED)
+    if written is None:
+        written = _first(reported, _WRITTEN)
     if not reported.keys().isdisjoint(_OF_TOOLS):
         units = _together(units, _of_tools(reported))
         is_research = "citation_tokens" in reported  # Perplexity's, whose thoughts are beside the answer
@@ -385,6 +390,11 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
             completion += beyond
             reasoning = beyond
     return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units)
+
+
+def _first(counts: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    """Return the first of these counts that there is."""
+    return next((count for name in names if (count := _count(counts.get(name))) is not None), None)
 
 
 def _apart(details: Mapping[str, Any], names: Sequence[tuple[str, str]]) -> dict[str, int] | None:
@@ -437,11 +447,16 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def completed(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once."""
-    if usage.prompt_tokens is None and earlier.prompt_tokens is not None:
+    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
+
+    A last report may repeat a prompt's tokens without those of the cache.
+    """
+    prompt, whole = usage.prompt_tokens, earlier.prompt_tokens
+    is_part = _tells_cache(earlier) and not _tells_cache(usage)
+    if whole is not None and (prompt is None or (is_part and prompt <= whole)):
         usage = msgspec.structs.replace(
             usage,
-            prompt_tokens=earlier.prompt_tokens,
+            prompt_tokens=whole,
             cached_tokens=earlier.cached_tokens,
             cache_write_tokens=earlier.cache_write_tokens,
         )
@@ -450,6 +465,10 @@ def completed(usage: Usage, earlier: Usage) -> Usage:
     if earlier.units is not None:
         usage = msgspec.structs.replace(usage, units={**earlier.units, **(usage.units or {})})
     return usage
+
+
+def _tells_cache(usage: Usage) -> bool:
+    return usage.cached_tokens is not None or usage.cache_write_tokens is not None
 
 
 def _count(value: object) -> int | None:
