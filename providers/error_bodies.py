@@ -238,7 +238,22 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
 def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
     """Whether the top level of a JSON answer shows that it is an error."""
     error = bytes(answer.get("error", _NULL))
-    return error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"'
+    is_told = error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"'
+    if is_told or not ("success" in answer or "base_resp" in answer):
+        return is_told
+    return bytes(answer.get("success", _NULL)) == b"false" or _decode_code(answer.get("base_resp", _NULL)) != 0
+
+
+class _BaseResponse(msgspec.Struct):
+    status_code: int = 0
+
+
+def _decode_code(said: msgspec.Raw) -> int:
+    """Return the status of MiniMax's ``base_resp``; 0: it is well, or there is none."""
+    try:
+        return msgspec.json.decode(said, type=_BaseResponse).status_code
+    except UNREADABLE:
+        return 0
 
 
 def message_of_text(body: bytes) -> str:
@@ -286,6 +301,8 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
         answer = answer[0] if answer else None
     if not isinstance(answer, dict):
         return None
+    if isinstance(told := answer.get("base_resp"), dict) and told.get("status_code"):  # MiniMax
+        answer = {**answer, "message": told.get("status_msg"), "code": told["status_code"]}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": dict(error)} if error:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.error_bodies import error_in, error_of_response
+from providers.error_bodies import error_in, error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.redaction import redact_json
 
@@ -170,6 +170,25 @@ def test_more_tokens_than_a_minute_has_are_one_requests_fault(status: int) -> No
 def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
     said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
     assert refused(400, said).kind is ErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (b'{"code":401,"msg":"token expired or incorrect","success":false}', ErrorKind.PROVIDER_AUTH, "token expired"),
+        (b'{"code":500,"msg":"busy","success": false}', ErrorKind.SERVER_ERROR, "busy"),
+        (b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"spent"}}', ErrorKind.SERVER_ERROR, "spent"),
+    ],
+)
+def test_an_error_that_is_told_as_a_success_says_why(said: bytes, kind: ErrorKind, message: str) -> None:
+    with pytest.raises(UpstreamError, match=message) as caught:  # Z.ai, MiniMax
+        read_answer(said)
+    assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize("said", [b'{"success":true}', b'{"base_resp":{"status_code":0,"status_msg":""}}'])
+def test_an_answer_that_says_it_is_well_is_no_error(said: bytes) -> None:
+    assert read_answer(said)
 
 
 @pytest.mark.parametrize("said", [FLAGGED, GUARDED])
