@@ -9,11 +9,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import connections, folding, inserts
 from gateway.ledger.connections import Pool
+from gateway.ledger.database import create_engine, current_revision, head_revision
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
 from tests.support import servers
@@ -39,6 +40,28 @@ async def chat(running: RunningGateway) -> None:
 async def counted(looking: asyncpg.Connection, what: str) -> int:
     mine = "from pg_stat_activity where datname = current_database() and application_name = 'counted'"
     return int(await looking.fetchval(f"select count(*) {mine} and {what}"))
+
+
+async def test_a_server_is_reached_by_its_socket(tmp_path: Path, postgres_url: str) -> None:
+    server = make_url(postgres_url)
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection(server.host, server.port)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_copy(reader, to_server))
+            both.create_task(_copy(from_server, writer))
+
+    async with await asyncio.start_unix_server(pass_on, tmp_path / ".s.PGSQL.5432"):
+        by_socket = server.set(host=None, port=None).update_query_dict({"host": str(tmp_path), "port": "5432"})
+        engine = create_engine(by_socket.render_as_string(hide_password=False))
+        assert await current_revision(engine) == head_revision()
+        await engine.dispose()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
 
 
 @pytest.mark.parametrize("keys", ["file", "database"])
