@@ -139,6 +139,7 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
+_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
 _OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
@@ -184,6 +185,8 @@ def error_of_response(
     kind = _kind(status, error or {})
     if status == _FORBIDDEN and error is None and _is_page(body):
         kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
+    elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
+        kind = ErrorKind.RATE_LIMITED
     message = _message(error) if error else message_of_text(body)
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):

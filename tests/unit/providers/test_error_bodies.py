@@ -167,6 +167,13 @@ def test_more_tokens_than_a_minute_has_are_one_requests_fault(status: int) -> No
     assert not refused(413, b'{"error":{"message":"Request too large"}}').is_outsized
 
 
+@pytest.mark.parametrize("said", ["ServiceQuotaExceededException", "ThrottlingException:http://internal.amazon.com/"])
+def test_a_400_for_a_quota_of_bedrocks_is_a_rate_limit(said: str) -> None:
+    body = b'{"message":"Your request exceeds the service quota for your account."}'
+    assert refused(400, body, x_amzn_errortype=said).kind is ErrorKind.RATE_LIMITED
+    assert refused(400, body, x_amzn_errortype="ValidationException").kind is ErrorKind.BAD_REQUEST
+
+
 def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
     said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
     assert refused(400, said).kind is ErrorKind.BAD_REQUEST
