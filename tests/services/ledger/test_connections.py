@@ -1,7 +1,8 @@
-"""How many connections to Postgres a process has: four at most, whatever is asked of it at once."""
+"""How Postgres is reached, and how many connections a process has: four at most, whatever is asked of it at once."""
 
 import asyncio
 import hashlib
+import uuid
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,7 +15,8 @@ from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import connections, folding, inserts
 from gateway.ledger.connections import Pool
-from gateway.ledger.database import create_engine, current_revision, head_revision
+from gateway.ledger.database import create_engine, current_revision, head_revision, migrate
+from gateway.ledger.errors import DatabaseUnreachableError
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
 from tests.support import servers
@@ -56,6 +58,18 @@ async def test_a_server_is_reached_by_its_socket(tmp_path: Path, postgres_url: s
         engine = create_engine(by_socket.render_as_string(hide_password=False))
         assert await current_revision(engine) == head_revision()
         await engine.dispose()
+
+
+async def test_a_database_in_another_encoding_is_told_by_what_it_needs(postgres_server_url: str) -> None:
+    name, server = f"holeshot_latin_{uuid.uuid4().hex}", await asyncpg.connect(postgres_server_url)
+    latin = make_url(postgres_server_url).set(database=name).render_as_string(hide_password=False)
+    try:
+        await server.execute(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+        with pytest.raises(DatabaseUnreachableError, match="encoding must be UTF8"):
+            await migrate(latin)
+    finally:
+        await server.execute(f"drop database {name} with (force)")
+        await server.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
