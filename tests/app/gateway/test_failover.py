@@ -50,6 +50,8 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
         [Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\ndata: [DONE]\n\n')],
         "upstream_truncated",
     ),
+    "sends an error that is not called one": ([Raw(b'data: {"code":"1113","msg":"spent"}\n\n')], "server_error"),
+    "sends one with a status": ([Raw(b'data: {"code":429,"msg":"slowly"}\n\n'), Done()], "rate_limited"),
     "sends [DONE] alone": ([Done()], "upstream_empty"),
     "ends without a word": ([Headers()], "upstream_empty"),
     "sends a web page": ([HTML], "invalid_response"),
