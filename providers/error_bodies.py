@@ -127,14 +127,19 @@ _LONGEST_CODE = 500  # characters of each field beside the message of a large er
 _UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
 _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
-_UNAUTHORIZED, _PAYMENT_REQUIRED = 401, 402
+_UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
     "Incorrect API key provided",  # xAI
     "Your credit balance is too low",  # Anthropic
+    "You have reached your specified API usage limits",  # Anthropic: the operator's own limit of the month
+    "This organization has been disabled",  # Anthropic
+    "Access to Anthropic models is not allowed",  # Bedrock, for an account or from a region
+    "Billing hard limit has been reached",  # OpenAI
     "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
+_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
 _OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
@@ -192,6 +197,10 @@ def error_of_response(
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
     error = _error_object(_decode(body))
     kind = _kind(status, error or {})
+    if status == _FORBIDDEN and error is None and _is_page(body):
+        kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
+    elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
+        kind = ErrorKind.RATE_LIMITED
     message = _message(error) if error else message_of_text(body)
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
@@ -208,6 +217,7 @@ def error_of_response(
         retry_after_s=retry,
         body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
+        is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error or {}),
     )
 
 
@@ -227,6 +237,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error),
+        is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error),
     )
 
 
@@ -246,16 +257,24 @@ def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
     error = bytes(answer.get("error", _NULL))
     if error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"':
         return True
+    if bytes(answer.get("success", _NULL)) == b"false":
+        return True
     return "base_resp" in answer and _error_object({"base_resp": _decode(answer["base_resp"])}) is not None
 
 
 def message_of_text(body: bytes) -> str:
     """Return the message of a body that is not a JSON error: the title of a web page, or the text's beginning."""
     text = body[:_LONGEST_TEXT].decode(errors="replace")
-    if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
+    if _is_page(body):
         title = _TITLE.search(text) or _HEADING.search(text)
         text = f"a web page: {title[1]}" if title else "a web page"
     return html.unescape(_TAG.sub(" ", text))
+
+
+def _is_page(body: bytes) -> bool:
+    """Whether a body is a web page."""
+    begin = body[:1000].lower()
+    return b"<html" in begin or b"<!doctype" in begin
 
 
 def _presentable(message: str, secrets: Sequence[str]) -> str:
@@ -353,9 +372,12 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others.
+    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others. A
+    429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
+    if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
+        return ErrorKind.BAD_REQUEST
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
@@ -379,6 +401,11 @@ def _is_flagged(error: Mapping[str, Any]) -> bool:
 def _is_bound(error: Mapping[str, Any]) -> bool:
     """Whether a 400 is about reasoning that another key's organisation made: encrypted, or signed."""
     return error.get("code") == "invalid_encrypted_content" or _OF_REASONING.search(_message(error)) is not None
+
+
+def _is_outsized(error: Mapping[str, Any]) -> bool:
+    """Whether an error is about more tokens than a key may use in a minute: 429 at OpenAI, 413 at Groq."""
+    return error.get("code") == "rate_limit_exceeded" and _message(error).startswith("Request too large")
 
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:

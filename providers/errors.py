@@ -119,7 +119,8 @@ class UpstreamError(Exception):
     ``kept`` is what may be stored, and shown to others: without words it is the message; else ``names`` (the provider's
     code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
     ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
-    client. ``is_bound``: that is about reasoning which only the key that made it can read.
+    client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
+    about more tokens than this key may use in a minute, which another key or provider may take.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class UpstreamError(Exception):
         retry_after_s: float | None = None,
         body: bytes | None = None,
         is_bound: bool = False,
+        is_outsized: bool = False,
         caller: str | None = None,
         words: str | None = None,
         names: tuple[str, ...] = (),
@@ -143,6 +145,7 @@ class UpstreamError(Exception):
         self.retry_after_s = retry_after_s
         self.body = body
         self.is_bound = is_bound
+        self.is_outsized = is_outsized
         self.caller = caller
         self.words = words
         self.names = names

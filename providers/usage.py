@@ -346,6 +346,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 # Of the details of prompts and answers, the tokens that may have a price of their own.
 _OF_PROMPT = (("audio_tokens", "audio_input"), ("image_tokens", "image_input"), ("video_tokens", "video_input"))
 _OF_ANSWER = (("audio_tokens", "audio_output"), ("image_tokens", "image_output"), ("video_tokens", "video_output"))
+
+
 _OF_LIFE = (("ephemeral_1h_input_tokens", "cache_write_1h"), ("ephemeral_12h_input_tokens", "cache_write_12h"))
 
 
@@ -445,11 +447,16 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def completed(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once."""
-    if usage.prompt_tokens is None and earlier.prompt_tokens is not None:
+    """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
+
+    A last report may repeat a prompt's tokens without those of the cache.
+    """
+    prompt, whole = usage.prompt_tokens, earlier.prompt_tokens
+    is_part = _tells_cache(earlier) and not _tells_cache(usage)
+    if whole is not None and (prompt is None or (is_part and prompt <= whole)):
         usage = msgspec.structs.replace(
             usage,
-            prompt_tokens=earlier.prompt_tokens,
+            prompt_tokens=whole,
             cached_tokens=earlier.cached_tokens,
             cache_write_tokens=earlier.cache_write_tokens,
         )
@@ -458,6 +465,10 @@ def completed(usage: Usage, earlier: Usage) -> Usage:
     if earlier.units is not None:
         usage = msgspec.structs.replace(usage, units={**earlier.units, **(usage.units or {})})
     return usage
+
+
+def _tells_cache(usage: Usage) -> bool:
+    return usage.cached_tokens is not None or usage.cache_write_tokens is not None
 
 
 def _count(value: object) -> int | None:

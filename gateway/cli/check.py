@@ -5,6 +5,8 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import typer
 
@@ -56,6 +58,7 @@ def check(
         settings = load(path, os.environ)
         _check_databases(settings)
         _check_certificate(settings)
+        _check_proxies(settings)
     except ConfigurationError as error:
         if as_json:
             write_json(
@@ -103,10 +106,34 @@ def _check_certificate(settings: "Settings") -> None:
         raise ConfigurationError([Problem(str(error))]) from None
 
 
-def _unread_exceptions() -> "Iterator[str]":
-    """Yield a note for each entry of NO_PROXY that is not understood."""
+def _check_proxies(settings: "Settings") -> None:
+    """Read the proxies from the environment, as `serve` does for each provider.
+
+    Raises:
+        ConfigurationError: one cannot be used.
+
+    """
+    from gateway.settings import ConfigurationError, Problem, reachable  # noqa: PLC0415 - as above
+    from providers import load_catalog  # noqa: PLC0415 - likewise
+    from providers.http import proxy_of  # noqa: PLC0415 - likewise
+
+    for provider in reachable(settings, {}, load_catalog()):
+        if provider.base_url is None or provider.kind == "litellm":  # which reads them itself
+            continue
+        parts = urlsplit(provider.base_url)
+        try:
+            proxy_of(parts.scheme, parts.hostname or "", parts.port)
+        except ValueError as error:
+            raise ConfigurationError([Problem(str(error))]) from None
+
+
+def _proxy_notes() -> "Iterator[str]":
+    """Yield a note on ALL_PROXY, if it alone names a proxy, and for each entry of NO_PROXY that is not understood."""
     from providers.http import not_understood  # noqa: PLC0415 - only where it is needed
 
+    proxies = getproxies_environment()
+    if proxies.get("all") and not proxies.get("https"):
+        yield "ALL_PROXY is not used: set HTTPS_PROXY, and HTTP_PROXY, if providers are reached through it"
     for entry in not_understood():
         yield (
             f"NO_PROXY: {entry!r} is not understood, so calls to it go through the proxy, with their keys and prompts:"
@@ -135,7 +162,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *filter(None, [source.is_old(datetime.now(UTC).date())] if deployments and source is not None else []),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
-        *_unread_exceptions(),
+        *_proxy_notes(),
         *endings,
         *(redis.doubts if redis is not None else ()),
     ]

@@ -295,7 +295,7 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
         host=None if provider.base_url is None else _host(provider.base_url),
         apis=tuple(provider.apis),
         keys=len(provider.settings.keys),
-        credentials=has_credentials(provider, os.environ, Path.home()),
+        credentials=has_credentials(provider, os.environ, _home()),
         works=None if answer is None else answer.works,
         state=None if answer is None else answer.state,
         message=None if answer is None else answer.message,
@@ -304,6 +304,14 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
         headroom=None if answer is None else answer.headroom,
         deployments=deployments,
     )
+
+
+def _home() -> Path:
+    """Return this user's folder; that of all where there is none, as a container's user need not have a name."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def _host(base_url: str) -> str:

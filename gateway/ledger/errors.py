@@ -9,8 +9,11 @@ LedgerError
 └── QueryError                a SQL query was refused or failed
 """
 
+import re
 import ssl
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -57,6 +60,11 @@ _DRIVERS = {
 _OF_TLS = (
     "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslcrl", "ssl_min_protocol_version", "ssl_max_protocol_version",
 )  # fmt: skip
+# What libpq has of hosts: a socket's folder, or several with commas between them, also in the place of one.
+_OF_HOSTS = ("host", "port", "target_session_attrs")
+_SEVERAL = re.compile(r"(postgres[a-z+]*://(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)([^?#]*)\??([^#]*)")
+_ONE = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::(\d*))?")
+_PORT, _HIGHEST_PORT = "5432", 65_535
 _FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
 
 
@@ -75,7 +83,7 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
 
     """
     try:
-        parsed = make_url(url)
+        parsed = make_url(_with_hosts_apart(url))
     except (ArgumentError, ValueError):
         raise DatabaseUrlError(f"{setting} is not a URL; write postgresql://user@host/name or sqlite:///file") from None
     driver = _DRIVERS.get(parsed.drivername)
@@ -86,18 +94,55 @@ def parse_url(url: str, setting: str = "database_url") -> URL:
         if parsed.database in (None, "", ":memory:"):
             raise DatabaseUrlError(f"{setting}: SQLite in memory keeps nothing; name a file, sqlite:///var/holeshot.db")
         return parsed
-    if (parsed.port or 0) > 65_535:  # noqa: PLR2004 - the highest port
-        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is 65535")
+    if (parsed.port or 0) > _HIGHEST_PORT:
+        raise DatabaseUrlError(f"{setting}: there is no port {parsed.port}: the highest is {_HIGHEST_PORT}")
     if "@" in (parsed.host or ""):
         raise DatabaseUrlError(f"{setting}: write an @ in the user or the password as %40")
+    return parsed.set(query=_parameters(parsed, setting))
+
+
+def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
+    """Return the parameters of a Postgres's URL as its driver has them.
+
+    Raises:
+        DatabaseUrlError: there is one that it does not have.
+
+    """
     query = dict(parsed.query)
     if "sslmode" in query:  # libpq's word; asyncpg takes the same values as ssl
         query["ssl"] = query.pop("sslmode")
-    unknown = query.keys() - {"ssl", *_OF_TLS, "application_name"}
+    unknown = query.keys() - {"ssl", *_OF_TLS, *_OF_HOSTS, "application_name"}
+    unknown |= {"port"} & query.keys() if "host" not in query else set()
     if unknown:
-        taken = ", ".join(("sslmode", *_OF_TLS, "application_name"))
+        taken = ", ".join(("sslmode", *_OF_TLS, *_OF_HOSTS, "application_name"))
         raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; those that are taken are {taken}")
-    return parsed.set(query=query)
+    if "host" in query:
+        ports = _ports(str(query["host"]).count(",") + 1, str(query.get("port", "")))
+        if ports is None or not all(str(query["host"]).split(",")) or not isinstance(query["host"], str):
+            words = "write several hosts as host1:5432,host2:5432, and a socket's folder as ?host=/folder"
+            raise DatabaseUrlError(f"{setting}: {words}")
+        query["port"] = ports
+    return query
+
+
+def _with_hosts_apart(url: str) -> str:
+    """Return ``url`` with several hosts, as libpq takes them in the place of one, as parameters."""
+    found = _SEVERAL.fullmatch(url)
+    if found is None:
+        return url
+    begin, several, path, query = found.groups()
+    hosts = [_ONE.fullmatch(each) for each in several.split(",")]
+    names = ",".join("" if each is None else quote(each[1] or each[2], safe="") for each in hosts)
+    ports = ",".join("none" if each is None else each[3] or _PORT for each in hosts)
+    return f"{begin}{path}?host={names}&port={ports}{'&' * bool(query)}{query}"
+
+
+def _ports(hosts: int, given: str) -> str | None:
+    """Return the port of each host, ``given`` for each or for all; None: it is not."""
+    ports = [each or _PORT for each in given.split(",")]
+    ports *= hosts if len(ports) == 1 else 1
+    are_good = len(ports) == hosts and all(each.isdecimal() and int(each) <= _HIGHEST_PORT for each in ports)
+    return ",".join(ports) if are_good else None
 
 
 def tls_parameters(url: URL) -> dict[str, str]:

@@ -169,13 +169,15 @@ class AnswerStream:
         """Check an answer that has ended.
 
         Raises:
-            UpstreamError: it is empty (upstream_empty), incomplete (upstream_truncated) or invalid (invalid_answer).
+            UpstreamError: it is empty (upstream_empty, or as it says), incomplete (upstream_truncated) or invalid
+                (invalid_answer).
 
         """
         reader = self.reader
         if not (reader.finished or self._measurement.meaningful):
             message = "[DONE] without an answer" if reader.done else "the answer is empty"
-            raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+            complaint, reader.complaint = reader.complaint, None  # its traceback will refer to the reader
+            raise complaint or UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
         if not reader.finished:
             raise truncated()
         if self.validity is not None and self._measurement.valid_at is None:

@@ -246,7 +246,7 @@ class Relay:
                 self._won(attempt)
                 self._cut(Outcome.LOST)
                 return await self._answered(attempt, answer, outlet)
-            if sum(error.kind is ErrorKind.BAD_REQUEST for _, error in self._failures) >= MAX_CLIENT_FAULTS:
+            if sum(_is_of_client(error) for _, error in self._failures) >= MAX_CLIENT_FAULTS:
                 break
         self._cut(Outcome.LOST)
         failed = tuple(self._failures)
@@ -304,7 +304,7 @@ class Relay:
 
     def _replace(self, error: UpstreamError) -> None:
         """Ask the next deployment with room in place of one that failed beside another, unless the request is wrong."""
-        if error.kind is ErrorKind.BAD_REQUEST:
+        if _is_of_client(error):
             self._due, self._is_doubted = [], True
         if self._is_doubted or not self._running:
             return
@@ -591,3 +591,8 @@ class Relay:
             alone=not_raced,
             priced_as=partial(billed, is_priced=self._asking.is_priced),
         )
+
+
+def _is_of_client(error: UpstreamError) -> bool:
+    """Whether an error says that the request is wrong, wherever it is sent."""
+    return error.kind is ErrorKind.BAD_REQUEST and not error.is_outsized

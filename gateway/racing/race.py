@@ -337,7 +337,7 @@ class Race:
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
-        elif not error.is_bound:  # else another key may read the reasoning
+        elif not (error.is_bound or error.is_outsized):  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
     def ask_whole(self, attempt: Attempt) -> bool:

@@ -29,6 +29,7 @@ from providers import (
     check_values,
     complains,
     cut_within_event,
+    error_in,
     events,
     lacks_data,
     masked,
@@ -173,6 +174,7 @@ class AnswerReader:
         self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
+        self.complaint: UpstreamError | None = None  # the first text of an error that is not called one
         self._has_sound = False
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
@@ -416,6 +418,8 @@ class AnswerReader:
         if self._complaints > MOST_COMPLAINTS:
             message = f"more than {MOST_COMPLAINTS} events of the stream have the text of an error, and nothing else"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        if self.complaint is None:
+            self.complaint = error_in(event.data, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
         event = masked(event, self._secrets, is_error=True)
         return event, msgspec.structs.replace(chunk, data=event.data)
 

@@ -62,6 +62,7 @@ _QUOTED = (
 )
 _SCHEME_OF_KEY = re.compile(r"\s*Bearer\b", re.IGNORECASE)
 _WITH_SCHEME = "begins with 'Bearer', which the gateway adds itself: write the key alone"
+OF_KEYS = re.compile(r"(^|-)(authorization|key|token|secret)$", re.IGNORECASE)  # names of headers
 _BLANKS = "has blanks around it: remove them where it is set"
 _NO_HEADER = "cannot be sent as a header field: is there a line break in it?"
 
@@ -245,13 +246,20 @@ def _tenants(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
 def _unsendable(place: Place, provider: ProviderSettings) -> Iterator[Complaint]:
     """Yield a complaint for each header of a provider that no request could have, and for two logins at once."""
     for header, value in provider.headers.items():
-        if not _may_be_sent(header, value.get_secret_value()):
-            yield Complaint((*place, "headers", header), _NO_HEADER)
+        yield from _header((*place, "headers", header), header, value.get_secret_value())
     if provider.organization is not None and not _may_be_sent("openai-organization", provider.organization):
         yield Complaint((*place, "organization"), _NO_HEADER)
     url = provider.base_url
     if url is not None and provider.has_key and _has_host(url) and urlsplit(url).username is not None:
         yield Complaint((*place, "base_url"), "names a user, and there is a key: keep one of the two")
+
+
+def _header(place: Place, header: str, value: str) -> Iterator[Complaint]:
+    """Yield a complaint if no request could have this header, or if it is a key in quotes, maybe after a scheme."""
+    if not _may_be_sent(header, value):
+        yield Complaint(place, _NO_HEADER)
+    elif OF_KEYS.search(header) is not None and value.rpartition(" ")[2].startswith(tuple(_QUOTES)):
+        yield Complaint(place, _QUOTED)
 
 
 def _may_be_sent(header: str, value: str) -> bool:
@@ -326,8 +334,7 @@ def _headers(place: Place, deployment: DeploymentSettings) -> Iterator[Complaint
         if header.lower() in _OF_THE_BODY:
             yield Complaint((*place, header), "is set by the gateway: remove it")
             continue
-        if not _may_be_sent(header, value.get_secret_value()):
-            yield Complaint((*place, header), _NO_HEADER)
+        yield from _header((*place, header), header, value.get_secret_value())
 
 
 def _limits(settings: Settings) -> Iterator[str]:

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import SecretStr, ValidationError
 
 from gateway.core.terminal_text import is_text
-from gateway.settings.checks import check
+from gateway.settings.checks import OF_KEYS, check
 from gateway.settings.document import (
     Complaint,
     ConfigurationError,
@@ -146,7 +146,6 @@ DEFAULT_PATH = Path("config/gateway.yaml")
 _NOTHING: Mapping[str, object] = {}
 _LITELLM = "model_list"  # the one section that every configuration of a LiteLLM proxy has
 _SHORTEST_KEY = 8  # characters; shorter ones, like "none", are placeholders for servers that accept any key
-_SECRET_HEADERS = re.compile(r"(^|-)(authorization|key|token|secret)$", re.IGNORECASE)
 
 
 def locate(option: Path | None, environ: Mapping[str, str], default: Path = DEFAULT_PATH) -> Path | None:
@@ -222,7 +221,7 @@ def _keys(data: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
         for step, key in enumerate(keys) if isinstance(keys, list) else _section(keys).items():
             yield (*place, "api_keys", step), key
         for header, value in _section(provided.get("headers")).items():
-            if _SECRET_HEADERS.search(header):
+            if OF_KEYS.search(header):
                 yield (*place, "headers", header), value
     for name, client in _section(data.get("clients")).items():
         for provider, key in _section(_section(client).get("provider_keys")).items():

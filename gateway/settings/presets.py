@@ -296,4 +296,5 @@ def _usd_per_unit(own: ConfiguredPrice | PriceChange) -> dict[str, float]:
 def _key(vendor: Vendor | None, item: DeploymentSettings) -> ModelKey | None:
     if vendor is None or vendor.litellm_prefix is None:
         return None
-    return vendor.litellm_prefix, item.deployment.partition("/")[2]
+    name = item.deployment.partition("/")[2].removeprefix("models/")  # Gemini lists and accepts it so
+    return vendor.litellm_prefix, name

@@ -18,6 +18,8 @@ _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
 _UNMASK = str.maketrans("\ue000\ue001", "{}")
 _MOST_VALUES = 100_000  # with aliases expanded: a few lines of nested aliases can exceed any memory
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -141,6 +143,10 @@ class _Walk:
         return items
 
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
+        if node.tag in _NUMBERS and (":" in node.value or _OCTAL.fullmatch(node.value)):
+            base = 60 if ":" in node.value else 8
+            self._complain(node, place, f"is a number in base {base} to YAML: write it in decimal, or in quotes")
+            return None
         try:
             value = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # an unknown tag, a date that is none

@@ -1,10 +1,12 @@
 """holeshot providers, asking them over real sockets."""
 
 import json
+import pwd
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
+import pytest
 from typer.testing import Result
 
 Holeshot = Callable[..., Result]
@@ -54,6 +56,21 @@ def test_the_table_shows_the_same_and_never_a_key(holeshot: Holeshot, site: Any)
     for words in ("mine", "1 model in", "25%", "chat"):
         assert words in output
     assert "sk-secret" not in output
+
+
+def test_a_user_without_a_name_and_a_home_sees_the_same(
+    holeshot: Holeshot, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(uid: int) -> Never:
+        raise KeyError(uid)  # as of a container's user
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "a"}]}
+    configure(f"providers: {{ mine: {{ base_url: '{site.url}/v1' }} }}\n")
+    result = holeshot("providers", *CONFIG)
+    assert result.exit_code == 0, result.output
+    assert "mine" in result.output
 
 
 def test_a_password_in_a_url_is_not_shown(holeshot: Holeshot) -> None:

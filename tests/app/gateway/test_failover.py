@@ -50,6 +50,8 @@ BEFORE_COMMIT: dict[str, tuple[Sequence[Step], str]] = {
         [Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\ndata: [DONE]\n\n')],
         "upstream_truncated",
     ),
+    "sends an error that is not called one": ([Raw(b'data: {"code":"1113","msg":"spent"}\n\n')], "server_error"),
+    "sends one with a status": ([Raw(b'data: {"code":429,"msg":"slowly"}\n\n'), Done()], "rate_limited"),
     "sends [DONE] alone": ([Done()], "upstream_empty"),
     "ends without a word": ([Headers()], "upstream_empty"),
     "sends a web page": ([HTML], "invalid_response"),
@@ -128,6 +130,27 @@ async def test_a_bad_request_is_tried_once_more_elsewhere_and_then_returned(serv
         assert [running[name].counts.requests for name in "abc"] == [1, 1, 0]
         board = running.gateway.steering.leaderboard("llama")
     assert {row.error_rate for row in board.deployments} <= {None, 0.0}  # the client's own fault counts against nobody
+
+
+OUTSIZED = b'{"error":{"message":"Request too large for m: Limit 8000","type":"tokens","code":"rate_limit_exceeded"}}'
+
+
+@pytest.mark.parametrize("status", [413, 429])
+async def test_what_is_too_large_for_a_minute_of_two_providers_is_answered_by_the_third(
+    serve: Serve, status: int
+) -> None:
+    too_large = [Status(status, OUTSIZED, {"content-type": "application/json"})]
+    async with serve(a=too_large, b=too_large, c=answer("from c"), config=single()) as running:
+        running.prefer("a", "b", "c")
+        async with running.chat() as response:
+            assert response.status == 200
+            assert b"from c" in await response.read()
+        board = running.gateway.steering.leaderboard("llama")
+        assert {row.state for row in board.deployments} == {"ok"}  # smaller requests have room there
+        running["c"].script = too_large
+        async with running.chat() as response:
+            assert response.status == status
+            assert (await response.json())["error"]["code"] == "rate_limit_exceeded"
 
 
 async def test_a_missing_done_is_added(serve: Serve) -> None:

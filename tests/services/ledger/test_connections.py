@@ -1,7 +1,8 @@
-"""How many connections to Postgres a process has: four at most, whatever is asked of it at once."""
+"""How Postgres is reached, and how many connections a process has: four at most, whatever is asked of it at once."""
 
 import asyncio
 import hashlib
+import uuid
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import connections, folding, inserts
 from gateway.ledger.connections import Pool
+from gateway.ledger.database import create_engine, current_revision, head_revision, migrate
+from gateway.ledger.errors import DatabaseUnreachableError
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
 from tests.support import servers
@@ -39,6 +42,40 @@ async def chat(running: RunningGateway) -> None:
 async def counted(looking: asyncpg.Connection, what: str) -> int:
     mine = "from pg_stat_activity where datname = current_database() and application_name = 'counted'"
     return int(await looking.fetchval(f"select count(*) {mine} and {what}"))
+
+
+async def test_a_server_is_reached_by_its_socket(tmp_path: Path, postgres_url: str) -> None:
+    server = make_url(postgres_url)
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection(server.host, server.port)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_copy(reader, to_server))
+            both.create_task(_copy(from_server, writer))
+
+    async with await asyncio.start_unix_server(pass_on, tmp_path / ".s.PGSQL.5432"):
+        by_socket = server.set(host=None, port=None).update_query_dict({"host": str(tmp_path), "port": "5432"})
+        engine = create_engine(by_socket.render_as_string(hide_password=False))
+        assert await current_revision(engine) == head_revision()
+        await engine.dispose()
+
+
+async def test_a_database_in_another_encoding_is_told_by_what_it_needs(postgres_server_url: str) -> None:
+    name, server = f"holeshot_latin_{uuid.uuid4().hex}", await asyncpg.connect(postgres_server_url)
+    latin = make_url(postgres_server_url).set(database=name).render_as_string(hide_password=False)
+    try:
+        await server.execute(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+        with pytest.raises(DatabaseUnreachableError, match="encoding must be UTF8"):
+            await migrate(latin)
+    finally:
+        await server.execute(f"drop database {name} with (force)")
+        await server.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
 
 
 @pytest.mark.parametrize("keys", ["file", "database"])

@@ -377,6 +377,28 @@ def test_check_tells_machines_how_deployments_are_asked(holeshot: Holeshot) -> N
     assert told["policies"] == [{"client": "team", "zdr": True, "regions": ["eu"], "quantizations": None}]
 
 
+PROXIED = "models: {m: {deployments: [groq/m]}}\nproviders: {groq: {api_key: gsk-0123456789}}\n"
+
+
+@pytest.mark.parametrize("proxy", ['"http://proxy:3128"', "socks5://proxy:1080", "http://proxy:99999"])
+def test_check_refuses_a_proxy_that_serve_refuses(holeshot: Holeshot, proxy: str) -> None:
+    Path("gateway.yaml").write_text(PROXIED)
+    refused = holeshot("check", "--config", "gateway.yaml", HTTPS_PROXY=proxy)
+    assert refused.exit_code == 1
+    assert "HTTPS_PROXY" in refused.output
+    assert holeshot("check", "--config", "gateway.yaml", HTTPS_PROXY=proxy, NO_PROXY="*").exit_code == 0
+
+
+def test_check_notes_that_one_proxy_for_all_is_not_used(holeshot: Holeshot) -> None:
+    Path("gateway.yaml").write_text(PROXIED)
+    unset = {"HTTPS_PROXY": "", "https_proxy": ""}
+    assert (
+        "ALL_PROXY is not used" in holeshot("check", "--config", "gateway.yaml", ALL_PROXY="http://p", **unset).output
+    )
+    usual = holeshot("check", "--config", "gateway.yaml", ALL_PROXY="http://p:1", HTTPS_PROXY="http://p:1")
+    assert "ALL_PROXY" not in usual.output
+
+
 def test_check_without_keys_says_what_serve_will_do(holeshot: Holeshot) -> None:
     result = holeshot("check")
 

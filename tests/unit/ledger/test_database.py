@@ -82,6 +82,24 @@ def test_sslmode_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "host", "port"),
+    [
+        ("postgresql://u:p@/db?host=/cloudsql/project:region:instance", "/cloudsql/project:region:instance", 5432),
+        ("postgresql://u:p@/db?host=/run/pg&port=6432", "/run/pg", 6432),
+        ("postgres://u:p@a,b:6432/db", ["a", "b"], [5432, 6432]),
+        ("postgres://u:p@[::1]:5433,b/db?sslmode=require", ["::1", "b"], [5433, 5432]),
+        ("postgresql+asyncpg://u:p@/db?host=a,b&port=1", ["a", "b"], [1, 1]),
+    ],
+)
+async def test_sockets_and_several_hosts_are_written_as_libpq_does(given: str, host: object, port: object) -> None:
+    engine = create_engine(f"{given}{'&' if '?' in given else '?'}target_session_attrs=read-write")
+    _, asked = engine.dialect.create_connect_args(engine.url)
+    await engine.dispose()
+    assert (asked["host"], asked.get("port"), asked["target_session_attrs"]) == (host, port, "read-write")
+    assert (asked["user"], asked["password"], asked["database"]) == ("u", "p", "db")
+
+
+@pytest.mark.parametrize(
     "given",
     [
         "",
@@ -91,6 +109,12 @@ def test_sslmode_is_understood() -> None:
         "sqlite:///:memory:",
         "postgres://u:secret@h/db?channel_binding=x",
         "postgres://u:secret@h:99999/db",
+        "postgres://u:secret@a:99999,b/db",
+        "postgres://u:secret@a:x,b/db",
+        "postgres://u:secret@a,/db",
+        "postgres://u:secret@a,b/db?host=c",
+        "postgres://u:secret@/db?host=a,b&port=1,2,3",
+        "postgres://u:secret@h/db?port=1",
         "postgres://u:p@secret@h/db",
     ],
 )

@@ -140,15 +140,63 @@ ABROAD = """[{"error":{"code":400,"message":"User location is not supported for 
  "status":"FAILED_PRECONDITION"}}]"""
 
 
-@pytest.mark.parametrize("said", [MISTYPED, BROKE, OWING, ABROAD])
-def test_a_400_about_the_account_blames_no_client(said: str) -> None:  # xAI, Anthropic, Alibaba, Gemini
+CAPPED = """{"type":"error","error":{"type":"invalid_request_error",
+ "message":"You have reached your specified API usage limits. You will regain access on 2026-04-01 at 00:00 UTC."}}"""
+DISABLED = '{"type":"error","error":{"type":"invalid_request_error","message":"This organization has been disabled."}}'
+BILLED = """{"error":{"code":"billing_hard_limit_reached","type":"invalid_request_error",
+ "message":"Billing hard limit has been reached"}}"""
+BARRED_REGION = '{"message":"Access to Anthropic models is not allowed from unsupported countries, regions, or ..."}'
+ACCOUNTS = [MISTYPED, BROKE, OWING, ABROAD, CAPPED, DISABLED, BILLED, BARRED_REGION]
+
+
+@pytest.mark.parametrize("said", ACCOUNTS)
+def test_a_400_about_the_account_blames_no_client(said: str) -> None:  # xAI, Anthropic, Alibaba, Gemini, OpenAI, AWS
     error = refused(400, said.encode())
     assert (error.kind, error.body) == (ErrorKind.PROVIDER_AUTH, None)
+
+
+TOO_LARGE = """{"error":{"message":"Request too large for m in organization o on tokens per min (TPM): Limit 8000, ...",
+ "type":"tokens","param":null,"code":"rate_limit_exceeded"}}"""
+TOO_OFTEN = TOO_LARGE.replace("Request too large", "Rate limit reached")
+
+
+@pytest.mark.parametrize("status", [413, 429])
+def test_more_tokens_than_a_minute_has_are_one_requests_fault(status: int) -> None:  # Groq, OpenAI
+    error = refused(status, TOO_LARGE.encode())
+    assert (error.kind, error.status, error.is_outsized) == (ErrorKind.BAD_REQUEST, status, True)
+    assert refused(429, TOO_OFTEN.encode()).kind is ErrorKind.RATE_LIMITED
+    assert not refused(413, b'{"error":{"message":"Request too large"}}').is_outsized
+
+
+@pytest.mark.parametrize("said", ["ServiceQuotaExceededException", "ThrottlingException:http://internal.amazon.com/"])
+def test_a_400_for_a_quota_of_bedrocks_is_a_rate_limit(said: str) -> None:
+    body = b'{"message":"Your request exceeds the service quota for your account."}'
+    assert refused(400, body, x_amzn_errortype=said).kind is ErrorKind.RATE_LIMITED
+    assert refused(400, body, x_amzn_errortype="ValidationException").kind is ErrorKind.BAD_REQUEST
 
 
 def test_a_400_that_only_mentions_an_account_is_the_clients() -> None:
     said = b'{"error":{"message":"messages.0: \'Your credit balance is too low\' is no valid role"}}'
     assert refused(400, said).kind is ErrorKind.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (b'{"code":401,"msg":"token expired or incorrect","success":false}', ErrorKind.PROVIDER_AUTH, "token expired"),
+        (b'{"code":500,"msg":"busy","success": false}', ErrorKind.SERVER_ERROR, "busy"),
+        (b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"spent"}}', ErrorKind.PROVIDER_AUTH, "spent"),
+    ],
+)
+def test_an_error_that_is_told_as_a_success_says_why(said: bytes, kind: ErrorKind, message: str) -> None:
+    with pytest.raises(UpstreamError, match=message) as caught:  # Z.ai, MiniMax
+        read_answer(said)
+    assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize("said", [b'{"success":true}', b'{"base_resp":{"status_code":0,"status_msg":""}}'])
+def test_an_answer_that_says_it_is_well_is_no_error(said: bytes) -> None:
+    assert read_answer(said)
 
 
 @pytest.mark.parametrize("said", [FLAGGED, GUARDED])
@@ -157,9 +205,17 @@ def test_a_text_that_is_flagged_after_the_stream_began_refuses_no_key(said: str)
     assert (error.kind, error.status) == (ErrorKind.BAD_REQUEST, 403)
 
 
-def test_a_firewalls_page_is_about_the_key_or_the_address() -> None:
-    page = b"<html><title>ERROR: The request could not be satisfied</title><h2>Request blocked.</h2></html>"
-    assert refused(403, page).kind is ErrorKind.PROVIDER_AUTH
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<html><title>ERROR: The request could not be satisfied</title><h2>Request blocked.</h2></html>",
+        b"<!DOCTYPE html><title>Attention Required! | Cloudflare</title>",
+    ],
+)
+def test_a_firewalls_page_may_be_about_one_text_and_refuses_no_key(page: bytes) -> None:
+    assert refused(403, page).kind is ErrorKind.SERVER_ERROR
+    assert refused(401, page).kind is ErrorKind.PROVIDER_AUTH
+    assert refused(403, b"Forbidden").kind is ErrorKind.PROVIDER_AUTH
 
 
 def test_a_client_error_keeps_the_providers_object() -> None:

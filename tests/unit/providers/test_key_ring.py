@@ -433,6 +433,19 @@ async def test_reasoning_that_a_key_cannot_read_is_sent_with_the_next(three_keys
     assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
 
 
+OUTSIZED = UpstreamError(ErrorKind.BAD_REQUEST, "Request too large for m", status=429, is_outsized=True)
+
+
+async def test_more_tokens_than_a_key_may_use_are_sent_with_the_next_and_cool_none(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error = three_keys.keys[1].error = OUTSIZED
+    await three_keys.ask()
+    assert three_keys.asked == [1, 1, 1]
+    assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
+    three_keys.keys[2].error = OUTSIZED
+    with pytest.raises(UpstreamError, match="too large"):
+        await three_keys.ask()
+
+
 async def test_the_key_that_a_request_names_is_asked_first(three_keys: ThreeKeys) -> None:
     for _ in range(2):
         await three_keys.ask(Request("m", {}, first_key="#3"))

@@ -389,6 +389,13 @@ def test_what_only_the_first_event_of_a_message_says_stays_known() -> None:
     assert (last.tier, last.units) == ("priority", {"cache_write_1h": 6, "web_search": 1})
 
 
+def test_a_last_event_that_is_silent_of_the_cache_takes_nothing_from_the_first() -> None:
+    first = Usage(2004, cached_tokens=2000, cache_write_tokens=0)  # Messages: 4 tokens besides the cached ones
+    assert completed(Usage(4, 5), first) == Usage(2004, 5, None, 2000, 0)
+    assert completed(Usage(10, 5, cached_tokens=8), first) == Usage(10, 5, None, 8)
+    assert completed(Usage(3000, 5), first) == Usage(3000, 5)
+
+
 @pytest.mark.parametrize(
     ("answer", "units"),
     [

@@ -45,6 +45,10 @@ def test_what_is_not_configured_is_as_listed(table: DatasheetTable) -> None:
     )
 
 
+def test_a_name_as_gemini_lists_it_is_the_same_model(table: DatasheetTable) -> None:
+    assert sheet(table, deployment="acme/models/big") == sheet(table)
+
+
 def test_capabilities_are_overridden_one_by_one(table: DatasheetTable) -> None:
     said = {"vision": False, "audio": True, "context_tokens": 500}
     assert sheet(table, capabilities=said).capabilities == Capabilities(

@@ -106,6 +106,21 @@ def test_what_stands_around_a_key_is_no_part_of_it(problems: Problems, form: str
     assert "secret" not in problem
 
 
+@pytest.mark.parametrize("value", ["${KEY}", "Bearer ${KEY}"])
+@pytest.mark.parametrize("header", ["api-key", "Authorization", "x-auth-token"])
+@pytest.mark.parametrize("place", ["providers", "models"])
+def test_a_key_in_a_header_is_not_in_quotes(
+    problems: Problems, loaded: Load, place: str, header: str, value: str
+) -> None:
+    own, ones = (f"headers: {{ {header}: '{value}' }}", "") if place == "providers" else ("", f"{header}: '{value}'")
+    text = f"providers: {{ a: {{ base_url: 'https://h/v1', {own} }} }}\n"
+    text += f"models: {{ m: {{ deployments: [{{ deployment: a/m, extra_headers: {{ {ones} }} }}] }} }}\n"
+    (problem,) = problems(text, {"KEY": '"sk-secret"'})
+    assert f"{header}: is in quotes" in problem
+    assert "secret" not in problem
+    assert loaded(text, {"KEY": "sk-secret"})
+
+
 def test_a_key_that_is_empty_goes_with_a_user_in_the_address(loaded: Load) -> None:
     settings = loaded("providers: { mine: { base_url: 'https://me:pw@h/v1', api_key: '' } }\n")
     assert settings.providers["mine"].base_url == "https://me:pw@h/v1"

@@ -55,6 +55,20 @@ def test_a_value_that_is_not_of_its_type_is_a_problem_not_a_crash(path: Path, va
     assert (problem.line, problem.message) == (2, "key cannot be understood; put it in quotes")
 
 
+@pytest.mark.parametrize("value", ["0600", "-07", "1:30", "190:20:30", "1:30.5"])
+def test_a_number_that_yaml_reads_in_another_base_is_a_problem(path: Path, value: str) -> None:
+    path.write_text(f"a: [1]\nrpm: {value}\n")
+    document = read_document(path)
+    (problem,) = document.problems
+    assert (problem.line, "base" in problem.message) == (2, True)
+    assert not problem.message.count(value)
+
+
+def test_numbers_and_times_in_quotes_are_as_they_are_written(path: Path) -> None:
+    path.write_text("a: ['0600', \"1:30\", 0, 0.5, 1_000, 0x10, 16:30-00:30, 2026-01-01T10:00:00Z, -0, 1e3]\n")
+    assert not read_document(path).problems
+
+
 def test_a_value_that_contains_itself_is_a_problem_not_a_crash(path: Path) -> None:
     (problem,) = read(path, "a: &a [*a]\n").problems
 

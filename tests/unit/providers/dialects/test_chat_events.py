@@ -176,8 +176,22 @@ def test_groqs_usage_is_found_where_it_is() -> None:
     assert not chunk.usage_only
 
 
-def test_deepseeks_cache_hits_are_cached_tokens() -> None:
-    usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 8}
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens_details": {"cached_tokens": 6, "cache_creation_tokens": 3}},  # LiteLLM, which says it twice
+        {"prompt_tokens_details": {"cached_tokens": 6}, "cache_creation_input_tokens": 3},
+        {"cache_read_input_tokens": 6, "cache_creation_input_tokens": 3},
+    ],
+)
+def test_what_a_proxy_says_of_anthropics_cache_is_read(usage: dict[str, Any]) -> None:
+    chunk = read(choices=[], usage={"prompt_tokens": 10, "completion_tokens": 1, **usage})
+    assert chunk.usage == Usage(10, 1, None, 6, 3)
+
+
+@pytest.mark.parametrize("name", ["prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens"])
+def test_cache_hits_beside_the_counts_are_cached_tokens(name: str) -> None:  # DeepSeek; Moonshot, Together; LiteLLM
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, name: 8}
     assert read(choices=[], usage=usage).usage == Usage(9, 1, None, 8)
 
 
