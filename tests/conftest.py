@@ -48,8 +48,10 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported and collected out of all garbage collections: each would stand still for it."""
-    gc.collect()
+    """Keep what was imported and collected out of all garbage collections: each would stand still for it.
+
+    The little of it that is garbage is kept as well: looking for it takes a second or two in each process.
+    """
     gc.freeze()
     gc.enable()
 

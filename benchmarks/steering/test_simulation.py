@@ -1,3 +1,4 @@
+from functools import cache
 from statistics import fmean
 
 import pytest
@@ -21,9 +22,15 @@ def _quiet() -> None:
     be_quiet()
 
 
-@pytest.fixture
-def calm() -> Setting:
-    return setting(WORLDS["calm"], CALLS, 7)
+@cache
+def where(world: str, calls: int = CALLS) -> Setting:
+    return setting(WORLDS[world], calls, 7)
+
+
+@cache
+def results_in(world: str, contender: Contender, calls: int = CALLS) -> list[Result]:
+    """Return the results of a run that several tests look at: it is the same each time."""
+    return simulate(where(world, calls), contender)
 
 
 def mean_ttft_s(results: list[Result]) -> float:
@@ -39,29 +46,29 @@ def mean_wait_s(results: list[Result]) -> float:
 
 
 def test_a_seed_gives_the_same_run_twice() -> None:
-    first, again = (simulate(setting(WORLDS["herd"], CALLS, 7), contest.RACES) for _ in range(2))
+    first, again = results_in("herd", contest.RACES), simulate(setting(WORLDS["herd"], CALLS, 7), contest.RACES)
     other = simulate(setting(WORLDS["herd"], CALLS, 8), contest.RACES)
     assert first == again
     assert first != other
 
 
-def test_every_call_is_answered_for_once(calm: Setting) -> None:
-    for contender in contest.contenders(calm.world):
-        assert [result.index for result in simulate(calm, contender)] == list(range(CALLS))
+def test_every_call_is_answered_for_once() -> None:
+    for contender in contest.contenders(WORLDS["calm"]):
+        assert [result.index for result in results_in("calm", contender)] == list(range(CALLS))
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_nobody_beats_the_oracle_in_its_own_objective(calm: Setting, name: str) -> None:
-    first, whole = simulate(calm, contest.ORACLE), simulate(calm, contest.COMPLETION_ORACLE)
-    assert mean_ttft_s(first) <= mean_ttft_s(simulate(calm, Contender(name, Objective.FIRST_TOKEN)))
-    assert mean_total_s(whole) <= mean_total_s(simulate(calm, Contender(name, Objective.COMPLETION)))
+def test_nobody_beats_the_oracle_in_its_own_objective(name: str) -> None:
+    first, whole = results_in("calm", contest.ORACLE), results_in("calm", contest.COMPLETION_ORACLE)
+    assert mean_ttft_s(first) <= mean_ttft_s(results_in("calm", Contender(name, Objective.FIRST_TOKEN)))
+    assert mean_total_s(whole) <= mean_total_s(results_in("calm", Contender(name, Objective.COMPLETION)))
 
 
 @pytest.mark.parametrize("contender", OURS, ids=lambda each: each.label)
-def test_nor_does_the_gateway(calm: Setting, contender: Contender) -> None:
-    own = simulate(calm, contender)
-    assert mean_ttft_s(simulate(calm, contest.ORACLE)) <= mean_ttft_s(own)
-    assert mean_total_s(simulate(calm, contest.COMPLETION_ORACLE)) <= mean_total_s(own)
+def test_nor_does_the_gateway(contender: Contender) -> None:
+    own = results_in("calm", contender)
+    assert mean_ttft_s(results_in("calm", contest.ORACLE)) <= mean_ttft_s(own)
+    assert mean_total_s(results_in("calm", contest.COMPLETION_ORACLE)) <= mean_total_s(own)
 
 
 def test_racing_everybody_where_nothing_queues_is_as_fast_as_the_oracle_call_by_call() -> None:
@@ -77,54 +84,50 @@ def test_racing_everybody_where_nothing_queues_is_as_fast_as_the_oracle_call_by_
 @pytest.mark.parametrize("contender", OURS, ids=lambda each: each.label)
 @pytest.mark.parametrize("world", ["calm", "outage", "herd"])
 def test_the_budget_is_kept(world: str, contender: Contender) -> None:
-    where = setting(WORLDS[world], CALLS, 7)
-    extra = sum(result.extra for result in simulate(where, contender))
+    extra = sum(result.extra for result in results_in(world, contender))
     assert contender.budget is not None
-    assert extra <= contender.budget * CALLS + 2 * BURST_TOKENS * where.world.replicas
+    assert extra <= contender.budget * CALLS + 2 * BURST_TOKENS * WORLDS[world].replicas
 
 
 def test_no_call_fails_while_somebody_is_well() -> None:
-    where = setting(WORLDS["outage"], 3 * CALLS, 7)
-    assert any(any(faults) for faults in where.weather.fault)
+    assert any(any(faults) for faults in where("outage", 3 * CALLS).weather.fault)
     for contender in OURS:
-        assert all(result.total_s is not None for result in simulate(where, contender))
+        assert all(result.total_s is not None for result in results_in("outage", contender, 3 * CALLS))
 
 
 @pytest.mark.parametrize("world", ["limited", "told", "refilled"])
 def test_racing_fails_no_call_where_all_are_limited_once_a_minute_has_shown_how_much(world: str) -> None:
     """Together they admit a quarter more than the calls need: one attempt a call fails none."""
-    results = simulate(setting(WORLDS[world], 1200, 7), contest.RACES)
+    results = results_in(world, contest.RACES, 1200)
     failed = [result.index for result in results if result.at_s >= 60.0 and result.ttft_s is None]
     assert len(failed) <= 1
     assert fmean(result.launched for result in results) > 1.05  # and it still hedges and races
 
 
 def test_some_calls_race_on_where_half_of_the_deployments_are_unlimited() -> None:
-    results = simulate(setting(WORLDS["ratelimit"], 1600, 7), contest.RACES)
+    results = results_in("ratelimit", contest.RACES, 1600)
     assert fmean(result.extra for result in results if result.at_s >= 120.0) > 0.25
 
 
 def test_a_newcomer_is_found_and_used() -> None:
-    where = setting(WORLDS["newcomer"], 3 * CALLS, 7)
-    winners = [result.deployment for result in simulate(where, contest.RACES)]
+    winners = [result.deployment for result in results_in("newcomer", contest.RACES, 3 * CALLS)]
     assert "ginkgo" not in winners[:CALLS]
     assert winners[-CALLS:].count("ginkgo") > CALLS / 2
 
 
 def test_the_report_shows_every_world_that_was_run() -> None:
     ticks: list[str] = []
-    standings = contest.run(["calm", "prices"], 200, [7], 1, ticks.append)
+    standings = contest.run(["calm", "prices"], 50, [7], 1, ticks.append)
     reached = targets({standing.world: standing.figures for standing in standings})
     assert ticks == ["calm", "prices"]
     assert {target.world for target in reached} == {"calm", "prices"}
-    told = report.told(standings, reached, calls=200, seeds=[7])
+    told = report.told(standings, reached, calls=50, seeds=[7])
     assert [grid.title.split(" ")[0] for grid in told.grids] == ["calm", "prices", "first", "targets:"]
 
 
 def test_knowing_kinds_of_calls_is_about_as_good_as_being_told_each_length() -> None:
-    where = setting(WORLDS["kinds"], 2400, 7)
     told, by_kind, by_model = (
-        mean_total_s(warm(where, simulate(where, contender)))
+        mean_total_s(warm(where("kinds", 2400), results_in("kinds", contender, 2400)))
         for contender in (contest.TOLD_LENGTHS, contest.COMPLETION, contest.ONE_LENGTH)
     )
     assert by_kind < 1.05 * told
@@ -135,19 +138,19 @@ def test_knowing_kinds_of_calls_is_about_as_good_as_being_told_each_length() -> 
     "contender", [contest.ECONOMY, contest.RACES, contest.READING, contest.READING_RACES], ids=lambda each: each.label
 )
 def test_a_quick_starter_that_stalls_is_avoided(contender: Contender) -> None:
-    where = setting(WORLDS["stalls"], 1200, 7)
-    peak, own = (warm(where, simulate(where, each)) for each in (contest.PEAK, contender))
+    peak, own = (warm(where("stalls", 1200), results_in("stalls", each, 1200)) for each in (contest.PEAK, contender))
     assert sum(each.stall_s > 0 for each in own) <= 0.02 * len(own)
     assert mean_total_s(own) < mean_total_s(peak)
 
 
 @pytest.mark.parametrize("contender", [contest.ECONOMY, contest.RACES], ids=lambda each: each.label)
 def test_a_fast_starter_whose_answers_are_of_no_use_hardly_answers_any_more(contender: Contender) -> None:
-    where = setting(WORLDS["flawed"], 3000, 7)
-    fastest = where.world.providers[0]
-    assert fastest.median_s == min(each.median_s for each in where.world.providers)
-    results = simulate(where, contender)
-    before = sum(each.is_flawed for each in simulate(where, Contender("race two", Objective.FIRST_TOKEN))[1500:])
+    providers = WORLDS["flawed"].providers
+    fastest = providers[0]
+    assert fastest.median_s == min(each.median_s for each in providers)
+    results = results_in("flawed", contender, 3000)
+    two = results_in("flawed", Contender("race two", Objective.FIRST_TOKEN), 3000)
+    before = sum(each.is_flawed for each in two[1500:])
     assert sum(each.is_flawed for each in results[1500:]) < before / 5
     assert sum(each.deployment == fastest.name for each in results[1500:]) > 0  # it is tried again now and then
 
@@ -156,7 +159,9 @@ def test_an_early_slow_decoder_seldom_answers_readers_who_wait_no_longer_than_wi
     calm = WORLDS["calm"]
     slow, *others = calm.providers
     early = replace(slow, median_s=0.15, tok_s=12.0)
-    where = setting(replace(calm, providers=(early, *others)), 1200, 7)
-    at_once, held = (warm(where, simulate(where, each)) for each in (contest.READING_RACES, contest.READING_RACES_HELD))
+    early_slow = setting(replace(calm, providers=(early, *others)), 1200, 7)
+    at_once, held = (
+        warm(early_slow, simulate(early_slow, each)) for each in (contest.READING_RACES, contest.READING_RACES_HELD)
+    )
     assert sum(each.deployment == early.name for each in at_once) < 0.1 * len(at_once)
     assert mean_wait_s(at_once) < 1.05 * mean_wait_s(held)

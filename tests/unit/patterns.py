@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,16 +82,21 @@ def _methods(uses: dict[str, tuple[str, ...]], where: str) -> list[str]:
     return sorted({method for name in _names_at(where) for method in uses.get(name, ())}) or ["search"]
 
 
-def _sources() -> Iterator[tuple[str, ast.Module]]:
-    for room in ROOMS:
-        for path in sorted((_ROOT / room).rglob("*.py")):
-            yield str(path.relative_to(_ROOT)), ast.parse(path.read_text())
+@cache
+def _sources() -> dict[str, ast.Module]:
+    """Return the files in which there are patterns, by their paths."""
+    texts = {
+        str(path.relative_to(_ROOT)): path.read_text()
+        for room in ROOMS
+        for path in sorted((_ROOT / room).rglob("*.py"))
+    }
+    return {where: ast.parse(text) for where, text in texts.items() if re.search(r"\bre\.\w", text)}
 
 
 def _uses() -> dict[str, tuple[str, ...]]:
     """Return by the name of each variable which methods of patterns are called on it."""
     uses: dict[str, set[str]] = {}
-    for where, tree in _sources():
+    for where, tree in _sources().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _METHODS:
                 uses.setdefault(f"{where} {node.value.id}", set()).add(node.attr)
@@ -100,7 +106,7 @@ def _uses() -> dict[str, tuple[str, ...]]:
 def _names_at(where: str) -> list[str]:
     """Return the file with the name of each variable to which the line assigns."""
     path, line = where.split(":")
-    for node in ast.parse((_ROOT / path).read_text()).body:
+    for node in _sources()[path].body:
         if node.lineno <= int(line) <= (node.end_lineno or 0) and isinstance(node, ast.Assign):
             return [f"{path} {each.id}" for each in ast.walk(node.targets[0]) if isinstance(each, ast.Name)]
     return []
@@ -108,7 +114,7 @@ def _names_at(where: str) -> list[str]:
 
 def _unnamed() -> Iterator[list[Any]]:
     """Yield the patterns that are written where they are used: ``re.sub("…", …)``."""
-    for where, tree in _sources():
+    for where, tree in _sources().items():
         for node in ast.walk(tree):
             match node:
                 case ast.Call(ast.Attribute(ast.Name("re"), method), [ast.Constant(str(text)), *_]) if (

@@ -1,6 +1,8 @@
 """No regular expression of the product takes longer than its input is long."""
 
+import gc
 import re
+from collections.abc import Iterator
 from time import thread_time
 from typing import Any
 
@@ -13,6 +15,14 @@ _SCREENED = 1_000  # long enough for a quadratic pattern to be fifty times as sl
 _LONGEST = 32_000
 _WORST = 3  # inputs that are tried at full length
 _NOTICED_S = 0.002  # what takes less at full length is of no consequence
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_collections() -> Iterator[None]:
+    """Collect no garbage meanwhile: a collection amid many results takes longer than they do."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def _took_s(pattern: re.Pattern[Any], method: str, text: str | bytes) -> float:

@@ -23,7 +23,7 @@ def holeshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Holeshot:
             monkeypatch.delenv(name)
 
     def run(*arguments: str, stdin: str | None = None, **environ: str) -> Result:
-        return CliRunner().invoke(application(), list(arguments), input=stdin, env=environ)
+        return CliRunner().invoke(application(*arguments[:1]), list(arguments), input=stdin, env=environ)
 
     return run
 

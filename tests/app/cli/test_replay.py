@@ -29,7 +29,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     url = f"sqlite:///{folder}/ledger.db"
 
     async def fill() -> None:
-        for model, count, audit_share in (("llama", 2_000, 1.0), ("qwen", 300, 0.0)):
+        for model, count, audit_share in (("llama", 800, 1.0), ("qwen", 300, 0.0)):
             rows = ledger(Drawing(WORLDS[0], 2).calls(count), audit_share, Random(1))
             await store(url, folder / f"spool-{model}", rows, model=model, until=datetime.now(UTC))
 
@@ -46,7 +46,7 @@ def test_it_shows_each_setting_and_recommends_one(holeshot: Holeshot, environ: d
     result = holeshot("replay", "--model", "llama", "--budget", "0.1,0.3", **environ)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "llama: 2000 calls of the last 7d"
+    assert lines[0] == "llama: 800 calls of the last 7d"
     for setting in ("single", "budget 0.1", "budget 0.3", "race of 2", "race of 3"):
         assert any(line.lstrip().startswith(setting) for line in lines)
     assert any(line.startswith("Recommended: ") for line in lines)

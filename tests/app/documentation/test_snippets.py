@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def check(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int
             monkeypatch.setenv(vendor.key_env[0], "made-up")  # as if the reader had set it
     path = folder / "gateway.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-    result = CliRunner().invoke(application(), ["check", "--config", str(path)])
+    result = CliRunner().invoke(application("check"), ["check", "--config", str(path)])
     return result.exit_code, result.output if result.exit_code else ""
 
 
@@ -105,9 +106,15 @@ def value_of(variable: str) -> str:
     return f"made-up-{variable}"
 
 
+@cache
+def sections() -> frozenset[str]:
+    """Return the names of a configuration's sections."""
+    return frozenset(json_schema()["properties"])
+
+
 def whole(part: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration of which ``part`` is a part, with all that it names, needs and does not define."""
-    assert part.keys() <= json_schema()["properties"].keys(), "not a configuration: mark it as not run, and say why"
+    assert part.keys() <= sections(), "not a configuration: mark it as not run, and say why"
     config = {"models": {}, "providers": {}, **part}
     for model in config["models"].values():
         model.setdefault("deployments", ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"])

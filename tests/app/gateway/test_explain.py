@@ -263,4 +263,4 @@ async def test_the_command_line_explains_number_by_number(serve: Serve) -> None:
 async def holeshot(running: RunningGateway, *arguments: str) -> Result:
     """Run a verb against the gateway, beside the loop that serves it."""
     environ = {"HOLESHOT_URL": running.url}
-    return await asyncio.to_thread(lambda: CliRunner().invoke(application(), list(arguments), env=environ))
+    return await asyncio.to_thread(lambda: CliRunner().invoke(application(arguments[0]), list(arguments), env=environ))

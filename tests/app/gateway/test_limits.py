@@ -96,7 +96,7 @@ async def test_a_call_that_ends_makes_room_for_another_however_it_ends(serve: Se
 
 
 async def test_a_budget_is_spent_by_what_calls_cost_and_a_restart_does_not_forget_it(serve: Serve) -> None:
-    config = {**PRICED, **client(usd_per_day=0.01)}
+    config = {**PRICED, **client(usd_per_day=0.001)}
     async with serve(alpha=None, config=config, key=KEY) as running:
         while (await statuses(running, 1)) == [200]:
             pass
@@ -108,7 +108,7 @@ async def test_a_budget_is_spent_by_what_calls_cost_and_a_restart_does_not_forge
             "false",
         )
         [row] = await running.rows("select sum(cost_usd) as usd from calls")
-        assert 0.0 < row["usd"] <= 0.01
+        assert 0.0 < row["usd"] <= 0.001
         database, spool = running.config["database_url"], str(running.folder / "again")
     config |= {"database_url": database, "spool_dir": spool}
     async with serve(alpha=None, config=config, key=KEY) as running:
@@ -152,7 +152,7 @@ async def test_a_list_of_models_is_no_way_round_the_dollars_of_one_of_them(serve
     price = {"input": 1.0, "output": 2.0}
     models = {
         "free": {"deployments": [{"deployment": "alpha/m", "price_per_mtok": price}]},
-        "capped": {"deployments": [{"deployment": "beta/m", "price_per_mtok": price}], "usd_per_day": 0.01},
+        "capped": {"deployments": [{"deployment": "beta/m", "price_per_mtok": price}], "usd_per_day": 0.003},
     }
     config = {**client(), "models": models}
     async with serve(alpha=None, beta=None, config=config, key=KEY) as running:

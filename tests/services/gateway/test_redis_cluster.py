@@ -16,6 +16,7 @@ from tests.app.gateway.running_gateway import MODEL, serving
 from tests.app.gateway.watcher import watching
 from tests.patience import PATIENCE_S, until
 from tests.services.topology.process import agree
+from tests.support.ledgers import lay, migrated
 from tests.support.servers import RedisCluster, free_port
 
 
@@ -50,6 +51,7 @@ def told(verb: str, *options: str, folder: Path, redis_url: str) -> subprocess.C
         f"redis_url: {redis_url}\ndatabase_url: sqlite:///{folder / 'ledger.db'}\nspool_dir: {folder / 'spool'}\n"
         f"port: {free_port()}\nproviders: {{own: {{base_url: 'http://127.0.0.1:9/v1'}}}}\n"
     )
+    lay(migrated(), folder / "ledger.db")  # migrating one takes as long as all the rest
     command = [sys.executable, "-m", "gateway.cli", verb, "--config", str(config), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=folder)
 

@@ -1,6 +1,7 @@
 """The HTML report: whole, escaped, and without a request to anybody."""
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import pytest
@@ -37,8 +38,9 @@ class Nesting(HTMLParser):
         assert self.open.pop() == tag
 
 
-def drawn(*names: str, levels: tuple[int, ...] = (1, 4)) -> Report:
-    of = plan(*names, concurrencies=levels, goal=GOAL)
+@cache
+def drawn(*names: str) -> Report:
+    of = plan(*names, concurrencies=(1, 4), goal=GOAL)
     samples = run(of, {name: 100.0 * (place + 1) for place, name in enumerate(names)})
     return report(of, samples, sittings=1, at_most_usd=0.1)
 

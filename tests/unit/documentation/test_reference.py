@@ -76,11 +76,11 @@ def test_no_entry_of_a_list_is_empty(path: str) -> None:
 
 
 def test_each_section_is_described() -> None:
-    paths = [path for path, _ in configuration.sections()]
+    paths, text = [path for path, _ in configuration.sections()], configuration.page()
     assert SECTIONS.keys() <= set(paths)
     for path in paths[1:]:
         heading = f"## `{path}`\n\n"
-        assert re.search(re.escape(heading) + r"[A-Z].*\.\n", configuration.page()), path
+        assert re.search(re.escape(heading) + r"[A-Z].*\.\n", text), path
 
 
 def test_defaults_that_the_schema_does_not_have_are_true() -> None:

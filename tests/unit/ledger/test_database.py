@@ -38,6 +38,7 @@ from gateway.ledger.errors import (
     parse_url,
 )
 from tests.patience import PATIENCE_S
+from tests.support.ledgers import lay, migrated
 
 
 async def revision_of(url: str) -> str | None:
@@ -176,7 +177,7 @@ async def test_a_newer_schema_says_which_versions_may_use_it(
     tmp_path: Path, oldest: str | None, is_taken: bool
 ) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    await migrate(url)
+    lay(migrated(), tmp_path / "ledger.db")
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
@@ -193,7 +194,7 @@ async def test_a_newer_schema_says_which_versions_may_use_it(
 
 async def test_an_older_schema_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    await migrate(url)
+    lay(migrated(), tmp_path / "ledger.db")
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:

@@ -1,6 +1,7 @@
 """A day's dollars, paced: simulated days with a daily load, in virtual time."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from math import cos, inf, pi
 from random import Random
 from typing import Any
@@ -107,23 +108,30 @@ def draw(random: Random) -> tuple[Sequence[Offer], float]:
     return (race, hedge), 2.0 * prompt_usd
 
 
+@cache
 def all_of_them() -> float:
     """Return what all that can be bought in a day costs."""
     usd, _, _ = Days(1e12).run()
     return usd
 
 
+@cache
+def three_days(share: float, *, replicas: int) -> list[tuple[float, float, list[float]]]:
+    """Return what three days come to, the same each time, with a limit of this share of what can be bought."""
+    days = Days(share * all_of_them(), replicas=replicas)
+    return [days.run() for _ in range(3)]
+
+
 @pytest.mark.parametrize("replicas", [1, 4])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
 def test_the_sum_is_spent_over_the_day_and_never_exceeded(share: float, replicas: int) -> None:
     limit_usd = share * all_of_them()
-    days = Days(limit_usd, replicas=replicas)
     late_news = 1.0 if replicas == 1 else 1.002
-    usd, _, by_hour = days.run()  # of the day's load nothing is known, so that it is spent evenly
+    first, *known = three_days(share, replicas=replicas)
+    usd, _, by_hour = first  # of the day's load nothing is known, so that it is spent evenly
     assert 0.85 * limit_usd <= usd <= late_news * limit_usd
     assert max(by_hour) < 0.1 * limit_usd
-    for _ in range(2):
-        usd, _, by_hour = days.run()
+    for usd, _, by_hour in known:
         assert 0.95 * limit_usd <= usd <= late_news * limit_usd
         assert sum(by_hour[9:15]) == pytest.approx(0.4 * limit_usd, rel=0.15)  # as the calls are
 
@@ -132,10 +140,8 @@ def test_dollars_that_are_paced_save_more_than_those_of_who_comes_first() -> Non
     limit_usd = 0.05 * all_of_them()
     _, first_come_s, by_hour = Days(limit_usd, value_usd_per_s=0.0).run()
     assert sum(by_hour[:6]) == pytest.approx(limit_usd, rel=0.01)
-    days = Days(limit_usd)
-    _, paced_s, _ = days.run()
+    (_, paced_s, _), (_, known_s, _), _ = three_days(0.05, replicas=1)
     assert paced_s > 5 * first_come_s
-    _, known_s, _ = days.run()
     assert known_s > 1.02 * paced_s
 
 
@@ -147,17 +153,15 @@ def test_a_sum_that_is_large_enough_changes_nothing() -> None:
 
 def test_a_replica_that_is_restarted_comes_to_the_same_value_as_the_others() -> None:
     limit_usd = 0.3 * all_of_them()
-    saved_s = []
-    for restarts in (False, True):
-        days = Days(limit_usd, replicas=4)
-        days.run()
-        days.run()
-        if restarts:
-            days.restart(3, after_s=9 * HOUR_S)
-        usd, saved, _ = days.run()
+    _, _, without = three_days(0.3, replicas=4)
+    days = Days(limit_usd, replicas=4)
+    days.run()
+    days.run()
+    days.restart(3, after_s=9 * HOUR_S)
+    restarted = days.run()
+    for usd, _, _ in (without, restarted):
         assert 0.9 * limit_usd <= usd <= 1.002 * limit_usd
-        saved_s.append(saved)
-    assert saved_s[1] >= 0.97 * saved_s[0]
+    assert restarted[1] >= 0.97 * without[1]
 
 
 def test_the_value_that_is_found_decides_and_is_explained() -> None:

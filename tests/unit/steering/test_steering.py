@@ -383,17 +383,17 @@ def test_what_is_in_flight_is_counted_here_and_now() -> None:
     assert row_of(replica.steering.leaderboard(MODEL), "a").in_flight == 0
 
 
-@pytest.mark.parametrize(("budget", "most"), [(0.0, 0), (0.1, 520), (0.5, 2520), (2.0, 10020)])
-@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.RACE, Mode.HEDGE])
-def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
-    budget: float, most: int, mode: Mode
+@pytest.mark.parametrize("budget", [0.0, 0.1, 0.5, 2.0])
+@pytest.mark.parametrize(("mode", "calls"), [(Mode.AUTO, 5000), (Mode.RACE, 1500), (Mode.HEDGE, 1500)])
+def test_thousands_of_calls_start_no_more_extra_attempts_than_their_budget(
+    mode: Mode, calls: int, budget: float
 ) -> None:
     """Four providers with slow tails, in virtual time. Extras may exceed the ratio by a burst, exploring by another."""
     replica = VirtualReplica("abcd", seed=3)
     world = Random(4)
     medians_s = {"a": 0.25, "b": 0.33, "c": 0.45, "d": 0.6}
     extras = 0
-    for _ in range(5000):
+    for _ in range(calls):
         replica.now_s += world.expovariate(8.0)
         plan = replica.plan(mode=mode, budget=budget, width=3)
         running: list[tuple[float, str, Role, float]] = []
@@ -412,9 +412,9 @@ def test_five_thousand_calls_start_no_more_extra_attempts_than_their_budget(
             for at_s, name, role, delay_s in running
         ]
         replica.finish(*attempts)
-    assert extras <= most
+    assert extras <= (calls * budget + 20 if budget else 0)
     if mode is Mode.AUTO:
-        assert extras >= 0.8 * 5000 * min(budget, 1.0)
+        assert extras >= 0.8 * calls * min(budget, 1.0)
     assert all(row.state == "ok" for row in replica.steering.leaderboard(MODEL).deployments)
 
 
