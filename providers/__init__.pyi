@@ -87,6 +87,7 @@ from .sse import masked as masked
 from .sse import masked_block as masked_block
 from .sse import sent_forms as sent_forms
 from .sse import separators as separators
+from .sse import set_apart as set_apart
 from .surrogates import HalfCharacters as HalfCharacters
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING

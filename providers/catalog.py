@@ -57,6 +57,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     history: History = History()  # what it accepts in a conversation's history
     # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
     whole: Mapping[str, tuple[str, ...]] = {}
+    typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
@@ -74,6 +75,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
         shaped["messages"] = _without_developer_role(shaped["messages"])
     if quirks.unsigned_call is not None and "messages" in shaped:
         shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    if quirks.typed_branches and "tools" in shaped:
+        shaped["tools"] = _with_typed_branches(shaped["tools"])
     return shaped
 
 
@@ -162,6 +165,59 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     except msgspec.DecodeError:
         return messages
     return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+
+
+_OF_BRANCHES = (b'"anyOf"', b'"$ref"')
+_ONE, _SEVERAL = ("items", "additionalProperties"), ("anyOf", "oneOf", "allOf", "prefixItems")
+_BY_NAME = ("properties", "$defs", "definitions")
+
+
+def _with_typed_branches(tools: msgspec.Raw) -> msgspec.Raw:
+    """Return ``tools`` with the same schemas in another form; the vendor refuses what is not a list of objects."""
+    if not any(word in bytes(tools) for word in _OF_BRANCHES):
+        return tools
+    try:
+        listed = msgspec.json.decode(tools, type=list[dict[str, Any]])
+        for tool in listed:
+            function = tool.get("function")
+            if isinstance(function, dict) and "parameters" in function:
+                function["parameters"] = _branched(function["parameters"], function["parameters"])
+        return msgspec.Raw(msgspec.json.encode(listed))
+    except UNREADABLE:
+        return tools
+
+
+def _branched(schema: Any, root: Any) -> Any:
+    """Return a part of the schema ``root`` with its type within its ``anyOf``.
+
+    Beside a reference nothing is left that the schema it refers to says, too.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    typed = dict(schema)
+    if isinstance(reference := schema.get("$ref"), str):
+        said = {"type", *_referred(reference, root)} - {"$ref", "$defs", "definitions"}
+        typed = {name: value for name, value in schema.items() if name not in said}
+    if isinstance(branches := typed.get("anyOf"), list) and (kind := typed.pop("type", None)) is not None:
+        typed["anyOf"] = [
+            {"type": kind, **each} if isinstance(each, dict) and not each.keys() & {"type", "$ref"} else each
+            for each in branches
+        ]
+    for name, value in typed.items():
+        if name in _ONE:
+            typed[name] = _branched(value, root)
+        elif name in _SEVERAL and isinstance(value, list):
+            typed[name] = [_branched(each, root) for each in value]
+        elif name in _BY_NAME and isinstance(value, dict):
+            typed[name] = {key: _branched(each, root) for key, each in value.items()}
+    return typed
+
+
+def _referred(reference: str, root: Any) -> Mapping[str, Any]:
+    found = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = found.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]

@@ -157,7 +157,21 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "image": 400,
 }
 
-_FIELDS_OF_ERRORS = ("error", "message", "detail", "errors", "msg", "type", "param", "code", "status_code")
+# MiniMax answers 200 with ``base_resp`` and its own code: platform.minimax.io/docs/api-reference/errorcode, read on
+# 2026-11-27. All others are its fault.
+_STATUS_AT_MINIMAX: Mapping[int, int] = {
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1026: 400,
+    1039: 429,
+    1041: 429,
+    2013: 400,
+    2049: 401,
+    2056: 429,
+}
+_SERVER_ERROR = 500
+_FIELDS_OF_ERRORS = ("error", "base_resp", "message", "detail", "errors", "msg", "type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -230,7 +244,9 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
 def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
     """Whether the top level of a JSON answer shows that it is an error."""
     error = bytes(answer.get("error", _NULL))
-    return error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"'
+    if error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"':
+        return True
+    return "base_resp" in answer and _error_object({"base_resp": _decode(answer["base_resp"])}) is not None
 
 
 def message_of_text(body: bytes) -> str:
@@ -272,6 +288,10 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
         answer = answer[0] if answer else None
     if not isinstance(answer, dict):
         return None
+    match answer.get("base_resp"):
+        case {"status_code": int(code), "status_msg": str(message)} if code:
+            told = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
+            answer = {"error": {**_openai_error(message, {}), **told}}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": dict(error)} if error:

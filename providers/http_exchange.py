@@ -31,6 +31,7 @@ from providers.sse import (
     masked,
     masked_answer,
     masked_body,
+    set_apart,
     silent_bytes,
     too_many_comments,
 )
@@ -229,7 +230,7 @@ class TranslatedExchange:
         self._silent_bytes += silent_bytes(block)
         if self._silent_bytes > MOST_SILENT_BYTES:
             raise too_many_comments()
-        block = self._halves.mend(block)
+        block = self._halves.mend(set_apart(block))
         if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
             self._check_errors(block)
         for translation in self._translations:

@@ -75,6 +75,10 @@ def _name(model: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(model))
 
 
+def _without_usage(quirks: Quirks) -> Quirks:
+    return msgspec.structs.replace(quirks, usage_option="none")
+
+
 async def _in_turns(steps: Steps[bytes]) -> bytes:
     """Return the result of ``steps``, each of which takes a turn of the loop."""
     while True:
@@ -113,12 +117,19 @@ _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
     r"|(?P<id>\S+) is not a valid model ID"
 )
-# What chat templates, and vendors that use them, say of a history that they do not take.
-_OF_ROLES = re.compile(
+# What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
+# texts in place of a text (github.com/Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
+# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117, read on 2026-11-27).
+_OF_HISTORY = re.compile(
     r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
-    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)",
+    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
+    r"|invalid type: sequence, expected a string|input should be a valid string"
+    r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
     re.IGNORECASE,
 )
+# And of ``stream_options``, without which they send no usage, or send it all the same
+# (github.com/earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237, likewise).
+_OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 
 
 class StrictModels(set[str]):
@@ -129,6 +140,7 @@ class StrictModels(set[str]):
 
     def __init__(self, on_found: Callable[[str], object]) -> None:
         super().__init__()
+        self.without_usage: set[str] = set()  # those that refused to be asked for usage
         self._on_found = on_found
 
     def add(self, model: str) -> None:
@@ -213,15 +225,16 @@ class HttpUpstream:
         """
         dialect = request.dialect
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
-        body = streamed_body(request, self._quirks_of(request.model))
+        body = self._body_of(request)
         try:
             response = await self._ask(head, dialect.name, request, body)
         except UpstreamError as error:
-            stricter = self._stricter_body(request, body, error)
-            if stricter is None:
+            accepted = self._accepted(request, body, error)
+            if accepted is None:
                 raise
-            response = await self._ask(head, dialect.name, request, stricter)
-            self._strict.add(request.model)
+            changed, note = accepted
+            response = await self._ask(head, dialect.name, request, changed)
+            note(request.model)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
         repaired = dialect.answers.repairs
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
@@ -239,12 +252,30 @@ class HttpUpstream:
     def _quirks_of(self, model: str) -> Quirks:
         return self._strictest if model in self._strict else self._quirks
 
-    def _stricter_body(self, request: Request, body: bytes, error: UpstreamError) -> bytes | None:
-        """Return the body in the strictest order of roles, if it was refused for that and may be sent again."""
-        if error.kind is not ErrorKind.BAD_REQUEST or request.once or _OF_ROLES.search(error.message) is None:
+    def _body_of(self, request: Request) -> bytes:
+        quirks = self._quirks_of(request.model)
+        if request.model in self._strict.without_usage and "stream_options" not in request.fields:
+            quirks = _without_usage(quirks)
+        return streamed_body(request, quirks)
+
+    def _accepted(
+        self, request: Request, body: bytes, error: UpstreamError
+    ) -> tuple[bytes, Callable[[str], object]] | None:
+        """Return a body that should be accepted where this one was refused, and what notes the model if it was.
+
+        None: there is none, or it may not be sent again.
+        """
+        if error.kind is not ErrorKind.BAD_REQUEST or request.once:
             return None
-        stricter = streamed_body(request, self._strictest)
-        return None if stricter == body else stricter
+        note: Callable[[str], object] = self._strict.add
+        if _OF_HISTORY.search(error.message) is not None:
+            changed = streamed_body(request, self._strictest)
+        elif _OF_USAGE.search(error.message) is not None and "stream_options" not in request.fields:
+            changed = streamed_body(request, _without_usage(self._quirks_of(request.model)))
+            note = self._strict.without_usage.add
+        else:
+            return None
+        return None if changed == body else (changed, note)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

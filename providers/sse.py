@@ -209,6 +209,16 @@ def lacks_data(rest: bytes) -> bool:
     return not (all(line.startswith(_WITHOUT_DATA) for line in lines) or _event(rest).data.strip())
 
 
+_RUN_TOGETHER = re.compile(rb"\}(\r\n|\n)(?=data: ?[{\[])")
+
+
+def set_apart(block: bytes) -> bytes:
+    """Return whole events with blank lines between those that a server has sent without: two objects are no JSON."""
+    if block.find(b"}\ndata:") < 0 and block.find(b"}\r\ndata:") < 0:
+        return block
+    return _RUN_TOGETHER.sub(rb"}\1\1", block)
+
+
 def events(block: bytes) -> list[Event]:
     """Split a block into its events; their ``raw`` joined are the block. The last one may lack its blank line.
 
@@ -287,7 +297,20 @@ def _event(raw: bytes) -> Event:
         field, _, value = line.partition(b":")
         if field == b"data":
             values.append(value.removeprefix(b" "))
+    if not values and b"error" in raw and (data := _bare_error(lines)):
+        return Event(b"data: " + data + b"\n\n", data)
     return Event(raw, b"\n".join(values))
+
+
+def _bare_error(lines: Sequence[bytes]) -> bytes:
+    """Return the data of an error that is sent as no data: as a line of JSON, or a field of that name (llama.cpp)."""
+    for line in lines:
+        if line.startswith(b'{"error"'):
+            return line
+        if line.startswith((b"error: {", b"error:{")):
+            value = line.partition(b":")[2].strip()
+            return value if value.startswith(b'{"error"') else b'{"error":' + value + b"}"
+    return b""
 
 
 # Masks keys in event streams: in comments, names of events, the data of errors, and beside the text of answers. The

@@ -367,14 +367,12 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
         reasoning = _count(reported.get("reasoning_tokens"))
     if isinstance(details := reported.get("prompt_tokens_details"), dict):
         cached = _count(details.get("cached_tokens"))
-        written = _count(details.get("cache_write_tokens"))
-        if written is None:  # Anthropic's name, which Alibaba uses too
-            written = _count(details.get("cache_creation_input_tokens"))
+        written = _first(details, _WRITTEN)
         units = _together(units, _apart(details, _OF_PROMPT))
         if isinstance(lives := details.get("cache_creation"), dict):
             units = _together(units, _apart(lives, _OF_LIFE))
-    if cached is None:
-        cached = _count(reported.get("prompt_cache_hit_tokens"))  # DeepSeek
+    cached = _first(reported, _CACHED) if cached is None else cached
+    written = _first(reported, _WRITTEN) if written is None else written
     if not reported.keys().isdisjoint(_OF_TOOLS):
         units = _together(units, _of_tools(reported))
         is_research = "citation_tokens" in reported  # Perplexity's, whose thoughts are beside the answer
@@ -385,6 +383,16 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
             completion += beyond
             reasoning = beyond
     return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units)
+
+
+# Beside the prompt's details, or in place of them: DeepSeek's name, Moonshot's, Together's and StepFun's, Anthropic's,
+# which Alibaba and LiteLLM use too; LiteLLM has a name of its own in the details.
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+
+
+def _first(reported: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    return next((count for name in names if (count := _count(reported.get(name))) is not None), None)
 
 
 def _apart(details: Mapping[str, Any], names: Sequence[tuple[str, str]]) -> dict[str, int] | None:

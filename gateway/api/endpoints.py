@@ -1,7 +1,7 @@
 """The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from providers.dialects import (
     RESPONSES,
     Dialect,
     Malformed,
+    added_tools,
     camel,
     flattened,
     raw_json,
@@ -319,6 +320,9 @@ class _ResponsesTool(msgspec.Struct):
         return (self.type, place) in _RESPONSES_CLIENT_PLACES
 
 
+_responses_tool = msgspec.json.Decoder(_ResponsesTool)
+
+
 class _Text(msgspec.Struct):
     format: _Format | None = None
 
@@ -357,7 +361,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
     found = decoded_fields(fields, _RESPONSES_DECODERS).get
-    tools: tuple[_ResponsesTool, ...] = tuple(found("tools") or ())
+    tools: tuple[_ResponsesTool, ...] = (*(found("tools") or ()), *_added(prompt))
     is_clients = [tool.is_clients for tool in tools]
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
@@ -392,6 +396,15 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         cache_key=found("prompt_cache_key"),
         response_headers=response_headers,
     )
+
+
+def _added(prompt: msgspec.Raw) -> Iterator[_ResponsesTool]:
+    """Yield the tools that the input adds."""
+    try:
+        for tool in added_tools(prompt):
+            yield _responses_tool.decode(tool)
+    except (Malformed, msgspec.ValidationError) as error:
+        raise InvalidRequest(f"'input' is not understood: {error}", param="input") from None
 
 
 _RESPONSES_DESCRIPTION = Description(

@@ -16,13 +16,13 @@ from providers.http import TlsContexts
 
 def _log_strict(provider: str, model: str) -> None:
     # Event deployment.strict_order: A server of an unknown kind refused a conversation for the order or names of its
-    # roles, and took it in the strictest order, which it gets from now on.
+    # roles, or for lists of texts, and took it in the strictest form, which it gets from now on.
     # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after each
     # start is then sent once, not twice.
     get_logger().warning(
         "deployment.strict_order",
         deployment=f"{provider}/{model}",
-        set="history: { alternating: true, one_system: true, user_after_tool: false }",
+        set="history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }",
     )
 
 

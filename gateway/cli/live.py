@@ -299,18 +299,19 @@ _CALL = {"id": "abcdefgh1", "type": "function", "function": _FUNCTION}
 _CALLED = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "1"}
 _TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
-# What `history` of a provider may say of the order of roles, and the conversation that a server refuses without it.
+# What `history` of a provider may say of roles and texts, and the conversation that a server refuses without it.
 _ORDERS: Sequence[tuple[str, str, Mapping[str, object]]] = (
     ("one_system", "true", {"messages": [_SYSTEM, _DEVELOPER, _ASKED, _ANSWERED, _SYSTEM, _ASKED]}),
     ("alternating", "true", {"messages": [_ASKED, _ASKED, _ANSWERED, _ASKED]}),
     ("user_after_tool", "false", {"messages": [_ASKED, _CALLED, _RESULT, _ASKED], "tools": _TOOLS}),
+    ("plain_texts", "true", {"messages": [{"role": "user", "content": [{"type": "text", "text": "1"}]}]}),
 )
 
 
 async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
     """Return a note for each deployment that refuses an order of roles, or a role, which its provider's row allows.
 
-    Each deployment with an operator's base URL is asked for one token after each of three short conversations.
+    Each deployment with an operator's base URL is asked for one token after each of four short conversations.
     """
     refused: set[str] = set()
     upstreams = Upstreams(on_strict=lambda provider, model: refused.add(f"{provider}/{model}"))
@@ -333,8 +334,8 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
                 needed.append(f"{column}: {value}")
         if needed:
             found.append(
-                f"{name} refuses an order of roles that clients send; such calls are sent again in another order. To"
-                f" send that at once, set in section '{provider}' of providers: history: {{ {', '.join(needed)} }}"
+                f"{name} refuses roles or lists of texts that clients send; such calls are sent again in another form."
+                f" To send that at once, set in section '{provider}' of providers: history: {{ {', '.join(needed)} }}"
             )
     await upstreams.aclose()
     return found

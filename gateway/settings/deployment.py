@@ -152,6 +152,7 @@ class HistorySettings(Section):
     user_after_tool: bool = True
     one_system: bool = False
     alternating: bool = False
+    plain_texts: bool = False
 
 
 class ProviderSettings(Section):

@@ -40,6 +40,7 @@ from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
+from .responses.fields import added_tools as added_tools
 from .responses.turns import Heard as Heard
 from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined

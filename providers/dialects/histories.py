@@ -79,6 +79,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat: one system message, the first
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
+    plain_texts: bool = False  # of chat: contents are a text, not a list of texts
 
     @property
     def tells(self) -> bool:
@@ -86,8 +87,9 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.missing_reasoning is not None or self.one_system or self.assistant_fields is not None
 
     def strictest(self) -> "History":
-        """Return the same with the strictest order of roles. A server that refuses another with 400 is asked so."""
-        return msgspec.structs.replace(self, user_after_tool=False, one_system=True, alternating=True)
+        """Return the same in the strictest form. A server that refuses roles, or lists of texts, is asked so."""
+        strict = {"one_system": True, "alternating": True, "plain_texts": True}
+        return msgspec.structs.replace(self, user_after_tool=False, **strict)
 
 
 _ANY = History()
@@ -101,6 +103,7 @@ _parts_decoder = msgspec.json.Decoder(list[_Message])
 _NULL = msgspec.Raw(b"null")
 _ABSENT = frozenset({b"null", b'""', b"[]", b"{}"})
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
+_LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
@@ -135,6 +138,7 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (has_tools and not history.user_after_tool)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
+        or (history.plain_texts and _LISTED.search(raw) is not None)
     )
 
 
@@ -188,6 +192,11 @@ class _Conversation:
             self.messages = list(self._without_users_after_tools())
         if history.alternating:
             self.messages = list(self._alternating())
+        for _, message in self.messages if history.plain_texts else ():
+            parts = message.get("content", _NULL)
+            if bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
+                told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
+                self._set(message, "content", raw_json("\n\n".join(told)))
 
     def _set(self, message: _Message, name: str, value: msgspec.Raw) -> None:
         if value is not message.get(name):

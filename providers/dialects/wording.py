@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -51,6 +51,8 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     if raw is None or bytes(raw) == b"null":
         return None
     try:
+        if type_ is int and bytes(raw).rstrip(b"0").endswith(b"."):  # some clients write 9.0 for 9
+            return int(msgspec.json.decode(raw, type=float))
         return msgspec.json.decode(raw, type=type_)
     except UNREADABLE as error:
         raise Malformed(f"{field!r} is invalid: {error}", field) from None
@@ -117,6 +119,41 @@ class Calls:
             raise Malformed(f"{path!r} is the id of a call that has a result before: each call has one", path)
         elif not self.elsewhere:
             raise Malformed(f"{path!r} is the id of no call before it: a result needs its call", path)
+
+
+_LONGEST_BEGIN = 56  # characters of an id that comes again, before its number: Converse takes 64
+_ANSWERED = re.compile(rb'"(?:tool_use_id|call_id)"\s*:\s*"([^"\\]+)"')
+
+
+class UniqueIds:
+    """Ids of tool calls where an API, or a client, finds a call by its id alone: each is that of one call.
+
+    Some models count their calls from 0 in each turn.
+    """
+
+    def __init__(self, allowed: Callable[[str], str] = str, conversation: bytes = b"") -> None:
+        """``allowed`` returns an id in the letters that an API allows.
+
+        The ids of calls that have a result in the ``conversation``, of Messages or Responses as JSON, are taken.
+        """
+        self._allowed = allowed
+        self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(conversation)}
+        self._numbers: Counter[str] = Counter()
+        self._latest: dict[str, str] = {}
+
+    def of_call(self, call_id: str) -> str:
+        """Return the id of another call, which has this one: always the same in the same conversation."""
+        own = said = self._allowed(call_id) or "call"
+        while said in self._taken:
+            self._numbers[own] += 1
+            said = f"{own[:_LONGEST_BEGIN]}_{self._numbers[own] + 1}"
+        self._taken.add(said)
+        self._latest[call_id] = said
+        return said
+
+    def of_result(self, call_id: str) -> str:
+        """Return the id of the latest call with this one."""
+        return self._latest.get(call_id) or self._allowed(call_id)
 
 
 def check_calls(fields: Fields) -> None:
@@ -273,7 +310,15 @@ def _marked(name: str, whole: str) -> str:
     return f"{name[: _LONGEST - _MARK - 1]}_{mark}"
 
 
-# Pictures and documents in a tool's result. In chat a result is text, so they follow in the user's turn.
+# What a tool's result has. In chat it is text, so pictures and documents follow in the user's turn.
+
+
+def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
+    """Return texts as one, with blank lines between: some servers take no list in a tool's result."""
+    if len(texts) == 1:
+        return texts[0] if isinstance(texts[0], msgspec.Raw) else raw_json(texts[0])
+    return raw_json("\n\n".join(decoded(raw_json(text), str, "content") for text in texts))
+
 
 SHOWN_LATER = "chat's tool results are text only: this follows in the user's turn"
 SEE_BELOW = "(Shown in the user's next message.)"

@@ -12,8 +12,8 @@ for a server of your own, `providers/dialects` how the fields of a stream join t
 
 ## What vendors accept in a history
 
-Empty: everything. Servers that are not listed get what the client sent; one that answers 400 about roles is asked once
-more in the strictest order.
+Empty: everything. Servers that are not listed get what the client sent; one that answers 400 about roles or lists of
+texts is asked once more in the strictest form.
 
 """
 
@@ -24,7 +24,7 @@ def page() -> str:
     for vendor in load_catalog().values():
         if _says(vendor.quirks.history):
             alike.setdefault(_history(vendor.quirks.history), []).append(vendor.title)
-    columns = ("vendor", "ids of calls", "fields of the assistant", "of its calls", "reasoning", "order")
+    columns = ("vendor", "ids of calls", "fields of the assistant", "of its calls", "reasoning", "order and form")
     return "\n".join([_HEAD, *table(columns, ((", ".join(titles), *cells) for cells, titles in alike.items())), ""])
 
 
@@ -44,6 +44,7 @@ def _history(history: Any) -> tuple[str, ...]:
             (history.one_system, "one system message, first"),
             (not history.user_after_tool, "no user's message after a result"),
             (history.alternating, "roles alternate"),
+            (history.plain_texts, "texts in no lists"),
         )
         if says
     ]

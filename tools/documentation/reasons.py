@@ -228,6 +228,7 @@ REASONS: Mapping[str, Reasons] = {
         "user_after_tool": "`false`: a user's text goes to the end of the tool's result before it.",
         "one_system": "Instructions at the beginning become one system message; later ones the user's text.",
         "alternating": "Messages of one role in a row become one.",
+        "plain_texts": "A list of texts becomes one text.",
     },
     "CallIdsSettings": {
         "longest": "Characters of the longest id that it takes, at least 9.",

@@ -199,7 +199,7 @@ class ChatGathering(Gathering):
                 message["content"] = text
             for call in message.get("tool_calls") or ():
                 call.pop("index", None)  # for streams only
-            message.setdefault("role", "assistant")
+            message["role"] = message.get("role") or "assistant"  # "" in every chunk of some servers
             message.setdefault("content", None)
             # Sound may end without a finish reason, as OpenAI's does: all other answers without one have broken off.
             choice["finish_reason"] = choice.get("finish_reason") or ("stop" if message.get("audio") else None)
@@ -261,7 +261,7 @@ class ChatGathering(Gathering):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
                 for call in value:
-                    _merge_tool_call(calls, call, numbers.of(call))
+                    _merge_tool_call(calls, *numbers.take(call))
                 few(calls, "tool calls")
             elif key == "role":  # the same each time
                 message[key] = value or message.get(key)
@@ -276,7 +276,7 @@ def _plain(data: bytes) -> _PlainChunk | None:
         return None
 
 
-def _merge_tool_call(calls: list[dict[str, Any]], piece: dict[str, Any], number: int) -> None:
+def _merge_tool_call(calls: list[dict[str, Any]], number: int, piece: Mapping[str, Any]) -> None:
     """Add a piece to the call with its ``number``, which may be the next."""
     while number >= len(calls):
         calls.append({})

@@ -194,7 +194,7 @@ class ToolIndex:
     """Numbers tool calls that come without ``index``, or all with 0, as from Gemini's OpenAI surface.
 
     A call with an id not seen before, or with a name and no id, is the next one; anything else continues the last that
-    had its index.
+    had its index. Where such a stream ends with ``stop``, the same answer as one body has ``tool_calls``, as OpenAI's.
     """
 
     finishing = False  # an end is passed on as soon as it comes
@@ -205,8 +205,8 @@ class ToolIndex:
         self._latest: dict[tuple[int, object], int] = {}  # of choice and given index: the index of the last such call
 
     def feed(self, block: bytes) -> bytes:
-        """Return whole events with every tool call numbered; all others unchanged."""
-        if b'"tool_calls"' not in block:
+        """Return whole events with every tool call numbered, and the reason for which it ended; others unchanged."""
+        if b'"tool_calls"' not in block and not self._counts:
             return block
         return b"".join(self._event(event.raw, event.data) for event in events(block))
 
@@ -215,15 +215,16 @@ class ToolIndex:
         return b""
 
     def _event(self, raw: bytes, data: bytes) -> bytes:
-        if b'"tool_calls"' not in data:
-            return raw
         changed = False
         try:
             chunk = _decoder.decode(data)
             for choice in chunk.get("choices") or ():
+                index = choice.get("index") or 0
                 match choice:
                     case {"delta": {"tool_calls": [*calls]}}:
-                        changed |= self._number(choice.get("index") or 0, calls)
+                        changed |= self._number(index, calls)
+                if choice.get("finish_reason") == "stop" and self._counts.get(index):
+                    choice["finish_reason"], changed = "tool_calls", True
         except _NO_CHUNK:
             return raw
         return b"data: " + msgspec.json.encode(chunk) + b"\n\n" if changed else raw

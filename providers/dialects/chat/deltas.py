@@ -129,14 +129,31 @@ class _Call:
         self.id = ""
         self.name = ""
         self._arguments = Arguments()
+        self._chars = 0  # of them
         self._is_custom = False
 
-    def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> None:
+    def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> str:
+        """Add a piece; return what of its ``arguments`` is new."""
         self.id = self.id or call_id
         self.name = self.name or name
         self._is_custom = is_custom
-        if arguments.strip():
-            self._arguments.pieces.append(arguments)
+        new = arguments if is_custom or not self._chars else self._new(arguments)
+        if new.strip():
+            self._arguments.pieces.append(new)
+            self._chars += len(new)
+        return new
+
+    def _new(self, arguments: str) -> str:
+        """Return what of a piece is new: some servers send all arguments so far with each, or all once more at the end.
+
+        A piece that begins with all of an object so far cannot go on with it: two objects are no JSON.
+        """
+        if arguments[:1] != "{" or not self._arguments.pieces[0].startswith("{"):
+            return arguments
+        if len(arguments) >= self._chars and arguments.startswith("".join(self._arguments.pieces)):
+            return arguments[self._chars :]
+        is_again = self._arguments.is_whole() and _is_same("".join(self._arguments.pieces), arguments)
+        return "" if is_again else arguments
 
     def is_whole(self) -> bool:
         """Whether the arguments are complete JSON; a custom tool's text may be so at any time.
@@ -159,8 +176,8 @@ class CallNumbers:
         self._by_id: dict[tuple[int | None, str], int] = {}  # the first with this id, of those with an index, or of all
         self._by_index: dict[int, int] = {}  # the last
 
-    def of(self, piece: Mapping[str, Any]) -> int:
-        """Return the number of the call to which a piece belongs."""
+    def take(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """Return the number of the call to which a piece belongs, and the piece without arguments that came before."""
         index, custom = piece.get("index"), piece.get("custom")
         function = custom or piece.get("function")
         function = function if isinstance(function, dict) else {}
@@ -172,10 +189,10 @@ class CallNumbers:
             number = len(self._calls)
             self._calls.append(_Call())
             self._by_index[number if index is None else index] = number
-        self._calls[number].add(call_id, name, arguments, is_custom=bool(custom))
+        new = self._calls[number].add(call_id, name, arguments, is_custom=bool(custom))
         for place in (index, None) if call_id else ():
             self._by_id.setdefault((place, call_id), number)
-        return number
+        return number, piece if new == arguments else {**piece, "function": {**function, "arguments": new}}
 
     def _found(self, call_id: str, index: int | None, name: str, arguments: str) -> int | None:
         same = self._by_id.get((index, call_id)) if call_id else None
@@ -195,6 +212,12 @@ class CallNumbers:
         if call_id and last.id:
             return name != last.name or last.is_whole()
         return (name != last.name or bool(arguments.strip())) and last.is_whole()
+
+
+def _is_same(arguments: str, others: str) -> bool:
+    with suppress(*UNREADABLE):
+        return bool(msgspec.json.decode(arguments) == msgspec.json.decode(others))
+    return False
 
 
 def string(value: Any) -> str:

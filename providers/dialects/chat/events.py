@@ -71,6 +71,10 @@ class _Groq(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
 
 
+class _Base(msgspec.Struct, gc=False):
+    status_code: int | None = None
+
+
 class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: dict[str, Any] | None = None
@@ -81,11 +85,13 @@ class _Event(msgspec.Struct, gc=False):
     id: str | None = None
     system_fingerprint: str | None = None
     service_tier: Any = None
+    base_resp: _Base | None = None  # MiniMax, also where there is no error
 
 
 # Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
 CUT_SHORT = frozenset({"length", "MAX_TOKENS", "model_length"})
 FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -102,6 +108,7 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "custom": _Custom,
     "audio": _Audio,
     "x_groq": _Groq,
+    "base_resp": _Base,
 }
 
 
@@ -125,7 +132,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = read_untyped(data, _Event, _NESTED)
     except UNREADABLE:
         raise no_json_object() from None
-    if event.error or event.object == "error":
+    if event.error or event.object == "error" or (event.base_resp is not None and event.base_resp.status_code):
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     if event.choices and event.choices[MOST_OF_ANSWER:]:  # without a call, as this runs for each event
         few(event.choices, "choices")

@@ -84,7 +84,7 @@ class Conversation(Turns):
     documents = "PDF, text, HTML and Office files"
 
     def __init__(self, losses: Losses) -> None:
-        super().__init__(losses)
+        super().__init__(losses, allowed_id)
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
@@ -117,7 +117,7 @@ class Conversation(Turns):
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
-        self._say("user", [{"toolResult": {"toolUseId": allowed_id(call_id), "content": content}}])
+        self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
 
@@ -126,7 +126,7 @@ class Conversation(Turns):
 
     def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
         self.called.setdefault(msgspec.json.decode(name, type=str), name)
-        return {"toolUse": {"toolUseId": allowed_id(call_id), "name": name, "input": arguments}}
+        return {"toolUse": {"toolUseId": self._ids.of_call(call_id), "name": name, "input": arguments}}
 
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
         if "cache_control" in part and not is_null(part["cache_control"]) and blocks:
@@ -217,7 +217,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     if conversation.system:
         said["system"] = conversation.system
     said |= _tools(asked, losses, conversation)
-    inference, output, extra = _inference(asked, losses), _form(asked, losses), {}
+    inference, output, extra = _inference(asked, losses, model), _form(asked, losses), {}
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     if _CLAUDE in model:
         extra = _claude(model, effort, inference, losses, said)
@@ -247,7 +247,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     return {}
 
 
-def _inference(asked: RawObject, losses: Losses) -> Object:
+def _inference(asked: RawObject, losses: Losses, model: str) -> Object:
     said: Object = {}
     if (limit := limit_of(asked, losses, "Converse")) is not None:
         said["maxTokens"] = limit
@@ -259,7 +259,11 @@ def _inference(asked: RawObject, losses: Losses) -> Object:
             losses.add(name, "Converse has no temperature over 1")
         else:
             said[own] = asked[name]
-    if stops := [stop for stop in stops_of(asked) if stop]:
+    stops = [stop for stop in stops_of(asked) if stop]
+    if any(not stop.strip() for stop in stops) and _CLAUDE in model:
+        losses.add("stop", "a Claude takes no blank stop sequences")
+        stops = [stop for stop in stops if stop.strip()]
+    if stops:
         said["stopSequences"] = stops
     return said
 

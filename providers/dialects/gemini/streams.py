@@ -1,6 +1,7 @@
 """Translates a stream of chat chunks into Gemini events as it arrives, and Gemini events into chat chunks."""
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any
@@ -46,6 +47,8 @@ class _Choice:
         self.calls = Calls()
         self.reason: str | None = None
         self.sound: str | None = None  # the type of the sound that it has
+        self.said = False
+        self.hidden: list[str] = []  # thoughts that are not shown, until there is something else
 
 
 class FromChat(ChunkTranslation):
@@ -102,7 +105,10 @@ class FromChat(ChunkTranslation):
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):
-                choice.reason = choice.reason or _FINISH_REASONS.get(reason, "STOP")
+                if choice.reason is None or reason in _FINISH_REASONS:
+                    choice.reason = _FINISH_REASONS.get(reason, "STOP")
+                if choice.hidden and not choice.said:  # else it would be empty
+                    parts.append({"text": "".join(choice.hidden), "thought": True})
                 choice.calls.check()
             parts += self._whole_calls(choice)
             if parts:
@@ -118,6 +124,8 @@ class FromChat(ChunkTranslation):
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
+        elif thought and not choice.said:
+            choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
         if text := content + (delta.get("refusal") or "") + transcript:
             parts.append({"text": text})
@@ -127,6 +135,7 @@ class FromChat(ChunkTranslation):
             parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
         for piece in few(delta.get("tool_calls") or (), "tool calls"):
             choice.calls.add(piece)
+        choice.said = choice.said or bool(parts) or len(choice.calls) > 0
         return parts
 
     def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:
@@ -231,9 +240,15 @@ class ToChat:
     sends its tool calls back as they are gives the signatures back with them.
     """
 
-    def __init__(self, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        secrets: Sequence[str] = (),
+        unix_s: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
         self._secrets = secrets
         self._unix_s = unix_s
+        self._new_id = new_id
         self._head: dict[str, Any] | None = None
         self._candidates: dict[int, _Candidate] = {}
         self._usage: UsageMetadata | None = None
@@ -278,7 +293,7 @@ class ToChat:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if self._head is None:
             self._head = {
-                "id": fields.get("responseId") or "",
+                "id": fields.get("responseId") or self._new_id(),
                 "object": "chat.completion.chunk",
                 "created": int(self._unix_s()),
                 "model": fields.get("modelVersion") or "",

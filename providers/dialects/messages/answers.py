@@ -1,6 +1,7 @@
 """Whole Messages answers: presented as an event stream, and gathered from one."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -38,6 +39,11 @@ _DELTAS: Mapping[str, tuple[str, str]] = {  # by such a field, the type of its d
     "signature": ("signature_delta", "signature"),
     "input": ("input_json_delta", "partial_json"),
 }
+_UNBEGUN: Mapping[str, Mapping[str, msgspec.Raw]] = {  # by a delta's type, the block that it begins
+    "text_delta": {"type": msgspec.Raw(b'"text"'), "text": _EMPTY_STRING},
+    "thinking_delta": {"type": msgspec.Raw(b'"thinking"'), "thinking": _EMPTY_STRING, "signature": _EMPTY_STRING},
+}
+_NO_COUNT = (b"null", b"0")
 _AT_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")  # fields that message_delta sends
 
 
@@ -182,7 +188,8 @@ class MessageGathering(Gathering):
     def __init__(self) -> None:
         self._message: _RawObject = {}
         self._usage: _RawObject = {}
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[tuple[int, _Block]] = []  # each with its index, which some servers give to several
+        self._latest: dict[int, _Block] = {}  # by index
 
     def take(self, chunk: Chunk) -> None:
         """Read one event.
@@ -199,7 +206,7 @@ class MessageGathering(Gathering):
 
     def body(self) -> bytes:
         """Return the whole message as JSON."""
-        content = [self._blocks[index].whole() for index in sorted(self._blocks)]
+        content = [block.whole() for _, block in sorted(self._blocks, key=itemgetter(0))]
         message: dict[str, Any] = {**self._message, "content": content}
         if self._usage:
             message["usage"] = self._usage
@@ -208,10 +215,9 @@ class MessageGathering(Gathering):
     def _take(self, event_: _RawObject) -> None:
         match _strings.decode(event_["type"]):
             case "content_block_delta":
-                self._blocks[msgspec.json.decode(event_["index"], type=int)].add(_objects.decode(event_["delta"]))
+                self._add(msgspec.json.decode(event_["index"], type=int), _objects.decode(event_["delta"]))
             case "content_block_start":
-                begun = _objects.decode(event_["content_block"])
-                self._blocks[msgspec.json.decode(event_["index"], type=int)] = _Block(begun)
+                self._begin(msgspec.json.decode(event_["index"], type=int), _objects.decode(event_["content_block"]))
             case "message_start":
                 self._message = _objects.decode(event_["message"])
                 self._use(self._message.get("usage", _NULL))
@@ -222,8 +228,18 @@ class MessageGathering(Gathering):
                     {name: value for name, value in event_.items() if name not in {"type", "delta", "usage"}}
                 )
 
+    def _begin(self, index: int, begun: _RawObject) -> None:
+        block = self._latest[index] = _Block(begun)
+        self._blocks.append((index, block))
+
+    def _add(self, index: int, delta: _RawObject) -> None:
+        """Add a delta to its block. Some servers do not send the beginning of a text or a thought."""
+        if index not in self._latest:
+            self._begin(index, {**_UNBEGUN[_strings.decode(delta["type"])]})
+        self._latest[index].add(delta)
+
     def _use(self, usage: msgspec.Raw) -> None:
-        """Note counts of tokens, each a total so far; null does not replace a count."""
+        """Note counts of tokens, each a total so far; null and 0 do not replace a count."""
         for name, count in (_usages.decode(usage) or {}).items():
-            if name not in self._usage or bytes(count) != b"null":
+            if name not in self._usage or bytes(count) not in _NO_COUNT:
                 self._usage[name] = count

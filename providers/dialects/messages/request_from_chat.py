@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -32,7 +32,16 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.wording import Malformed, Wording, as_users, decoded, is_string, raw_json, results_first
+from providers.dialects.wording import (
+    Malformed,
+    UniqueIds,
+    Wording,
+    as_users,
+    decoded,
+    is_string,
+    raw_json,
+    results_first,
+)
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
@@ -52,9 +61,11 @@ class Turns:
     assistant_is_text = ""  # why all else that an assistant said is a loss; empty: it is not
     documents = "documents as PDF or plain text"  # that it takes
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, allowed: Callable[[str], str] = allowed_id) -> None:
+        """``allowed`` returns a call's id in the letters that the API allows."""
         self.system: list[Object] = []
         self.turns: list[Object] = []
+        self._ids = UniqueIds(allowed)
         self._losses = losses
         self._no_field = f"{self.api} has no such field"
         self._lost_calls: set[str] = set()  # ids of calls that are of no function
@@ -277,7 +288,7 @@ class Conversation(Turns):
         self._answers_tools = False
 
     def _answer(self, call_id: str, message: RawObject, path: str) -> None:
-        block: Object = {"type": "tool_result", "tool_use_id": allowed_id(call_id)}
+        block: Object = {"type": "tool_result", "tool_use_id": self._ids.of_result(call_id)}
         content = message.get("content")
         if content is not None and not is_null(content):
             blocks = self._blocks(content, f"{path}.content", in_result=True)
@@ -293,7 +304,7 @@ class Conversation(Turns):
         return _marked(part, {"type": "text", "text": text})
 
     def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
-        return {"type": "tool_use", "id": allowed_id(call_id), "name": name, "input": arguments}
+        return {"type": "tool_use", "id": self._ids.of_call(call_id), "name": name, "input": arguments}
 
     def _image(self, url: str, part: RawObject, at: str) -> list[Object]:
         if inline := _IMAGE.fullmatch(url):

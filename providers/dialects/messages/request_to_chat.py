@@ -25,6 +25,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     is_string,
+    one_text,
     raw_json,
     results_first,
     short_name,
@@ -166,7 +167,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         if not text.lower().startswith("error"):
             parts[:1] = [{"type": "text", "text": f"Error: {text}" if text else "Error"}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
-    return {"role": "tool", "tool_call_id": call_id, "content": _content(parts) if parts else ""}
+    return {"role": "tool", "tool_call_id": call_id, "content": one_text([part["text"] for part in parts])}
 
 
 def _parts(block: RawObject, kind: str, at: str, losses: Losses) -> list[Object]:

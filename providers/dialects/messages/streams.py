@@ -1,6 +1,7 @@
 """Translates a stream of chat chunks into Messages events as it arrives."""
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,18 @@ from providers.dialects.chat.deltas import (
     no_place,
     pictures_in,
     sound_in,
+    string,
     thought_in,
     usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
+from providers.dialects.chat.events import CUT_SHORT, FILTERED, SHORT
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, Arguments, few
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import error_of_event
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import BLANK, arguments_object, short_name
+from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
@@ -91,7 +93,7 @@ class Calls:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        number = self._numbers.of(piece)
+        number, piece = self._numbers.take(piece)
         if number == len(self._calls):
             self._calls.append(Call())
         call = self._calls[number]
@@ -153,22 +155,30 @@ class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
-    client has requested thinking: other clients expect the text first. The text of a refusal becomes text. Where a
-    server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on; otherwise such an answer ends
-    with end_turn.
+    client has requested thinking, or there is nothing else: other clients expect the text first. The text of a refusal
+    becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on;
+    otherwise such an answer ends with end_turn.
     """
 
     def __init__(
-        self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
+        self,
+        asked: Mapping[str, msgspec.Raw],
+        secrets: Sequence[str] = (),
+        *,
+        offered: Offered = lambda _: (),
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        """``offered`` reads the tools of the request ``asked``."""
+        """``offered`` reads the tools of the request ``asked``; ``new_id`` makes ids where a server sends none."""
         super().__init__(asked, secrets, offered=offered)
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
+        self._ids = UniqueIds(allowed_id, bytes(asked.get("messages", b"")))
+        self._new_id = new_id
         self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
+        self._hidden: list[str] = []  # thinking that is not shown, until there is something else
         self._calls = Calls()
         self._call_open: int | None = None
         self._id = ""
@@ -195,12 +205,12 @@ class FromChat(ChunkTranslation):
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
-            if choice.get("finish_reason") and self._stop is None:
+            if (reason := choice.get("finish_reason")) and (self._stop is None or reason in SHORT):
                 self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
         self._begun = True
-        self._id = chunk.get("id") or ""
+        self._id = string(chunk.get("id")) or f"chatcmpl-{self._new_id()}"  # clients tell answers apart by it
         message: dict[str, Any] = {
             "id": self._id,
             "type": "message",
@@ -226,6 +236,8 @@ class FromChat(ChunkTranslation):
             content = "".join(part.get("text") or "" for part in parts)
         if thought and self._shows_thinking:
             self._say("thinking", thought, said)
+        elif thought and not self._blocks and self._open is None:
+            self._hidden.append(thought)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):
@@ -252,7 +264,7 @@ class FromChat(ChunkTranslation):
             number, call = current
             if self._call_open != number:
                 self._close(said)
-                call_id = allowed_id(call.call_id or f"toolu_{self._id}_{number}")
+                call_id = self._ids.of_call(call.call_id or f"toolu_{self._id}_{number}")
                 self._open_block(
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
@@ -282,8 +294,11 @@ class FromChat(ChunkTranslation):
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
         """Close the open block. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        Some servers send one with every chunk, and some even a finish reason: more text may follow. An answer that has
+        only thinking is shown as that: it would be empty.
         """
+        if self._hidden and not self._blocks and self._open is None and not len(self._calls):
+            self._say("thinking", "".join(self._hidden), said)
         self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
@@ -506,8 +521,9 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens. Each is a total so far, so the last one counts; what is not a number is ignored."""
-        self._usage.update({name: count for name, count in (usage or {}).items() if isinstance(count, int | dict)})
+        """Note counts of tokens. Each is a total so far, so the last one counts, unless it is 0 or no number."""
+        counts = (usage or {}).items()
+        self._usage.update({name: count for name, count in counts if isinstance(count, int | dict) and count})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start

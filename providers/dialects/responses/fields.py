@@ -163,6 +163,38 @@ def _details(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
 
 
+# Tools that the input of a request adds to those beside it: Codex may have all of them there.
+
+_ADDED = b'"additional_tools"'
+
+
+def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
+    """Return the tools of a request, those that its input adds among them.
+
+    Raises:
+        Malformed: they are no lists of objects.
+
+    """
+    raw, given = asked.get("tools"), asked.get("input", msgspec.Raw(b"null"))
+    if added := added_tools(given):
+        return raw_json([*(decoded(raw, list[msgspec.Raw], "tools") or ()), *added])
+    return raw
+
+
+def added_tools(given: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the tools that an ``input`` adds.
+
+    Raises:
+        Malformed: they are no list.
+
+    """
+    if _ADDED not in bytes(given):
+        return []
+    items = objects_of(given, "input")
+    adding = [item for item in items if item.holds("type", _ADDED)]
+    return [tool for item in adding for tool in item.take("tools", list[msgspec.Raw]) or ()]
+
+
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
 
 

@@ -8,7 +8,17 @@ import msgspec
 from providers.dialects.histories import CallIds, FittedIds, History
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
-from providers.dialects.wording import BOUND_REASON, Loss, Malformed, Wording, is_string, raw_json, written_object
+from providers.dialects.wording import (
+    BOUND_REASON,
+    Loss,
+    Malformed,
+    UniqueIds,
+    Wording,
+    decoded,
+    is_string,
+    raw_json,
+    written_object,
+)
 from providers.errors import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.
@@ -31,7 +41,7 @@ class Transcript:
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
-        self._ids = FittedIds(LONGEST_ID)
+        self._ids = UniqueIds(FittedIds(LONGEST_ID).of)
         self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
 
     def add(self, message: Fields) -> None:
@@ -83,7 +93,7 @@ class Transcript:
             self._call(call)
 
     def _call(self, call: Fields) -> None:
-        call_id = self._ids.raw(call.need("id"))
+        call_id = raw_json(self._ids.of_call(_id(call, "id")))
         kind = call.take("type", str) or "function"
         if kind not in {"function", "custom"}:
             self._losses.add(call.path, f"Responses has no call of type {kind!r}")
@@ -100,7 +110,8 @@ class Transcript:
         call.lose_rest(self._losses, _NO_SUCH_FIELD)
 
     def _result(self, message: Fields) -> None:
-        call_id, content = self._ids.raw(message.need("tool_call_id")), message.need("content")
+        call_id = raw_json(self._ids.of_result(_id(message, "tool_call_id")))
+        content = message.need("content")
         message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
@@ -177,6 +188,11 @@ def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wo
         if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
             item["call_id"], changed = fitted, True
     return Wording({**fields, "input": raw_json(items)}) if changed else Wording(fields)
+
+
+def _id(given: Fields, name: str) -> str:
+    call_id: str = decoded(given.need(name), str, given.named(name))
+    return call_id
 
 
 def _output_text(text: msgspec.Raw) -> Item:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Losses, Object, called_name, objects_of, opened
+from providers.dialects.responses.fields import Fields, Losses, Object, all_tools, called_name, objects_of, opened
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
@@ -14,6 +14,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     is_string,
+    one_text,
     raw_json,
     results_first,
     shown,
@@ -106,6 +107,8 @@ class Conversation:
             case "reasoning":
                 self._think(item)
                 return
+            case "additional_tools":
+                item.pass_over("role", "tools")  # they are among the request's
             case "item_reference" | None:
                 self._losses.add(item.path, "it refers to an item that another provider stores")
                 self._calls.elsewhere = True
@@ -182,6 +185,8 @@ class Conversation:
         self._close()
         path = item.named("output")
         content = output if is_string(output) else self._parts(output, path, of_call=call_id)
+        if isinstance(content, list) and all(part.keys() == _TEXT for part in content):
+            content = one_text([part["text"] for part in content])
         self._said.append({"role": "tool", "tool_call_id": call_id, "content": content})
 
     def _show(self) -> None:
@@ -456,7 +461,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     stored = any(name in fields for name in _STATE)
     conversation = Conversation(losses, thoughts=thoughts, elsewhere=stored)
     said["messages"] = _messages(asked, conversation, optional=stored)
-    said |= _tools(asked, losses)
+    said |= _tools(asked, all_tools(fields), losses)
     if (limit := asked.raw("max_output_tokens")) is not None:
         said["max_completion_tokens"] = limit
     said |= _text(asked.inner("text"), losses)
@@ -487,8 +492,9 @@ def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> l
     return conversation.messages
 
 
-def _tools(asked: Fields, losses: Losses) -> dict[str, Any]:
-    tools = chat_tools(asked.raw("tools"), losses)
+def _tools(asked: Fields, given: msgspec.Raw | None, losses: Losses) -> dict[str, Any]:
+    asked.pass_over("tools")
+    tools = chat_tools(given, losses)
     choice = asked.raw("tool_choice")
     how = asked.several("parallel_tool_calls")
     if not tools:  # chat completions refuse both without tools

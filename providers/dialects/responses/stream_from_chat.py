@@ -21,8 +21,8 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
-from providers.dialects.responses.fields import EventWriter, Object, names_of, responses_usage
-from providers.dialects.wording import BLANK, Loss, Wording, arguments_object, decoded, raw_json
+from providers.dialects.responses.fields import EventWriter, Object, all_tools, names_of, responses_usage
+from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
@@ -207,6 +207,7 @@ class Called:
 # The response object that events repeat: the parameters of the request, and the state of the answer.
 
 _NULL = msgspec.Raw(b"null")
+_FUNCTION = msgspec.Raw(b'"function"')
 # With the values that are echoed for missing fields; None also where only a server knows the value.
 _ECHOED: Mapping[str, Any] = {
     "instructions": None,
@@ -261,11 +262,7 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
         return []
     tools: list[Object] = decoded(raw, list[Object], "tools") or []
-    return [{"parameters": None, "strict": None, **tool} if _is_function(tool) else tool for tool in tools]
-
-
-def _is_function(tool: Object) -> bool:
-    return tool.get("type") == msgspec.Raw(b'"function"')
+    return [{"parameters": None, "strict": None, **tool} if tool.get("type") == _FUNCTION else tool for tool in tools]
 
 
 # Reasoning items that no Responses API issued: the API does not find their id, and refuses the request. A client gets
@@ -317,10 +314,12 @@ class OpenItems:
         *,
         as_summary: bool,
         new_id: Callable[[], str],
+        ids: UniqueIds,
     ) -> None:
         self.stem = ""
         self._writer = writer
         self._names = names
+        self._ids = ids
         self._as_summary = as_summary
         self._new_id = new_id
         self._count = 0  # items begun so far
@@ -368,12 +367,12 @@ class OpenItems:
 
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
-        is_custom = isinstance(call.get("custom"), dict)
-        inner = call.get("custom" if is_custom else "function")
+        key, taken = self._numbers.take(call)
+        is_custom = isinstance(taken.get("custom"), dict)
+        inner = taken.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
-        call_id, name = string(call.get("id")), string(inner.get("name"))
+        call_id, name = string(taken.get("id")), string(inner.get("name"))
         piece = written_arguments(inner.get("input" if is_custom else "arguments"))
-        key = self._numbers.of(call)
         if key not in self._calls:
             self._nameless.setdefault(key, []).append((call_id, piece))
             if not name:
@@ -381,7 +380,7 @@ class OpenItems:
             before = self._nameless.pop(key)
             self._close_open("completed")
             number, item_id = self._next("ctc" if is_custom else "fc")
-            call_id = next((one for one, _ in before if one), "") or f"call_{self._new_id()}"
+            call_id = self._ids.of_call(next((one for one, _ in before if one), "") or f"call_{self._new_id()}")
             begun = Called(
                 self._writer, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
             )
@@ -442,9 +441,8 @@ class FromChat:
         self._wall_clock = wall_clock
         self._new_id = new_id
         self._writer = EventWriter()
-        self._items = OpenItems(
-            self._writer, names_of(asked.get("tools")), as_summary=_wants_summary(asked), new_id=new_id
-        )
+        names, ids = names_of(all_tools(asked)), UniqueIds(conversation=bytes(asked.get("input", b"")))
+        self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
         self._usage: dict[str, Any] | None = None
         self._finish_reason: str | None = None
@@ -499,7 +497,7 @@ class FromChat:
             if isinstance(delta, dict):
                 self._hear(delta, choice.get("logprobs"))
             reason = string(choice.get("finish_reason"))
-            if reason and self._finish_reason is None:
+            if reason and (self._finish_reason is None or reason in _INCOMPLETE):
                 self._finish_reason = reason
                 self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 

@@ -101,14 +101,14 @@ def test_a_server_that_needs_a_stricter_order_of_roles_is_noted_with_the_setting
     def notes() -> list[str]:
         told = json.loads(holeshot("check", "--config", "gateway.yaml", "--live", "--json").stdout)
         assert told["ok"]
-        return [each for each in told["warnings"] if "order of roles" in each]
+        return [each for each in told["warnings"] if "lists of texts" in each]
 
     if columns is None:
         assert notes() == []
         return
     [note] = notes()
     advice = f"history: {{ {columns} }}"
-    assert (note.startswith("mine/here refuses an order of roles"), note.endswith(advice)) == (True, True)
+    assert (note.startswith("mine/here refuses roles or lists of texts"), note.endswith(advice)) == (True, True)
     Path("gateway.yaml").write_text(Path("gateway.yaml").read_text().replace("api_key", f"{advice}, api_key"))
     assert notes() == []
 

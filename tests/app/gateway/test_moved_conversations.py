@@ -250,7 +250,7 @@ async def test_a_server_that_refuses_the_order_of_roles_is_asked_once_more_and_t
                 assert response.status == 200
             assert len(running["alpha"].received) == sendings
     [told] = [entry for entry in logged if entry["event"] == "deployment.strict_order"]
-    assert told["set"] == "history: { alternating: true, one_system: true, user_after_tool: false }"
+    assert told["set"] == "history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }"
     assert running["alpha"].received[-1].body["messages"][0]["content"] == "You are an agent.\n\nRules of the sandbox."
 
 
@@ -275,3 +275,91 @@ async def test_an_operator_says_beforehand_what_a_server_takes(serve: Serve) -> 
     assert roles == ["system", "user", "assistant", "tool"]
     call_id = received.body["messages"][3]["tool_call_id"]
     assert (len(call_id), received.body["messages"][2]["tool_calls"][0]["id"]) == (9, call_id)
+
+
+async def test_a_server_that_refuses_lists_of_texts_is_asked_once_more_and_then_at_once_with_texts(
+    serve: Serve,
+) -> None:
+    def takes_texts(body: Any) -> Sequence[Step]:
+        says = {"error": {"message": "messages[1]: invalid type: sequence, expected a string at line 1 column 9"}}
+        return answer("Hello") if isinstance(body["messages"][0]["content"], str) else [Status(400, says)]
+
+    parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = takes_texts
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, "messages": [{"role": "user", "content": parts}]}) as response:
+                assert response.status == 200
+            assert len(running["alpha"].received) == sendings
+    assert running["alpha"].received[-1].body["messages"] == [{"role": "user", "content": "Hi\n\nthere"}]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_server_that_refuses_to_be_asked_for_usage_is_asked_once_more_without(
+    serve: Serve, stream: bool
+) -> None:
+    """The gateway asks for it, and the client did not."""
+
+    def strict(body: Any) -> Sequence[Step]:
+        says = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
+        return [Status(400, says)] if "stream_options" in body else answer("Hello")
+
+    asked = {"model": MODEL, "messages": SYSTEMS[2:], "stream": stream}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = strict
+        for sendings in (2, 3):
+            async with running.post(asked) as response:
+                assert response.status == 200
+                assert b"Hello" in await response.read()
+            assert len(running["alpha"].received) == sendings
+        rows = await running.rows("select outcome, role from attempts order by call_id, number")
+    assert {row["outcome"] for row in rows} == {"won"}
+    assert len(rows) == 2
+
+
+async def test_usage_that_a_client_asks_for_is_not_left_out(serve: Serve) -> None:
+    says = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
+    asked = {"model": MODEL, "messages": SYSTEMS[2:], "stream": True, "stream_options": {"include_usage": True}}
+    async with serve(alpha=[Status(400, says)]) as running:
+        async with running.post(asked) as response:
+            assert response.status == 400
+        assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_events_without_a_blank_line_between_reach_the_client_apart(
+    serve: Serve, path: str, stream: bool
+) -> None:
+    chunks = [
+        {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": reason}]}
+        for text, reason in (("Hel", None), ("lo", None), ("", "stop"))
+    ]
+    together = b"\n".join(b"data: " + json.dumps(chunk).encode() for chunk in chunks) + b"\ndata: [DONE]\n\n"
+    async with serve(alpha=[Raw(together, token=True)]) as running:
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+        async with running.post(asked, path=path) as response:
+            body = await response.read()
+        assert response.status == 200
+    if stream:
+        assert all(b"\ndata" not in event for event in body.split(b"\n\n") if b"event:" not in event)
+    assert b"Hel" in body
+    assert b"lo" in body
+
+
+BARE = [
+    b'error: {"code":500,"message":"out of slots","type":"server_error"}\n\n',
+    b'{"error":{"message":"out of slots"}}\n',
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("error", BARE, ids=["field", "line"])
+async def test_an_error_that_a_server_sends_as_no_data_is_told(serve: Serve, path: str, error: bytes) -> None:
+    said = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Hel"}, "finish_reason": None}]}
+    async with serve(alpha=[Raw(b"data: " + json.dumps(said).encode() + b"\n\n", token=True), Raw(error)]) as running:
+        asked = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        asked = {"model": MODEL, "input": "Hi", "stream": True} if path == "/v1/responses" else asked
+        async with running.post(asked, path=path) as response:
+            body = await response.read()
+    assert b"out of slots" in body

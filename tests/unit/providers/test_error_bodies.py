@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.error_bodies import error_in, error_of_response
+from providers.dialects.chat.events import read_event
+from providers.error_bodies import error_in, error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.redaction import redact_json
 
@@ -194,3 +195,29 @@ def test_geminis_retry_delay_is_in_its_body() -> None:
 def test_only_a_refusal_for_now_says_when_to_return() -> None:
     assert refused(503, b"", retry_after="3").retry_after_s == 3
     assert refused(401, b"", retry_after="3").retry_after_s is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1002, ErrorKind.RATE_LIMITED),
+        (1004, ErrorKind.PROVIDER_AUTH),
+        (1008, ErrorKind.PROVIDER_AUTH),
+        (2013, ErrorKind.BAD_REQUEST),
+        (1000, ErrorKind.SERVER_ERROR),
+    ],
+)
+def test_minimax_s_errors_with_200_are_of_their_code_s_kind(code: int, kind: ErrorKind) -> None:
+    body = {"id": "a", "choices": None, "base_resp": {"status_code": code, "status_msg": "insufficient balance"}}
+    with pytest.raises(UpstreamError, match="insufficient balance") as raised:
+        read_answer(msgspec.json.encode(body))
+    assert raised.value.kind is kind
+    error = read_event(msgspec.json.encode(body)).error
+    assert error is not None
+    assert (error.kind, error.message) == (kind, "insufficient balance")
+
+
+def test_a_status_of_0_is_no_error() -> None:
+    body = msgspec.json.encode({"choices": [], "base_resp": {"status_code": 0, "status_msg": ""}})
+    assert "choices" in read_answer(body)
+    assert read_event(body).error is None

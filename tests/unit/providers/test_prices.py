@@ -403,3 +403,22 @@ def test_pictures_and_sound_that_are_not_raced_report_their_units(answer: Any, u
     usage = reported(json.dumps(answer).encode()).usage
     assert usage is not None
     assert usage.units == units
+
+
+@pytest.mark.parametrize(
+    ("said", "cached", "written"),
+    [
+        pytest.param({"cached_tokens": 10}, 10, None, id="moonshot, together, stepfun"),
+        pytest.param({"prompt_cache_hit_tokens": 10, "prompt_cache_miss_tokens": 9}, 10, None, id="deepseek"),
+        pytest.param({"cache_read_input_tokens": 10, "cache_creation_input_tokens": 4}, 10, 4, id="litellm"),
+        pytest.param({"prompt_tokens_details": {"cached_tokens": 10, "cache_creation_tokens": 4}}, 10, 4, id="within"),
+        pytest.param({"prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 10}, 0, None, id="both"),
+        pytest.param({"prompt_tokens_details": None}, None, None, id="none"),
+    ],
+)
+def test_what_the_cache_had_is_read_wherever_a_vendor_says_it(
+    said: dict[str, Any], cached: int | None, written: int | None
+) -> None:
+    usage = usage_of({"prompt_tokens": 19, "completion_tokens": 21, "total_tokens": 40, **said})
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.cache_write_tokens) == (19, cached, written)
+    assert usage.completion_tokens == 21

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import Quirks, losses, shape
+from providers.catalog import Quirks, load_catalog, losses, shape
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -125,3 +125,37 @@ def test_calls_that_are_signed_keep_their_bytes() -> None:
 @pytest.mark.parametrize("messages", ["tool_calls", [{"tool_calls": 5}], [5], [{"tool_calls": []}]])
 def test_what_has_no_calls_to_sign_is_left_to_the_vendor(messages: Any) -> None:
     assert shaped(SIGNING, messages=messages) == {"messages": messages}
+
+
+def test_moonshot_gets_the_type_within_the_branches_and_nothing_twice_beside_a_reference() -> None:
+    quirks = load_catalog()["moonshot"].quirks
+    value = {"type": "string", "description": "A value."}
+    parameters = {
+        "type": "object",
+        "anyOf": [{"required": ["type"]}, {"type": "null"}],
+        "properties": {
+            "type": {"type": "string", "anyOf": [{"enum": ["a"]}, {"$ref": "#/$defs/value"}]},
+            "anyOf": {"$ref": "#/$defs/value", "type": "string", "description": "Mine.", "default": "b"},
+            "list": {"type": "array", "items": {"$ref": "#/$defs/nothing", "description": "Mine."}},
+        },
+        "$defs": {"value": value},
+    }
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    [sent] = shaped(quirks, tools=[tool])["tools"]
+    assert sent["function"]["parameters"] == {
+        "anyOf": [{"type": "object", "required": ["type"]}, {"type": "null"}],
+        "properties": {
+            "type": {"anyOf": [{"type": "string", "enum": ["a"]}, {"$ref": "#/$defs/value"}]},
+            "anyOf": {"$ref": "#/$defs/value", "default": "b"},
+            "list": {"type": "array", "items": {"$ref": "#/$defs/nothing", "description": "Mine."}},
+        },
+        "$defs": {"value": value},
+    }
+    bare = [{"type": "function", "function": {"name": "anyOf"}}, {"type": "builtin_function"}]
+    assert shaped(quirks, tools=bare)["tools"] == bare
+    assert shaped(quirks, tools="anyOf") == {"tools": "anyOf"}
+
+
+@pytest.mark.parametrize("vendor", ["ollama", "lm_studio", "llama_cpp"])
+def test_servers_that_ignore_the_newer_limit_get_the_older_one(vendor: str) -> None:
+    assert shaped(load_catalog()[vendor].quirks, max_completion_tokens=9) == {"max_tokens": 9}

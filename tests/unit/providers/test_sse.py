@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import EventSplitter, events
+from providers.sse import EventSplitter, events, set_apart
 
 
 def data_of(stream: bytes) -> list[bytes]:
@@ -115,3 +115,22 @@ def test_a_block_ends_where_an_event_ends(stream: bytes) -> None:
     block = splitter.feed(stream)
     assert data_of(block) + data_of(splitter.rest()) == data_of(stream)
     assert not block or block[-1:] in b"\r\n"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+def test_events_that_a_server_sends_without_a_blank_line_between_are_set_apart(end: bytes) -> None:
+    lines = [b'data: {"a":{}}', b'data:{"b":1}', b"data: [DONE]"]
+    block = end.join(lines) + 2 * end
+    assert [event.data for event in events(set_apart(block))] == [b'{"a":{}}', b'{"b":1}', b"[DONE]"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b'data: {\ndata: "a": [{},\ndata: {}\ndata: ]}\n\n', id="one object over several lines"),
+        pytest.param(b'data: {"a":"}\\ndata: {"}\n\ndata: {}\n\n', id="a text that looks like it"),
+        pytest.param(b"data: one\ndata: two\n\n", id="no JSON"),
+    ],
+)
+def test_an_event_of_several_lines_stays_one(block: bytes) -> None:
+    assert set_apart(block) is block or set_apart(block) == block

@@ -73,6 +73,8 @@ def faults_at(vendor: str, body: dict[str, Any]) -> list[str]:
         case "groq":
             faults += [f"property {name} is unsupported" for name in fields & {"reasoning_content", "refusal"}]
         case "deepseek":
+            lists = [content for each in messages if isinstance(content := each.get("content"), list)]
+            faults += ["invalid type: sequence"] * any(all("text" in part for part in parts) for parts in lists)
             asking = [message for message in messages if message.get("tool_calls")]
             faults += ["reasoning_content must be passed back"] * any(
                 "reasoning_content" not in each for each in asking
@@ -213,6 +215,7 @@ def _converse(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901 - one rule a
     if roles[0] != "user" or any(first == second for first, second in pairwise(roles)):
         yield f"a conversation must start with a user message and alternate: {roles}"
     waiting: list[str] = []
+    seen: set[str] = set()
     uses = False
     for number, turn in enumerate(turns):
         blocks = turn["content"]
@@ -229,8 +232,10 @@ def _converse(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901 - one rule a
         uses = uses or bool(waiting)
         for block in blocks:
             if "toolUse" in block:
-                if not re.fullmatch("[a-zA-Z0-9_.:-]{1,64}", block["toolUse"]["toolUseId"]):
-                    yield f"messages[{number}]: id {block['toolUse']['toolUseId']}"
+                call_id = block["toolUse"]["toolUseId"]
+                if not re.fullmatch("[a-zA-Z0-9_.:-]{1,64}", call_id) or call_id in seen:
+                    yield f"messages[{number}]: id {call_id}"
+                seen.add(call_id)
                 if not isinstance(block["toolUse"]["input"], dict):
                     yield f"messages[{number}]: input is no object"
     if uses and not body.get("toolConfig", {}).get("tools"):

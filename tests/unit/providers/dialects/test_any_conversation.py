@@ -19,7 +19,8 @@ from tests.unit.providers.dialects import strict_apis
 EXAMPLES = 100  # for each of sixteen pairs, and of four APIs at the vendors: 2,000
 PICTURE = "iVBORw0KGgo="
 TEXTS = st.sampled_from(["Hi", "weather?", "ünï\n", "<b>"])
-IDS = ("call_{}", "functions.get_weather:{}", "toolu_vrtx_" + "x" * 50 + "{}", "{}abcdefgh")
+# The last one comes again in each turn.
+IDS = ("call_{}", "functions.get_weather:{}", "toolu_vrtx_" + "x" * 50 + "{}", "{}abcdefgh", "list_dir:{place}")
 SAFE_IDS = ("call_{}", "toolu_vrtx_" + "x" * 50 + "{}")
 ARGUMENTS = st.sampled_from([{}, {"city": "Oslo"}, {"a": [1, None, {"b": "c"}]}])
 PARTS = st.lists(TEXTS.map(lambda text: ("text", text)) | st.just(("picture", "")), min_size=1, max_size=3)
@@ -34,7 +35,7 @@ def turns(draw: st.DrawFn) -> list[dict[str, Any]]:
         kind = draw(st.sampled_from(["answer", "refusal", "calls", "system"]))
         if kind == "calls":
             number = draw(st.integers(1, 3))
-            calls = [{"id": draw(st.integers(0, 3)), "arguments": draw(ARGUMENTS)} for _ in range(number)]
+            calls = [{"id": draw(st.integers(0, 4)), "arguments": draw(ARGUMENTS)} for _ in range(number)]
             results = [draw(st.sampled_from(["rain", "", "error", "picture"])) for _ in range(number)]
             text, after = draw(st.none() | TEXTS), draw(st.none() | PARTS)
             turn = {
@@ -68,7 +69,7 @@ def named(turn: dict[str, Any], number: int, ids: tuple[str, ...]) -> list[tuple
     """Return the id, the arguments and the result of each call of a turn."""
     pairs = zip(turn["calls"], turn["results"], strict=True)
     return [
-        (ids[call["id"] % len(ids)].format(f"{number}{place}"), call["arguments"], result)
+        (ids[call["id"] % len(ids)].format(f"{number}{place}", place=place), call["arguments"], result)
         for place, (call, result) in enumerate(pairs)
     ]
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.chat.answers import events_of_answer
+from providers.dialects.chat.answers import ChatGathering, events_of_answer
 from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
 from providers.dialects.events import Run
@@ -151,3 +151,13 @@ def test_what_is_more_than_text_has_its_own_word(delta: dict[str, object], obsta
 def test_the_text_of_a_run_is_that_of_its_events(raw: list[bytes]) -> None:
     run = Run(0, 0, b"", raw, 0)
     assert run.text() == "".join(run.texts())
+
+
+def test_a_role_that_is_empty_in_every_chunk_is_the_assistant_s() -> None:
+    """As from MiniMax."""
+    gathering = ChatGathering()
+    for content, reason in (("Hi", None), ("", "stop")):
+        choice = {"index": 0, "delta": {"role": "", "content": content}, "finish_reason": reason}
+        gathering.take(read_event(msgspec.json.encode({"id": "a", "choices": [choice]})))
+    [choice] = msgspec.json.decode(gathering.body())["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "Hi"}

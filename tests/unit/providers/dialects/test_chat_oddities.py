@@ -1,11 +1,15 @@
 """Streams of chat that differ from OpenAI's, gathered into one answer and translated into each dialect."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event, translations
+from providers.dialects.chat.deltas import CallNumbers
 from providers.sse import EventSplitter, events
 
 TARGETS = [CHAT, MESSAGES, RESPONSES, GEMINI]
@@ -18,6 +22,11 @@ def chunk(finish_reason: str | None = None, *, called: str = "delta", **delta: A
 
 def answer(target: Dialect, *chunks: bytes) -> tuple[str, list[tuple[str, Any]]]:
     """Return the text of the answer that ``target`` makes of these chunks, and its calls: names and arguments."""
+    return said_in(ended(target, *chunks))
+
+
+def ended(target: Dialect, *chunks: bytes) -> dict[str, Any]:
+    """Return the whole answer that ``target`` makes of these chunks."""
     stream = b"".join(chunks) + b"data: [DONE]\n\n"
     for step in translations(CHAT, target, {}, ()):
         stream = step.feed(EventSplitter().feed(stream)) + step.end()
@@ -25,7 +34,7 @@ def answer(target: Dialect, *chunks: bytes) -> tuple[str, list[tuple[str, Any]]]
     for event in events(stream):
         if event.data and event.data != b"[DONE]":
             gathering.take(target.answers.read_event(event.data, ()))
-    return said_in(msgspec.json.decode(gathering.body()))
+    return dict(msgspec.json.decode(gathering.body()))
 
 
 def said_in(body: Any) -> tuple[str, list[tuple[str, Any]]]:
@@ -164,3 +173,57 @@ def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
     function = {"name": "f", "arguments": '{"x":1}'}
     call = {"index": 0, "id": "a", "type": "function", "function": function}
     assert answer(target, chunk(tool_calls=[call], function_call=function), chunk("tool_calls")) == ("", ONE)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(['{"city', '{"city": "Os', '{"city": "Oslo"}'], id="all so far with each"),
+        pytest.param(['{"city": ', '"Oslo"}', '{"city": "Oslo"}'], id="all once more at the end"),
+        pytest.param(['{"city": ', '"Oslo"}', '{"city":"Oslo"}'], id="all once more, written otherwise"),
+        pytest.param(["", '{"city": "Oslo"}', '{"city": "Oslo"}'], id="twice"),
+    ],
+)
+def test_arguments_that_a_server_sends_more_than_once_count_once(pieces: list[str]) -> None:
+    whole = '{"city": "Oslo"}'
+    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": pieces[0]}}
+    calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces[1:])]
+    numbers = CallNumbers()
+    assert "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls) == whole
+
+
+@given(st.lists(st.text('{}":,a \\', max_size=4), max_size=8))
+def test_pieces_of_one_object_are_all_new(values: list[str]) -> None:
+    """However they are cut, and whatever stands in them."""
+    whole = json.dumps({"a": values, "{": {"{": values}})
+    numbers = CallNumbers()
+    for size in (1, 2, 3, 7):
+        numbers = CallNumbers()
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        said = [numbers.take({"index": 0, "function": {"arguments": piece}})[1] for piece in pieces]
+        assert "".join(each["function"]["arguments"] for each in said) == whole
+
+
+def test_a_server_that_gives_a_reason_with_each_chunk_is_believed_when_it_was_cut_short() -> None:
+    chunks = [chunk("stop", content="Hel"), chunk("stop", content="lo"), chunk("length", content="!"), chunk("stop")]
+    assert ended(MESSAGES, *chunks)["stop_reason"] == "max_tokens"
+    assert ended(RESPONSES, *chunks)["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert ended(GEMINI, *chunks)["candidates"][0]["finishReason"] == "MAX_TOKENS"
+    for target in TARGETS:
+        assert answer(target, *chunks)[0] == "Hello!"
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_an_answer_of_thoughts_alone_is_not_empty(field: str) -> None:
+    chunks = [chunk(role="assistant", content=""), chunk(**{field: "Hm"}), chunk(**{field: "m"}), chunk("stop")]
+    [block] = ended(MESSAGES, *chunks)["content"]
+    assert (block["type"], block["thinking"]) == ("thinking", "Hmm")
+    parts = ended(GEMINI, *chunks)["candidates"][0]["content"]["parts"]
+    assert [part for part in parts if part.get("text")] == [{"text": "Hmm", "thought": True}]
+
+
+def test_thoughts_before_an_answer_stay_unseen_where_nobody_asked_for_them() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for said in (chunk(content="Hi"), chunk(tool_calls=[call])):
+        chunks = [chunk(reasoning_content="Hmm"), said, chunk("stop")]
+        assert b"Hmm" not in msgspec.json.encode([ended(MESSAGES, *chunks), ended(GEMINI, *chunks)])

@@ -112,3 +112,16 @@ def test_a_finish_reason_that_was_sent_is_not_added_nor_one_to_a_stream_that_bre
     assert FinishReason({"delta": {}}).feed(finished) == finished
     repair = FinishReason({"delta": {}})
     assert repair.feed(event()) + repair.end() == event()
+
+
+def test_a_stream_of_calls_that_says_stop_ends_as_the_same_answer_in_one_body() -> None:
+    """Google says tool_calls only where it does not stream."""
+    called = {"choices": [{"index": 0, "delta": {"tool_calls": [{"id": "a", "function": {"name": "f"}}]}}]}
+    ended = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    repair = ToolIndex()
+    block = b"".join(b"data: " + msgspec.json.encode(one) + b"\n\n" for one in (called, ended)) + b"data: [DONE]\n\n"
+    *_, last, done = events(repair.feed(block))
+    assert msgspec.json.decode(last.data)["choices"][0]["finish_reason"] == "tool_calls"
+    assert done.data == b"[DONE]"
+    plain = b"data: " + msgspec.json.encode(ended) + b"\n\n"
+    assert ToolIndex().feed(plain) == plain

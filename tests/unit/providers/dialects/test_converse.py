@@ -394,3 +394,10 @@ def test_a_picture_in_what_the_assistant_said_is_a_loss(shape: Any) -> None:
     body, lost = worded(shape, {"messages": turns})
     assert lost == ["messages[1].content[1]"]
     assert body["messages"][1]["content"] == [{"text": "Here."}]
+
+
+def test_a_claude_is_sent_no_blank_stop_sequence(shape: Any) -> None:
+    asked = {"messages": HI, "stop": ["\n", "END"]}
+    (claude, lost), (other, kept) = worded(shape, asked, CLAUDE), worded(shape, asked)
+    assert (claude["inferenceConfig"]["stopSequences"], lost) == (["END"], ["stop"])
+    assert (other["inferenceConfig"]["stopSequences"], kept) == (["\n", "END"], [])

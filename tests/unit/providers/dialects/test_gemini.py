@@ -626,7 +626,7 @@ def test_what_a_request_expects_is_read() -> None:
 
 
 def chunks_of(*stream: bytes) -> list[Any]:
-    translation = ToChat((), lambda: 0.0)
+    translation = ToChat((), lambda: 0.0, lambda: "new")
     return datas(b"".join(map(translation.feed, stream)) + translation.end())
 
 
@@ -656,7 +656,7 @@ def test_googles_events_become_chunks() -> None:
         {"content": "Hi"},
         {
             "tool_calls": [
-                {"index": 0, "id": "call_0_", "type": "function", "function": function, "extra_content": signed}
+                {"index": 0, "id": "call_0_new", "type": "function", "function": function, "extra_content": signed}
             ]
         },
         {"extra_content": signed},

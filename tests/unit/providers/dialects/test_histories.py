@@ -120,7 +120,7 @@ def test_in_the_strictest_form_roles_alternate() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "more"}]}
     messages, _ = fitted(STRICTEST, system, QUESTION, parts, answer, answer, called(), result(), QUESTION)
     assert [each["role"] for each in messages] == ["system", "user", "assistant", "assistant", "tool"]
-    assert messages[1]["content"] == [{"type": "text", "text": "weather?"}, {"type": "text", "text": "more"}]
+    assert messages[1]["content"] == "weather?\n\nmore"
 
 
 @pytest.mark.parametrize("vendor", ["deepseek", "moonshot"])
@@ -151,3 +151,18 @@ def test_a_refusal_is_what_the_assistant_said() -> None:
 def test_what_is_no_conversation_is_left_to_the_provider(messages: bytes) -> None:
     fields = {"messages": msgspec.Raw(messages)}
     assert chat_history(fields, MISTRAL) == Wording(fields)
+
+
+def test_deepseek_gets_texts_in_no_lists() -> None:
+    """It refuses any list, of texts too."""
+    two = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    seen = [*two, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+    history = load_catalog()["deepseek"].quirks.history
+    given: list[dict[str, Any]] = [
+        {"role": "system", "content": two},
+        {"role": "user", "content": seen},
+        called(),
+        result(content=two),
+    ]
+    messages, _ = fitted(history, *given)
+    assert [message["content"] for message in messages] == ["a\n\nb", seen, None, "a\n\nb"]

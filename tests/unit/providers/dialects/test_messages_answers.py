@@ -238,7 +238,7 @@ def test_arguments_cut_off_in_the_middle_are_wrapped() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        {"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "content_block_delta", "index": 7, "delta": {"type": "input_json_delta", "partial_json": "x"}},
         {"type": "content_block_start", "index": 0},
         {"type": "message_start", "message": 5},
         {},
@@ -291,3 +291,23 @@ def test_an_errors_body_has_the_type_of_its_status(status: int, type_: str, expe
     error = {"type": "error", "error": {"type": expected, "message": "why"}}
     assert msgspec.json.decode(error_body(status, type_, "why", None)) == error
     assert msgspec.json.decode(error_body(status, type_, "why", "req_1")) == {**error, "request_id": "req_1"}
+
+
+def test_blocks_that_a_server_gives_one_index_are_all_kept_in_their_order() -> None:
+    stream = MessageGathering()
+    thought, text = {"type": "thinking", "thinking": "", "signature": ""}, {"type": "text", "text": ""}
+    for event in (
+        {"type": "message_start", "message": {"id": "m", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": text},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "---"}},
+        {"type": "content_block_start", "index": 0, "content_block": thought},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Yes"}},  # never begun
+    ):
+        stream.take(Chunk(msgspec.json.encode(event)))
+    assert msgspec.json.decode(stream.body())["content"] == [
+        {"type": "text", "text": "---"},
+        {"type": "thinking", "thinking": "Hm", "signature": ""},
+        {"type": "text", "text": "Yes"},
+    ]

@@ -250,3 +250,31 @@ def test_a_picture_called_jpg_is_a_jpeg() -> None:
     source = {"type": "base64", "media_type": "image/jpeg", "data": "aGk="}
     assert said(wording)["messages"][0]["content"] == [{"type": "image", "source": source}]
     assert lost(wording) == {}
+
+
+def test_calls_that_came_with_one_id_in_several_turns_have_each_their_own() -> None:
+    """Messages refuses a conversation in which an id comes twice."""
+    turns = [
+        part
+        for answer in ("x", "y", "z")
+        for part in (
+            {"role": "assistant", "content": None, "tool_calls": [call("f:0", "f", "{}")]},
+            {"role": "tool", "tool_call_id": "f:0", "content": answer},
+        )
+    ]
+    content = [turn["content"][0] for turn in said(messages_of(messages=[*ASK, *turns]))["messages"][1:]]
+    assert [block["id"] for block in content[::2]] == ["f_3a_0", "f_3a_0_2", "f_3a_0_3"]
+    assert [(block["tool_use_id"], block["content"]) for block in content[1::2]] == [
+        ("f_3a_0", "x"),
+        ("f_3a_0_2", "y"),
+        ("f_3a_0_3", "z"),
+    ]
+
+
+def test_a_call_whose_id_is_empty_has_one() -> None:
+    turns = [
+        {"role": "assistant", "content": None, "tool_calls": [call("", "f", "{}")]},
+        {"role": "tool", "tool_call_id": "", "content": "x"},
+    ]
+    _, called, answered = said(messages_of(messages=[*ASK, *turns]))["messages"]
+    assert called["content"][0]["id"] == answered["content"][0]["tool_use_id"] == "call"

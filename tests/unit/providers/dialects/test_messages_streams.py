@@ -483,3 +483,31 @@ def test_counts_that_are_no_numbers_do_not_count(name: str, left: int, nonsense:
     stream += sse(stopped("end_turn", usage={**USED, name: nonsense}), {"type": "message_stop"})
     usage = told(translated(to_chat(), stream))[-1]["usage"]
     assert usage["prompt_tokens"] == left
+
+
+def test_a_call_has_an_id_that_no_earlier_one_has() -> None:
+    """Some models count their calls from 0 in each turn, and clients find a call by its id alone."""
+    earlier = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "list_dir:0".replace(":", "_3a_")}]}
+    asked = {**SHOWN, "messages": [{"role": "user", "content": "Hi"}, earlier]}
+    stream = chat(tool(0, "{}", "list_dir:0", "list_dir"), tool(1, "{}", "list_dir:1", "list_dir"), reason="tool_calls")
+    content = message(translated(from_chat(asked), stream))["content"]
+    assert [block["id"] for block in content] == ["list_dir_3a_0_2", "list_dir_3a_1"]
+
+
+def test_an_answer_without_an_id_gets_one_of_its_own() -> None:
+    """Clients put answers with one id together."""
+    stream = b"".join(sse({**one, "id": ""}) for one in (delta(content="a"), finish("stop"))) + b"data: [DONE]\n\n"
+    ids = [message(translated(from_chat(), stream))["id"] for _ in range(2)]
+    assert all(ids)
+    assert ids[0] != ids[1]
+
+
+def test_a_count_of_0_at_the_end_does_not_replace_that_of_the_beginning() -> None:
+    counted = {"input_tokens": 15, "cache_read_input_tokens": 4, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"id": "m", "model": "m", "usage": counted}}
+    end = stopped("end_turn", {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7})
+    stream = sse(start, begin(0, type="text", text=""), add(0, type="text_delta", text="a"), over(0), end)
+    [usage] = [chunk["usage"] for chunk in told(translated(to_chat(), stream)) if chunk.get("usage")]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (19, 7)
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 4
+    assert message(stream)["usage"] == {"input_tokens": 15, "cache_read_input_tokens": 4, "output_tokens": 7}

@@ -144,6 +144,12 @@ def test_what_messages_forbids_is_malformed(fields: dict[str, Any], param: str) 
     assert caught.value.param == param
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    assert said(chat_of(max_tokens=9.0))["max_completion_tokens"] == 9
+    with pytest.raises(Malformed):
+        chat_of(max_tokens=9.5)
+
+
 def test_thoughts_that_nobody_signed_do_not_go_to_messages() -> None:
     unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
     signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -204,3 +210,12 @@ def test_a_prompt_that_says_more_than_whom_to_bill_is_kept(text: str) -> None:
 def test_top_k_which_servers_of_open_models_take_is_said_without_loss() -> None:
     wording = messages_of(top_k=5)
     assert (said(wording)["top_k"], lost(wording)) == (5, {})
+
+
+def test_a_result_of_several_texts_is_one() -> None:
+    """Some servers take no list there, even of texts."""
+    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": texts}
+    turns = [*ASK, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    assert said(chat_of(messages=turns))["messages"][-1] == {"role": "tool", "tool_call_id": "c", "content": "a\n\nb"}

@@ -222,3 +222,14 @@ def test_a_call_that_never_gets_a_name_is_no_answer() -> None:
     with pytest.raises(UpstreamError) as caught:
         from_chat(early, chunk("tool_calls"))
     assert caught.value.kind is ErrorKind.INVALID_RESPONSE
+
+
+def test_a_call_has_an_id_that_no_earlier_one_has() -> None:
+    """Some models count their calls from 0 in each turn, and agents find a call by its id alone."""
+    earlier = [{"type": "function_call_output", "call_id": "list_dir:0", "output": "x"}]
+    told = from_chat(
+        call(0, "{}", id="list_dir:0", name="list_dir"),
+        chunk("tool_calls"),
+        asked={"model": "m", "input": earlier},
+    )
+    assert [item["call_id"] for item in told[-1]["response"]["output"]] == ["list_dir:0_2"]

@@ -365,3 +365,26 @@ def test_an_earlier_call_without_arguments_has_none_in_json() -> None:
     item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
     message = said(to_chat(raw({"input": [item]})))["messages"][0]
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+
+
+def test_tools_that_the_input_adds_are_among_the_request_s() -> None:
+    """Codex may have all of its tools there."""
+    shell = {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}}
+    wait = {"type": "namespace", "name": "team", "tools": [{"type": "function", "name": "wait"}]}
+    items = [{"type": "additional_tools", "id": "at_1", "role": "developer", "tools": [shell, wait]}]
+    items.append({"role": "user", "content": 'Say "additional_tools".'})
+    wording = to_chat(raw({"model": "m", "input": items, "tools": None, "tool_choice": "auto"}))
+    assert [tool["function"]["name"] for tool in said(wording)["tools"]] == ["shell", "team__wait"]
+    assert said(wording)["messages"] == items[1:]
+    assert not wording.losses
+    more = to_chat(raw({"model": "m", "input": items, "tools": [{"type": "function", "name": "own"}]}))
+    assert [tool["function"]["name"] for tool in said(more)["tools"]] == ["own", "shell", "team__wait"]
+
+
+def test_a_result_of_several_texts_is_one() -> None:
+    texts = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
+    items = [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": texts},
+    ]
+    assert said(to_chat(raw({"model": "m", "input": items})))["messages"][-1]["content"] == "a\n\nb"

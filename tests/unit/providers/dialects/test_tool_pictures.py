@@ -47,7 +47,7 @@ def test_pictures_of_parallel_results_follow_all_of_them_with_what_the_user_says
     turn = {"role": "user", "content": [result("a", text("One:"), IMAGE), result("b", IMAGE), text("Which?")]}
     wording = messages_to_chat.to_chat(raw({"max_tokens": 9, "messages": [calls("a", "b"), turn]}))
     assert said(wording)[1:] == [
-        {"role": "tool", "tool_call_id": "a", "content": [text("One:"), LATER]},
+        {"role": "tool", "tool_call_id": "a", "content": f"One:\n\n{LATER['text']}"},
         {"role": "tool", "tool_call_id": "b", "content": LATER["text"]},
         {"role": "user", "content": [*shown("a"), *shown("b"), text("Which?")]},
     ]
