@@ -25,6 +25,7 @@ from gateway.racing.seats import Seat, Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
+from providers.dialects import with_added_tools
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
 FINISHED = "finished"  # the same, of an answer that broke off
@@ -414,7 +415,8 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    kept = {name: fields[name].copy() for name in STILL_READ if name in fields}
+    told = with_added_tools(fields)
+    kept = {name: told[name].copy() for name in STILL_READ if name in told}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())
