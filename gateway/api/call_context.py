@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
-from gateway.core.calls import Call, Level
+from gateway.core.calls import Call, Level, Stamp
 from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Limits
@@ -98,20 +97,6 @@ class CallContext:
 NO_LEVELS: Sequence[Level] = ()
 
 
-class Stamp(msgspec.Struct, frozen=True):
-    """What a call keeps whichever model is asked: its id and times, the accounts and tags it counts in, and its trace.
-
-    The fields are those of ``Call``.
-    """
-
-    id: str
-    received_at: float
-    started_at: datetime
-    levels: Sequence[Level]
-    tags: Mapping[str, str]
-    trace: TraceContext | None
-
-
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client of a call, and the data of its request besides the body."""
 
@@ -129,7 +114,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     def stamp(self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None) -> Stamp:
         """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model."""
         if first is not None:
-            return Stamp(first.id, first.received_at, first.started_at, first.levels, first.tags, first.trace)
+            return Stamp(first.id, first.received_at, first.started_at, first.tags, first.levels, first.trace)
         services, tracing = context.services, context.tracing.own
         received_at = services.clock() if self.received_at is None else self.received_at
         call_id, levels, tags = services.new_id(), self.levels, self.tags
@@ -141,4 +126,4 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.end_user is not None and (found := self.end_user.of(fields)) is not None:
             levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
         trace = None if tracing is None else tracing.trace(call_id, self.parent)
-        return Stamp(call_id, received_at, services.utc_now(), levels, tags, trace)
+        return Stamp(call_id, received_at, services.utc_now(), tags, levels, trace)

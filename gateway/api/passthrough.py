@@ -142,9 +142,7 @@ def _call_of(
         deadline_ms = instead_of.deadline_ms
     stamp = client_context.stamp(context, fields, instead_of)
     return Call(
-        id=stamp.id,
-        received_at=stamp.received_at,
-        started_at=stamp.started_at,
+        *msgspec.structs.astuple(stamp),
         client=client_context.client.name,
         model=model.name,
         asked_model=None if model.name == parsed.model else parsed.model,
@@ -160,15 +158,12 @@ def _call_of(
         wants_usage=False,
         fields=fields,
         headers=client_context.headers,
-        tags=stamp.tags,
         replica=context.replica,
         region=context.settings.region,
         request_id=client_context.request_id,
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
-        levels=stamp.levels,
-        trace=stamp.trace,
     )
 
 

@@ -118,9 +118,7 @@ async def plan_call(
         win_on = _win_on(win_on, asked_kind, streamed=parsed.stream, stateful=parsed.stateful, several=several)
     stamp = client_context.stamp(context, sent.fields, instead_of)
     call = Call(
-        id=stamp.id,
-        received_at=stamp.received_at,
-        started_at=stamp.started_at,
+        *msgspec.structs.astuple(stamp),
         client=client_context.client.name,
         model=model.name,
         asked_model=None if model.name == parsed.model else parsed.model,
@@ -140,7 +138,6 @@ async def plan_call(
         wordings=fitting.wordings,
         dropped=fitting.dropped,
         headers=client_context.headers,
-        tags=stamp.tags,
         replica=context.replica,
         region=context.settings.region,
         request_id=client_context.request_id,
@@ -152,8 +149,6 @@ async def plan_call(
         runs_on=parsed.runs_on,
         key_name=resolved.key_name,
         is_restricted=resolved.is_restricted,
-        levels=stamp.levels,
-        trace=stamp.trace,
     )
     if model.common.binds:
         call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)

@@ -176,21 +176,14 @@ _BEGUN = frozenset({IN_PROGRESS, "queued"})  # the statuses of a response in the
 _ANSWERED = frozenset({Outcome.WON, Outcome.CLIENT_GONE})
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One finished attempt: a row of ``attempts``. Milliseconds are since the attempt's launch."""
+class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One finished attempt, its start and what came of it: a row of ``attempts``. Milliseconds are since its launch.
 
-    id: str
+    The start's fields are given by place, ``*astuple(start)``: by name each of so many costs three times as much.
+    """
+
     call_id: str
-    number: int
-    started_at: datetime
-    role: Role
-    provider: str
-    deployment: str
-    launch_offset_ms: float
     outcome: Outcome
-    audited: bool = False
-    continues: str | None = None  # the attempt whose answer it finishes
-    is_extra: bool | None = None  # at its launch another attempt of its call could still answer, or did
     connect_ms: float | None = None  # None if an open connection was reused
     headers_ms: float | None = None
     first_event_ms: float | None = None
@@ -223,7 +216,6 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cost_usd: float | None = None
     cost_is_lower_bound: bool = False
     cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price
-    model: str | None = None  # the model it ran for; after a fallback not the requested one
     client: str | None = None
     api: str | None = None  # the call's ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
@@ -239,7 +231,6 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     model_version: str | None = None  # the model that answered, as the provider reports it
     system_fingerprint: str | None = None  # as the provider reports it
     provider_request_id: str | None = None
-    in_flight: int | None = None  # at the launch: other attempts at this deployment in this process
     sends: int | None = None  # how often the request was sent: 2 if the first one was lost with a reused connection
     cost_low_usd: float | None = None  # lower and upper bound
     cost_high_usd: float | None = None
@@ -260,12 +251,10 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
     retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
-    asked_tokens: int | None = None  # of the prompt, estimated before it was sent; not a column
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
     tier: str | None = None  # that served it, as reported; "": standard service; not a column
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
     limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
-    learnt_as: str | None = None  # as of its start; with it, its cost is not the operator's; not a column
 
     @property
     def failed(self) -> bool:

@@ -72,12 +72,20 @@ class Maker(msgspec.Struct, frozen=True):
         return self.key_name if self.deployment.partition("/")[0] == provider else None
 
 
-class Call(MaskedRecord, frozen=True, kw_only=True):
-    """One client request: what is sent upstream, and what the ledger records of it."""
+class Stamp(MaskedRecord, frozen=True):
+    """What a call keeps whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
     started_at: datetime
+    tags: Mapping[str, str]
+    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
+    trace: TraceContext | None = None  # None: calls are not traced
+
+
+class Call(Stamp, frozen=True, kw_only=True):
+    """One client request: what is sent upstream, and what the ledger records of it."""
+
     client: str | None
     model: str
     asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
@@ -99,7 +107,6 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
     models: Mapping[str, str] = {}  # deployment → its model, if that is a fallback which may continue the answer
     headers: Mapping[str, str]  # the client's headers that may go upstream
-    tags: Mapping[str, str]
     replica: str
     region: str | None
     request_id: str | None = None  # the client's x-request-id
@@ -111,9 +118,7 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
     runs_on: bool = False  # in the background: its answer is only the beginning of one
     key_name: str | None = None  # the only key of the provider that has what the request names
     is_restricted: bool = False  # the request restricts or orders the deployments
-    levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
-    trace: TraceContext | None = None  # None: calls are not traced
 
     @property
     def deadline_at(self) -> float | None:
@@ -131,8 +136,8 @@ class Call(MaskedRecord, frozen=True, kw_only=True):
         yield "headers", sorted(self.headers)
 
 
-class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
+class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What of a call is known at its start, and is in its row at its end."""
 
     id: str
     started_at: datetime
@@ -148,27 +153,19 @@ class CallStart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     region: str | None
     win_on: WinOn = WinOn.ANY
     request_id: str | None = None  # the client's id of the request
-    deadline_ms: float | None = None  # for the first token, since the call was received
+    deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
     profile: str | None = None
+
+
+class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The start of a call, with the attempts launched at once: what remains of it if the gateway dies."""
+
     attempts: tuple[AttemptStart, ...]
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
-    id: str
-    started_at: datetime
-    client: str | None
-    model: str
-    endpoint: str
-    streamed: bool
-    mode: Mode
-    objective: Objective
-    prompt_class: int  # by ``encoded_class``
-    replica: str
-    region: str | None
-    win_on: WinOn = WinOn.ANY
-    request_id: str | None = None  # the client's id of the request
     answered_model: str | None = None  # the fallback that answered; None: the requested model
     launched: int  # attempts started
     extras: int | None = None  # of them, those that started while another one could still answer
@@ -217,11 +214,8 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     alone_ms: float | None = None
     alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
     alone_age_ms: float | None = None  # age of the primary when it was overtaken
-    deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
     deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
-    profile: str | None = None
     dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
-    tags: Mapping[str, str]
     attempts: tuple[AttemptRecord, ...] = ()
     kind: CallKind | None = None  # not a column; the expected lengths of answers need it
     trace: TraceContext | None = None  # not a column; None: calls are not traced

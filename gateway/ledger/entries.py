@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import astuple, replace
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
 from gateway.core.calls import TENANT, CallRecord, CallStart
@@ -247,7 +247,7 @@ def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:
     """Return the record of an attempt whose gateway died; ``audited``: it had lost already."""
     return AttemptRecord(
-        **asdict(start) | {"audited": audited},
+        *astuple(replace(start, audited=audited)),
         key_name=None if start.learnt_as is None else TENANT,
         call_id=call.id,
         client=call.client,

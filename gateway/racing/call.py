@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Role
-from gateway.core.calls import Call, CallRecord
+from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import whole_class
 from gateway.fleet.fleet import Fleet
@@ -25,7 +25,7 @@ from gateway.racing.seats import Seat, Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
-from providers.dialects import with_added_tools
+from providers.dialects import Dialect
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
 FINISHED = "finished"  # the same, of an answer that broke off
@@ -126,6 +126,7 @@ class OpenCall:
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self.rivals: Rivals[Any] | None = None  # None: one race runs at a time
         self._winner: AttemptRecord | None = None
+        self._began: tuple[Call, CallStart] | None = None  # as whom, and how; None: nothing was launched
         self.attempts: list[AttemptRecord] = []  # those that have ended
         self._deployments: Mapping[str, Deployment] = {}
 
@@ -177,7 +178,9 @@ class OpenCall:
     def begin(self, starts: Sequence[AttemptStart]) -> None:
         """Announce the call with its first launches, before any request is sent."""
         if starts[0].number == 1:
-            self.services.recorder.call_started(call_start(self.call, tuple(starts)))
+            start = call_start(self.call, tuple(starts))
+            self._began = self.call, start
+            self.services.recorder.call_started(start)
 
     def first_token(
         self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
@@ -249,8 +252,10 @@ class OpenCall:
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
+        began = self._began
         self.record = call_record(
             call,
+            began[1] if began is not None and began[0] is call else call_start(call, ()),
             attempts,
             winner,
             deployments,
@@ -407,7 +412,7 @@ class AttemptSeat:
 # Releases a prompt after its last use: the answer may stream for minutes.
 
 
-def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
+def forget_prompt(fields: Mapping[str, msgspec.Raw], dialect: Dialect | None = None) -> int:
     """Remove the fields of a request that are not needed at the call's end; copy the others out of the body.
 
     In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body. Returns
@@ -415,8 +420,9 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    told = with_added_tools(fields)
-    kept = {name: told[name].copy() for name in STILL_READ if name in told}
+    with_all = None if dialect is None else dialect.requests.with_all_tools
+    told = fields if with_all is None else with_all(fields)
+    kept = {name: raw.copy() for name, raw in told.items() if name in STILL_READ}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())

@@ -98,7 +98,7 @@ class AnswerText:
 
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
-HEAD_EVENTS = 3  # the first text should be among these; the pattern is learnt from it
+HEAD_EVENTS = (2, 1)  # the first text, mostly after one with the role, should be among these; it shows the pattern
 MOST_COMPLAINTS = 100  # events that add nothing but the text of an error, as far as is known
 LESSONS = 8  # after so many useless patterns, no more are tried
 LONG_BYTES = 256 * 1024  # of data, more than a socket gives at once; more is looked at in a thread
@@ -108,7 +108,7 @@ _END = b"\n\n"
 class WholeEvents(msgspec.Struct, frozen=True, gc=False):
     """Whole events: parsed, or, if ``chunks`` is None, a ``run`` of plain ones that match ``pattern``."""
 
-    data: bytes
+    data: bytes | memoryview
     chunks: Sequence[Chunk] | None
     run: Run | None = None
     pattern: Pattern | None = None
@@ -204,7 +204,7 @@ class AnswerReader:
             self._clocks.resume()
         if isinstance(looked, Run):
             self.take(looked, now)
-            return Block(looked.data, (WholeEvents(looked.data, None, looked, pattern),))
+            return Block(bytes(looked.data), (WholeEvents(looked.data, None, looked, pattern),))
         draft = _Draft()
         self._parse(looked, now, draft)
         return draft.block()
@@ -273,8 +273,10 @@ class AnswerReader:
     def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
         """Parse single events until the pattern is learnt; return where they end."""
         at = 0
-        for _ in range(HEAD_EVENTS):
-            begin, at = at, _end_of_event(block, at)
+        for number in HEAD_EVENTS:
+            begin = at
+            for _ in range(number):
+                at = _end_of_event(block, at)
             if not self._parse(self._look(block[begin:at]), now, draft) or at == len(block):
                 break
             if self._lesson is not None:
@@ -470,7 +472,7 @@ def truncated() -> UpstreamError:
 class _Draft(msgspec.Struct):
     """A block that is being built."""
 
-    forward: list[bytes] = []
+    forward: list[bytes | memoryview] = []
     parts: list[WholeEvents] = []
     error: UpstreamError | None = None
 

@@ -7,7 +7,7 @@ the hot path.
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,6 +30,7 @@ from gateway.racing.measurement import (
 )
 from gateway.racing.validation import (
     CUT_SHORT,
+    NOTHING_ASKED,
     STILL_READ,
     UNJUDGED,
     Judgement,
@@ -145,69 +146,60 @@ def attempt_record(
         finish_reason = short(finish_reason, secrets)
     elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
+    rare: dict[str, Any] = {}  # of most attempts none of it: each field that is named costs 400 instructions
+    if error is not None:
+        rare = {"error_kind": error.kind, "error_message": error.kept, "retry_after_s": error.retry_after_s}
+    if censored_at is not None:
+        rare["censored_at_ms"] = since_start_ms(censored_at)
+    if overtaken is not None:
+        rare["overtaken_at_ms"] = since_start_ms(overtaken.at)
+        rare["predicted_ms"] = None if overtaken.expected_s is None else milliseconds(overtaken.expected_s)
+    if call.win_on is not WinOn.ANY:
+        rare["sentence_ms"] = since_start_ms(measurement.spoken_at)
+        rare["valid_ms"] = since_start_ms(measurement.valid_at)
+        rare["speech_pause_ms"] = None if measurement.pause_s is None else milliseconds(measurement.pause_s)
+    if dribble.at is not None:
+        rare["would_take_over_ms"] = since_start_ms(dribble.at)
+    if tokens is not None and (tokens.reported is not None or tokens.tier is not None or tokens.units is not None):
+        rare |= {"reported_tokens": tokens.reported, "other_units": tokens.units}
+        rare["tier"] = tokens.tier and short(tokens.tier, secrets)
     return AttemptRecord(
-        id=start.id,
+        *msgspec.structs.astuple(start),
         call_id=call.id,
-        number=start.number,
-        started_at=start.started_at,
-        role=start.role,
-        provider=start.provider,
-        deployment=start.deployment,
-        launch_offset_ms=start.launch_offset_ms,
         outcome=ending.outcome,
-        audited=start.audited,
-        continues=start.continues,
-        is_extra=start.is_extra,
         connect_ms=measurement.connect_ms,
         headers_ms=headers_ms,
         first_event_ms=first_event_ms,
         ttft_ms=ttft_ms,
         ttft_answer_ms=answer_ms,
-        sentence_ms=None if measurement.spoken_at is None else since_start_ms(measurement.spoken_at),
-        valid_ms=None if measurement.valid_at is None else since_start_ms(measurement.valid_at),
         last_token_ms=last_ms,
-        censored_at_ms=None if censored_at is None else since_start_ms(censored_at),
         is_overtaken=overtaken is not None,
         is_kept=kept,
         would_take_over=dribble.found,
-        would_take_over_ms=None if dribble.at is None else since_start_ms(dribble.at),
-        overtaken_at_ms=None if overtaken is None else since_start_ms(overtaken.at),
-        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
         status_code=exchange.status if exchange is not None else (error.status if error else None),
-        error_kind=error.kind if error else None,
-        error_message=error.kept if error else None,
-        retry_after_s=error.retry_after_s if error else None,
         headroom=headroom(exchange.headers) if exchange is not None else None,
-        asked_tokens=start.asked_tokens,
         prompt_tokens=tokens.prompt if tokens else None,
         completion_tokens=tokens.completion if tokens else None,
         reasoning_tokens=tokens.reasoning if tokens else None,
         cached_tokens=tokens.cached if tokens else None,
         cache_write_tokens=tokens.cache_write if tokens else None,
         tokens_source=tokens.source if tokens else None,
-        reported_tokens=tokens.reported if tokens else None,
-        tier=(tokens.tier and short(tokens.tier, secrets)) if tokens else None,
-        other_units=tokens.units if tokens else None,
         decode_tps=measurement.decode_tps(tokens) if tokens else None,
         e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
         itl_p50_ms=gaps.p50_ms if gaps is not None else None,
         itl_p95_ms=gaps.p95_ms if gaps is not None else None,
         itl_max_ms=gaps.max_ms if gaps is not None else None,
         text_gap_max_ms=text_gap_max_ms,
-        speech_pause_ms=None if measurement.pause_s is None else milliseconds(measurement.pause_s),
         itl=gaps.counts if gaps is not None else None,
-        model=start.model,
         client=call.client,
         api=call.endpoint,
         size_class=call.prompt_class.size,
         win_on=call.win_on,
         token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
-        in_flight=start.in_flight,
         finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
         key_name=ending.key_name if start.learnt_as is None else TENANT,
-        learnt_as=start.learnt_as,
         model_version=short(reported.model_version, secrets) if reported.model_version is not None else None,
         system_fingerprint=short(reported.fingerprint, secrets) if reported.fingerprint is not None else None,
         provider_request_id=None if exchange is None else _request_id(exchange, reported.answer_id),
@@ -218,6 +210,7 @@ def attempt_record(
         is_restricted=call.is_restricted,
         judged_as=judgement.judged_as,
         flaw=judgement.flaw,
+        **rare,
     )
 
 
@@ -296,7 +289,7 @@ def relayed_record(
         if fewest is not None:
             source, beyond = TokensSource.ESTIMATED, fewest
     return AttemptRecord(
-        **msgspec.structs.asdict(attempt.start),
+        *msgspec.structs.astuple(attempt.start),
         call_id=call.id,
         client=call.client,
         api=call.endpoint,
@@ -411,10 +404,10 @@ def alone(
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
     """Return the start record of ``call``, with the ``attempts`` launched at once."""
     return CallStart(
-        id=call.id,
-        started_at=call.started_at,
-        client=call.client,
-        model=call.asked_model or call.model,
+        call.id,
+        call.started_at,
+        call.client,
+        call.asked_model or call.model,
         endpoint=call.endpoint,
         streamed=call.streamed,
         mode=call.mode,
@@ -433,6 +426,7 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
 
 def call_record(
     call: Call,
+    start: CallStart,
     attempts: Sequence[AttemptRecord],
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
@@ -450,7 +444,7 @@ def call_record(
     held: Held | None = None,
     tiers: ServedTiers | None = None,
 ) -> CallRecord:
-    """Return the record of ``call``, with its attempts priced.
+    """Return the record of ``call``, which had this ``start``, with its attempts priced.
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run.
     """
@@ -458,36 +452,38 @@ def call_record(
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     counted = _counted(bill.attempts, winner)
+    rare: dict[str, Any] = {}  # as in ``attempt_record``
+    if call.win_on is WinOn.VALID:
+        rare["first_was_invalid"] = first_was_invalid(bill.attempts)
+    if held is not None:
+        rare |= {"held_ms": held.ms, "held_for": held.awaited, "held_gain_ms": held.gain_ms}
+    if asked is not NOTHING_ASKED:
+        rare |= {"max_tokens": asked.max_tokens, "temperature": asked.temperature, "tools": asked.tools}
+    if alone.age_ms is not None:
+        rare |= {"alone_predicted_ms": alone.predicted_ms, "alone_age_ms": alone.age_ms}
+    if call.deadline_ms is not None:
+        # An answer that came whole has no first token: its client had it when the call ended.
+        answered_ms = _answered_ms(winner, ttft_ms, total_ms)
+        rare["deadline_met"] = _is_met(call.deadline_ms, answered_ms, total_ms, status_code)
+    if winner is not None and call.asked_model is not None:
+        rare["answered_model"] = call.model
+    if winner is not None and call.dropped:
+        rare["dropped"] = call.dropped.get(winner.deployment, ())
+    if narrowed is not None:
+        rare["narrowed"] = narrowed
+    if call.trace is not None:
+        rare["trace"] = call.trace
     return CallRecord(
-        id=call.id,
-        started_at=call.started_at,
-        client=call.client,
-        model=call.asked_model or call.model,
-        endpoint=call.endpoint,
-        streamed=call.streamed,
-        mode=call.mode,
-        objective=call.objective,
-        prompt_class=encoded_class(call.prompt_class),
-        tags=call.tags,
-        replica=call.replica,
-        region=call.region,
-        win_on=call.win_on,
-        request_id=call.request_id,
-        first_was_invalid=first_was_invalid(bill.attempts) if call.win_on is WinOn.VALID else None,
-        answered_model=call.model if call.asked_model is not None and winner is not None else None,
+        *msgspec.structs.astuple(start)[:-1],  # but for its attempts
         launched=launched,
         extras=extras,
         width_asked=width_asked,
-        narrowed=narrowed,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
         error_kind=error_kind,
         ttft_ms=ttft_ms,
         total_ms=total_ms,
         overhead_ms=overhead_ms,
-        held_ms=None if held is None else held.ms,
-        held_for=None if held is None else held.awaited,
-        held_gain_ms=None if held is None else held.gain_ms,
         prompt_tokens=counted.prompt_tokens if counted is not None else None,
         completion_tokens=counted.completion_tokens if counted is not None else None,
         reasoning_tokens=counted.reasoning_tokens if counted is not None else None,
@@ -510,24 +506,10 @@ def call_record(
         tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
         is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
         is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        tools=asked.tools,
         alone_ms=alone.seen_ms,
-        alone_predicted_ms=alone.predicted_ms,
-        alone_age_ms=alone.age_ms,
-        deadline_ms=call.deadline_ms,
-        profile=call.profile,
-        # An answer that came whole has no first token: its client had it when the call ended.
-        deadline_met=(
-            None
-            if call.deadline_ms is None
-            else _is_met(call.deadline_ms, _answered_ms(winner, ttft_ms, total_ms), total_ms, status_code)
-        ),
-        dropped=call.dropped.get(winner.deployment, ()) if call.dropped and winner is not None else (),
         attempts=bill.attempts,
         kind=call.kind,
-        trace=call.trace,
+        **rare,
     )
 
 

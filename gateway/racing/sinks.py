@@ -145,5 +145,5 @@ class GatheringSink:
     def _take_plain(self, part: WholeEvents) -> None:
         if part.run is not None and part.pattern is not None and self._gathering.take_run(part.run, part.pattern):
             return
-        for event in events(part.data):
+        for event in events(bytes(part.data)):
             self._gathering.take(self._answers.read_event(event.data, ()))

@@ -358,7 +358,7 @@ class ContinuingSink:
     def _chunks(self, part: WholeEvents) -> Sequence[Chunk]:
         if part.chunks is not None:
             return part.chunks
-        return [self._answers.read_event(event.data, ()) for event in events(part.data)]
+        return [self._answers.read_event(event.data, ()) for event in events(bytes(part.data))]
 
 
 # Has another deployment finish an answer that broke off, so that the client sees one answer.

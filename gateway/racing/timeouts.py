@@ -208,8 +208,8 @@ class AttemptClocks:
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
         self._loop = loop
-        self._quiet_since = clock()
-        self._started = self._quiet_since if started is None else started
+        now = self._quiet_since = clock()
+        self._started = now if started is None else started
         self._first_token = False
         self._came = Came.BOUNDARY
         self._pauses = pauses
@@ -220,7 +220,7 @@ class AttemptClocks:
         self._expired: UpstreamError | None = None
         self._waits = 0  # for data that came while the event loop stood still, one after the other
         self._due = 0.0  # when the timer fires
-        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S)
+        self._timer: asyncio.TimerHandle | None = self._sleep(self._next()[0], LEAST_S, now)
 
     def event(self, now: float, came: Came, *, meaningful: bool) -> None:
         """Record an event (not a comment or ping). The first meaningful one ends the first-token timeout."""
@@ -296,9 +296,8 @@ class AttemptClocks:
             due = (self._started + clocks.total_s, ErrorKind.TOTAL_TIMEOUT, clocks.total_s)
         return due
 
-    def _sleep(self, until: float, most_s: float) -> asyncio.TimerHandle:
+    def _sleep(self, until: float, most_s: float, now: float) -> asyncio.TimerHandle:
         # Not later than a silence after text may be noticed: then no event has to set the timer earlier.
-        now = self._clock()
         self._due = min(until, now + min(most_s, self._clocks.stall_s))
         return self._loop.call_later(self._due - now, self._fire)
 
@@ -307,7 +306,7 @@ class AttemptClocks:
         due = self._next()[0]
         if self._timer is not None and due < self._due:
             self._timer.cancel()
-            self._timer = self._sleep(due, LEAST_S)
+            self._timer = self._sleep(due, LEAST_S, self._clock())
 
     def _fire(self) -> None:
         at, kind, limit_s = self._next()
@@ -316,11 +315,11 @@ class AttemptClocks:
             self._waits = 0
             most_s = self._look(now)
             if self._timer is not None:  # else it was stopped meanwhile
-                self._timer = self._sleep(at, most_s)
+                self._timer = self._sleep(at, most_s, now)
             return
         if now - self._due > LATE_S and self._waits < MOST_WAITS:
             self._waits += 1
-            self._timer = self._sleep(now + READ_S, READ_S)
+            self._timer = self._sleep(now + READ_S, READ_S, now)
             return
         self._timer = None
         self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")

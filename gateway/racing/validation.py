@@ -16,16 +16,7 @@ from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
 from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_asked_by
-from providers.dialects import (
-    DIALECTS,
-    RESPONSES,
-    Dialect,
-    Fields,
-    JsonFormat,
-    arguments_object,
-    requires_some,
-    with_added_tools,
-)
+from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
 
@@ -52,7 +43,8 @@ class Expected(msgspec.Struct, frozen=True):
 
 def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
     """Return how the answer to a request of ``dialect`` with these top-level ``fields`` is judged."""
-    fields = with_added_tools(fields) if dialect is RESPONSES else fields
+    if (with_all := dialect.requests.with_all_tools) is not None:
+        fields = with_all(fields)
     if fields.keys().isdisjoint(_NAMES[dialect]):
         return AnswerKind.PLAIN
     if _asked_format(fields, dialect) is not None:
@@ -80,7 +72,8 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
 
     ``every_schema``: arguments must match the schemas of tools that are not strict, too.
     """
-    fields = with_added_tools(fields) if dialect is RESPONSES else fields
+    if (with_all := dialect.requests.with_all_tools) is not None:
+        fields = with_all(fields)
     tools: dict[str, bytes | None] = {}
     try:
         for name, read in dialect.requests.tools.items():

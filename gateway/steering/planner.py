@@ -511,10 +511,9 @@ def plan(
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
     is_asked = draft.asked or draft.withheld_s is not None
     width_asked, narrowed = draft.narrowed(limit, configured) if is_asked else (1, None)
-    withheld_s = draft.withheld_s if width_asked == 1 and narrowed is not None else None
     planned = {launch.deployment for launch in draft.launches}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
-    return Plan(
+    made = Plan(
         tuple(sorted(draft.launches, key=_delay)),
         tuple([each.deployment for each in last if each.deployment not in planned]),
         race.mode,
@@ -529,10 +528,12 @@ def plan(
         offer=draft.offer,
         worth_s=draft.worth_s,
         width_asked=width_asked,
-        narrowed=narrowed if withheld_s is None else None,
-        withheld=None if withheld_s is None else Launch(primary.deployment, withheld_s, Role.HEDGE),
-        withheld_by=None if withheld_s is None else narrowed,
+        narrowed=narrowed,
     )
+    if width_asked > 1 or narrowed is None or draft.withheld_s is None:
+        return made
+    withheld = Launch(primary.deployment, draft.withheld_s, Role.HEDGE)
+    return msgspec.structs.replace(made, narrowed=None, withheld=withheld, withheld_by=narrowed)
 
 
 def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: Random) -> Candidate:

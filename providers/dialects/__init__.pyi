@@ -41,7 +41,6 @@ from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import added_tools as added_tools
-from .responses.fields import with_added_tools as with_added_tools
 from .responses.turns import Heard as Heard
 from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined

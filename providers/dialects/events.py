@@ -141,13 +141,13 @@ def no_json_object() -> UpstreamError:
 
 
 # The pattern of a stream's plain events, by which all but the first are recognised without parsing them. Nearly every
-# event of a stream has the same bytes as the one before it, except for a few letters of text. Splitting a block at
-# the bytes between two texts finds all texts with one search; then it is proved that nothing else was there.
+# event of a stream has the same bytes as the one before it, except for a few letters of text. Splitting a block
+# where events meet finds all texts with one search; then it is proved that nothing else was there.
 
-_MARK_BYTES = len(b'"delta":{"content":"')  # before the texts of chat's events
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _START = b"data: "
 _END = b"\n\n"
+_MEETING = _END + _START
 _SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
 _texts = msgspec.json.Decoder(list[str])
 
@@ -157,7 +157,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     start: int
     end: int
-    data: bytes
+    data: bytes | memoryview
     raw_texts: list[bytes]
     chars: int  # of text; escapes count as they are written
 
@@ -197,12 +197,19 @@ class Pattern(msgspec.Struct, frozen=True):
         end = block.rfind(after) + len(after)
         if start < 0 or end < start + len(before) or (start > at and not block.endswith(_END, at, start)):
             return None
-        data = block[start:end]
-        # Split at a short mark: Python takes far longer to find a long one. Then check that nothing else was between.
-        mark = before[-_MARK_BYTES:]
-        _, *pieces = data.split(mark)
-        last = pieces.pop()[: -len(after)]
-        raw = [*map(itemgetter(slice(len(mark) - len(self.between))), pieces), last]
+        if not block.startswith(_START, end):  # nothing is behind it, or no event
+            block = block[:end]
+        data = memoryview(block)[start:end]  # no copy: of many events it would cost as much as to find them
+        # Split where events meet: Python leaps over what has none of the mark's characters, and takes far longer to
+        # find a long one. Then check that nothing else was between.
+        pieces = block.split(_MEETING)
+        ahead, behind = block.count(_MEETING, 0, start + len(_START)), block.count(_MEETING, end - len(_END))
+        inside = itemgetter(slice(len(before) - len(_START), len(_END) - len(after)))
+        raw = [*map(inside, pieces[ahead : len(pieces) - behind])]
+        if not ahead:
+            raw[0] = raw[0][len(_START) :]
+        if not behind:
+            raw[-1] = raw[-1][: -len(_END)]
         again = self.between.join([b"", *raw, b""])  # begins with ``after`` and ends with ``before``
         if len(again) != len(data) + len(self.between) or not again.startswith(data, len(after)):
             return None

@@ -46,7 +46,7 @@ def test_tools_that_the_input_of_a_response_adds_are_known_to_the_judgement() ->
     before = expected(fields, RESPONSES)
     assert before is not None
     assert set(before.tools) == {"sh", "wait"}
-    forget_prompt(fields)
+    forget_prompt(fields, RESPONSES)
     assert set(fields) == {"tools"}
     assert expected(fields, RESPONSES) == before
 

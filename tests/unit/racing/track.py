@@ -440,6 +440,6 @@ def _events(block: Block) -> Iterator[bytes]:
     """Yield the data of every event, including those that were not parsed."""
     for part in block.parts:
         if part.chunks is None:
-            yield from (event.data for event in events(part.data))
+            yield from (event.data for event in events(bytes(part.data)))
         else:
             yield from (chunk.data for chunk in part.chunks)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.dialects import CHAT
 from providers.dialects.chat.events import read_event
 from providers.dialects.events import Chunk
 from providers.errors import ErrorKind, UpstreamError
@@ -253,3 +254,26 @@ def test_what_is_no_json_object_is_an_invalid_response(data: bytes) -> None:
 def test_a_custom_tools_input_is_an_answer() -> None:
     chunk = read_event(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"custom":{"name":"sh","input":"ls"}}]}}]}')
     assert (chunk.meaningful, chunk.answer, chunk.text_chars) == (True, True, 4)
+
+
+def told(text: str) -> bytes:
+    """The event of a text."""
+    return b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % text.encode()
+
+
+ODD = told("odd").replace(b'"c"', b'"d"')
+
+
+@pytest.mark.parametrize("behind", [b"", b": a ping\n\n", b"event: x\ndata: {}\n\n", b"data: [1]\n\n", b"data"])
+@pytest.mark.parametrize("ahead", [b"", b": a ping\n\n", ODD + b"data: [1]\n\n"])
+def test_plain_events_are_found_between_others(ahead: bytes, behind: bytes) -> None:
+    learn, texts = CHAT.answers.learned, [" to", "ken", "\\n\\ndata: ", "é"]
+    assert learn is not None
+    pattern = learn(told("Hi"), read_event(told("Hi")[6:-2]))
+    assert pattern is not None
+    plain = b"".join(map(told, texts))
+    run = pattern.find(ahead + plain + behind, len(ahead))
+    assert run is not None
+    assert (run.start, run.end, bytes(run.data)) == (len(ahead), len(ahead + plain), plain)
+    assert run.raw_texts == [text.encode() for text in texts]
+    assert pattern.find(ahead + plain + ODD + plain + behind, len(ahead)) is None
