@@ -444,10 +444,10 @@ class Responder:
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""
-        kept = forget_prompt(self._parsed.fields)
+        kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
             if each.fields is not self._parsed.fields:
-                kept += forget_prompt(each.fields)
+                kept += forget_prompt(each.fields, each.dialect)
             for fields in each.wordings.values():
                 kept += forget_prompt(fields)
         if self._client_context.received is not None:

@@ -25,6 +25,7 @@ from gateway.racing.seats import Seat, Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
+from providers.dialects import Dialect
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
 FINISHED = "finished"  # the same, of an answer that broke off
@@ -411,7 +412,7 @@ class AttemptSeat:
 # Releases a prompt after its last use: the answer may stream for minutes.
 
 
-def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
+def forget_prompt(fields: Mapping[str, msgspec.Raw], dialect: Dialect | None = None) -> int:
     """Remove the fields of a request that are not needed at the call's end; copy the others out of the body.
 
     In place: tasks that wait for the answer hold the same mapping, and each raw value holds the whole body. Returns
@@ -419,7 +420,9 @@ def forget_prompt(fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not isinstance(fields, dict):
         return 0
-    kept = {name: raw.copy() for name, raw in fields.items() if name in STILL_READ}
+    with_all = None if dialect is None else dialect.requests.with_all_tools
+    told = fields if with_all is None else with_all(fields)
+    kept = {name: raw.copy() for name, raw in told.items() if name in STILL_READ}
     fields.clear()
     fields.update(kept)
     return sum(len(memoryview(raw)) for raw in kept.values())

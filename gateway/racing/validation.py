@@ -43,6 +43,8 @@ class Expected(msgspec.Struct, frozen=True):
 
 def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
     """Return how the answer to a request of ``dialect`` with these top-level ``fields`` is judged."""
+    if (with_all := dialect.requests.with_all_tools) is not None:
+        fields = with_all(fields)
     if fields.keys().isdisjoint(_NAMES[dialect]):
         return AnswerKind.PLAIN
     if _asked_format(fields, dialect) is not None:
@@ -70,6 +72,8 @@ def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) ->
 
     ``every_schema``: arguments must match the schemas of tools that are not strict, too.
     """
+    if (with_all := dialect.requests.with_all_tools) is not None:
+        fields = with_all(fields)
     tools: dict[str, bytes | None] = {}
     try:
         for name, read in dialect.requests.tools.items():

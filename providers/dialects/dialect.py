@@ -246,6 +246,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     body: Callable[[Fields], Fields] | None = None
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
     tools: Mapping[str, Callable[[msgspec.Raw], Iterable[OfferedTool]]] = {}  # by field
+    # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
+    with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None

@@ -27,7 +27,7 @@ from providers.dialects.responses.events import (
     read_event,
     with_answer,
 )
-from providers.dialects.responses.fields import failure, numbered
+from providers.dialects.responses.fields import failure, numbered, with_added_tools
 from providers.dialects.responses.request_from_chat import (
     from_chat,
     responses_history,
@@ -96,6 +96,7 @@ RESPONSES = Dialect(
         essential=frozenset({"conversation", "previous_response_id", "prompt"}),
         json_formats={"text": json_format_within},
         tools={"tools": openai_tools},
+        with_all_tools=with_added_tools,
         without_foreign_thoughts=without_translated_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,

@@ -181,6 +181,15 @@ def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
     return raw
 
 
+def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
+    """Return the fields of a request, the tools that its input adds among the others; as they are if it adds none."""
+    try:
+        tools = all_tools(asked) if _ADDED in bytes(asked.get("input", b"")) else None
+    except Malformed:
+        return asked
+    return asked if tools is None else {**asked, "tools": tools}
+
+
 def added_tools(given: msgspec.Raw) -> list[msgspec.Raw]:
     """Return the tools that an ``input`` adds.
 

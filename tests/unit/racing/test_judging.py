@@ -257,6 +257,8 @@ def test_an_answer_that_is_gathered_is_judged_too() -> None:
         (RESPONSES, {"text": {"verbosity": "low"}}, AnswerKind.PLAIN),
         (MESSAGES, {"output_config": {"format": {"type": "json_schema", "schema": {}}}}, AnswerKind.JSON),
         (RESPONSES, {"text": "nonsense"}, AnswerKind.PLAIN),
+        (RESPONSES, {"input": [{"type": "additional_tools", "tools": [{"name": "f"}]}]}, AnswerKind.TOOLS),
+        (RESPONSES, {"input": ["additional_tools"]}, AnswerKind.PLAIN),
     ],
 )
 def test_what_an_answer_is_judged_as(dialect: Dialect, fields: dict[str, Any], kind: AnswerKind) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.racing.call import forget_prompt
 from gateway.racing.validation import expected, requested
-from providers.dialects import CHAT, MESSAGES
+from providers.dialects import CHAT, MESSAGES, RESPONSES
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import RememberingSink, Timetable, Track
@@ -37,6 +37,18 @@ def test_what_the_record_and_the_judgement_read_is_left_of_a_request() -> None:
     forget_prompt(fields)
     assert set(fields) == {"max_tokens", "n", "temperature", "tools", "response_format"}
     assert (requested(fields, CHAT), expected(fields, CHAT)) == before
+
+
+def test_tools_that_the_input_of_a_response_adds_are_known_to_the_judgement() -> None:
+    added = {"type": "additional_tools", "tools": [{"type": "function", "name": "wait"}]}
+    body = {"tools": [{"type": "function", "name": "sh"}], "input": [added, {"role": "user", "content": "Hi"}]}
+    fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()}
+    before = expected(fields, RESPONSES)
+    assert before is not None
+    assert set(before.tools) == {"sh", "wait"}
+    forget_prompt(fields, RESPONSES)
+    assert set(fields) == {"tools"}
+    assert expected(fields, RESPONSES) == before
 
 
 def is_last(track: Track) -> bool:
