@@ -394,6 +394,8 @@ _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation
 
 
 def _first(reported: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    if reported.keys().isdisjoint(names):  # the usual case
+        return None
     return next((count for name in names if (count := _count(reported.get(name))) is not None), None)
 
 

@@ -102,6 +102,16 @@ def test_a_burst_that_holds_the_whole_answer_is_parsed_only_at_its_ends() -> Non
     assert facts["usage"].completion_tokens == 5
 
 
+def test_events_without_a_blank_line_between_are_set_apart_also_within_a_burst() -> None:
+    plain = [delta(f"text {number}") for number in range(40)]
+    burst = [ROLE, *plain, FINISH, usage(), DONE]
+    run_together = b"".join([ROLE, *plain[:20], plain[20][:-1], *plain[21:], FINISH[:-1], usage()[:-1], DONE])
+    facts, _, forwarded = read([run_together])
+    assert forwarded == b"".join([*burst[:-2], DONE])
+    assert (facts["meaningful"], facts["finished"], facts["done"]) == (40, True, True)
+    assert facts["usage"].completion_tokens == 5
+
+
 @pytest.mark.parametrize("odd", [FINISH, usage(), DONE, b": ping\n\n", event(error={"message": "no"})])
 def test_whatever_says_more_than_text_is_parsed(odd: bytes) -> None:
     assert read([delta("a"), delta("b") + odd])[1] == [False, False]
