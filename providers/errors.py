@@ -6,7 +6,7 @@ UpstreamError
     ├── local_resources                      this machine has no more file descriptors, ports or memory
     ├── disconnected                         the connection broke
     ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
-    ├── provider_auth (401, 402, 403), not_found (404)    the operator has to correct the configuration
+    ├── provider_auth (401, 402, 403 but a page), not_found (404)    the operator has to correct the configuration
     ├── no_such_api (404 of a path)          the provider does not have this API
     ├── rate_limited (429)
     ├── bad_request (400, 413, 422)          the client's own fault
@@ -24,6 +24,7 @@ import re
 import socket
 import ssl
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -72,11 +73,11 @@ class ErrorKind(StrEnum):
     # Means: The provider answers 429. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is asked
-    # at most.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is asked,
+    # or all if it is too large for a minute.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
-    # Means: The provider has a fault of its own (5xx, or an unknown status).
+    # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
     # Do: See the provider's status page if it goes on.
     SERVER_ERROR = "server_error"
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
@@ -152,6 +153,11 @@ class UpstreamError(Exception):
         self.brief = brief
         self.note = ""
         self._kept: str | None = None
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
+        return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
 
     @property
     def kept(self) -> str:

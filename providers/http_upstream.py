@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -132,6 +133,13 @@ _OF_HISTORY = re.compile(
 _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 
 
+class _Form(NamedTuple):
+    """How much less than its vendor's rules allow a request has: what its model refused is not in it."""
+
+    is_strict: bool  # in the strictest order of roles, with plain texts
+    is_without_usage: bool
+
+
 class StrictModels(set[str]):
     """The models of one provider, with any of its keys, that refused the order or the names of roles.
 
@@ -148,6 +156,13 @@ class StrictModels(set[str]):
         if model not in self:
             super().add(model)
             self._on_found(model)
+
+    def note(self, model: str, form: "_Form") -> None:
+        """Note the form that a model has answered, after it refused another."""
+        if form.is_strict:
+            self.add(model)
+        if form.is_without_usage:
+            self.without_usage.add(model)
 
 
 class HttpUpstream:
@@ -225,16 +240,7 @@ class HttpUpstream:
         """
         dialect = request.dialect
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
-        body = self._body_of(request)
-        try:
-            response = await self._ask(head, dialect.name, request, body)
-        except UpstreamError as error:
-            accepted = self._accepted(request, body, error)
-            if accepted is None:
-                raise
-            changed, note = accepted
-            response = await self._ask(head, dialect.name, request, changed)
-            note(request.model)
+        response = await self._accepted(head, request)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
         repaired = dialect.answers.repairs
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
@@ -252,30 +258,42 @@ class HttpUpstream:
     def _quirks_of(self, model: str) -> Quirks:
         return self._strictest if model in self._strict else self._quirks
 
-    def _body_of(self, request: Request) -> bytes:
-        quirks = self._quirks_of(request.model)
-        if request.model in self._strict.without_usage and "stream_options" not in request.fields:
-            quirks = _without_usage(quirks)
-        return streamed_body(request, quirks)
+    async def _accepted(self, head: Head, request: Request) -> Body:
+        """Return the response to ``request``, which is asked again in a stricter form where it was refused for that."""
+        form = known = self._form_for(request)
+        body = self._body_in(form, request)
+        while True:
+            try:
+                response = await self._ask(head, request.dialect.name, request, body)
+            except UpstreamError as error:
+                form = self._stricter(form, request, error)
+                refused, body = body, self._body_in(form, request)
+                if body == refused:
+                    raise
+            else:
+                if form != known:
+                    self._strict.note(request.model, form)
+                return response
 
-    def _accepted(
-        self, request: Request, body: bytes, error: UpstreamError
-    ) -> tuple[bytes, Callable[[str], object]] | None:
-        """Return a body that should be accepted where this one was refused, and what notes the model if it was.
+    def _form_for(self, request: Request) -> "_Form":
+        """Return the form that the model of ``request`` is known to take. What its client asked for stays."""
+        strict, model = self._strict, request.model
+        return _Form(model in strict, model in strict.without_usage and "stream_options" not in request.fields)
 
-        None: there is none, or it may not be sent again.
+    def _body_in(self, form: "_Form", request: Request) -> bytes:
+        quirks = self._strictest if form.is_strict else self._quirks
+        return streamed_body(request, _without_usage(quirks) if form.is_without_usage else quirks)
+
+    def _stricter(self, form: "_Form", request: Request, error: UpstreamError) -> "_Form":
+        """Return a form that should be accepted where ``form`` was refused; the same if there is none.
+
+        Also if the request may not be sent again.
         """
         if error.kind is not ErrorKind.BAD_REQUEST or request.once:
-            return None
-        note: Callable[[str], object] = self._strict.add
-        if _OF_HISTORY.search(error.message) is not None:
-            changed = streamed_body(request, self._strictest)
-        elif _OF_USAGE.search(error.message) is not None and "stream_options" not in request.fields:
-            changed = streamed_body(request, _without_usage(self._quirks_of(request.model)))
-            note = self._strict.without_usage.add
-        else:
-            return None
-        return None if changed == body else (changed, note)
+            return form
+        is_of_history = _OF_HISTORY.search(error.message) is not None
+        is_of_usage = _OF_USAGE.search(error.message) is not None and "stream_options" not in request.fields
+        return _Form(form.is_strict or is_of_history, form.is_without_usage or is_of_usage)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

@@ -144,7 +144,7 @@ class RotatedKey:
             try:
                 answer = await ask(upstream)
             except UpstreamError as error:
-                if error.kind is not ErrorKind.PROVIDER_AUTH:
+                if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
                     raise
                 refusals[id(upstream)] = error
             else:

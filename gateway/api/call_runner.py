@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -50,7 +51,6 @@ _CONTENT = re.compile(
     r"|moderation|flagged|blocked (by|for|due)",
     re.IGNORECASE,
 )
-_TOO_LARGE = 413
 
 
 def cause_of(error: ApiError) -> Cause | None:
@@ -62,12 +62,13 @@ def cause_of(error: ApiError) -> Cause | None:
         return Cause.CONTEXT if error.too_long else Cause.FAILED
     if isinstance(error, RejectedByProvider):
         said = f"{error.code_there or ''} {error.message}"
-        if error.status_code == _TOO_LARGE or _CONTEXT.search(said):
+        if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for a minute of its key, not for the model
+            return Cause.FAILED
+        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _CONTEXT.search(said):
             return Cause.CONTEXT
         return Cause.CONTENT_FILTER if _CONTENT.search(said) else None
-    if isinstance(error, LimitReached):
-        return Cause.FAILED if error.of_model else None
-    return Cause.FAILED if isinstance(error, RaceFailed | NothingEnabled) else None
+    is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
+    return Cause.FAILED if is_ours else None
 
 
 # The models that a call tries in turn: the one it names, then its fallbacks.

@@ -62,7 +62,7 @@ _OF_TLS = (
 )  # fmt: skip
 # What libpq has of hosts: a socket's folder, or several with commas between them, also in the place of one.
 _OF_HOSTS = ("host", "port", "target_session_attrs")
-_SEVERAL = re.compile(r"(postgres[a-z+]*://(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)([^?#]*)\??([^#]*)")
+_SEVERAL = re.compile(r"(postgres[a-z+]*://(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)((?:/[^?#@]*)?)(?:\?([^#]*))?")
 _ONE = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*))(?::(\d*))?")
 _PORT, _HIGHEST_PORT = "5432", 65_535
 _FILES_OF_TLS = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
@@ -115,9 +115,10 @@ def _parameters(parsed: URL, setting: str) -> dict[str, Any]:
     unknown |= {"port"} & query.keys() if "host" not in query else set()
     if unknown:
         taken = ", ".join(("sslmode", *_OF_TLS, *_OF_HOSTS, "application_name"))
-        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; those that are taken are {taken}")
+        words = "write the port behind the host" if unknown == {"port"} else f"those that are taken are {taken}"
+        raise DatabaseUrlError(f"{setting}: remove the parameter {min(unknown)!r}; {words}")
     if "host" in query:
-        ports = _ports(str(query["host"]).count(",") + 1, str(query.get("port", "")))
+        ports = _ports(str(query["host"]).count(",") + 1, str(query.get("port", parsed.port or "")))
         if ports is None or not all(str(query["host"]).split(",")) or not isinstance(query["host"], str):
             words = "write several hosts as host1:5432,host2:5432, and a socket's folder as ?host=/folder"
             raise DatabaseUrlError(f"{setting}: {words}")
@@ -134,7 +135,7 @@ def _with_hosts_apart(url: str) -> str:
     hosts = [_ONE.fullmatch(each) for each in several.split(",")]
     names = ",".join("" if each is None else quote(each[1] or each[2], safe="") for each in hosts)
     ports = ",".join("none" if each is None else each[3] or _PORT for each in hosts)
-    return f"{begin}{path}?host={names}&port={ports}{'&' * bool(query)}{query}"
+    return f"{begin}{path}?host={names}&port={ports}{'&' * bool(query)}{query or ''}"
 
 
 def _ports(hosts: int, given: str) -> str | None:

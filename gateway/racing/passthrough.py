@@ -249,8 +249,8 @@ class Relay:
             if sum(_is_of_client(error) for _, error in self._failures) >= MAX_CLIENT_FAULTS:
                 break
         self._cut(Outcome.LOST)
-        failed = tuple(self._failures)
-        return Unanswered(failed, tuple(full), {name for name, _ in failed})
+        failed = [each for each in self._failures if not each[1].is_outsized]  # they tell more
+        return Unanswered(tuple(failed or self._failures), tuple(full), {name for name, _ in self._failures})
 
     def _timed(self, primary: str) -> list[tuple[float, Launch]]:
         """Return the launches beside the first one, which runs at ``primary``, with their times: from now on.

@@ -536,7 +536,8 @@ class Race:
         if self._ask_without_reasoning():
             return
         self.open_call.services.outbox.drain()
-        failures = [each for each in self._failures if not each[1].is_bound]  # they tell more than that of one key
+        # The others tell more than what one key refuses.
+        failures = [each for each in self._failures if not (each[1].is_bound or each[1].is_outsized)]
         self._ending = Unanswered(tuple(failures or self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()

@@ -35,7 +35,7 @@ OPERATIONS: tuple[Operation, ...] = (*calls.OPERATIONS, *page_api.OPERATIONS)
 # The errors of the API, described from the classes that are raised.
 
 # Classes whose instances have other statuses or codes than the class.
-_STATUSES: Mapping[type[ApiError], tuple[int, ...]] = {RejectedByProvider: (400, 413, 422)}
+_STATUSES: Mapping[type[ApiError], tuple[int, ...]] = {RejectedByProvider: (400, 413, 422, 429)}
 _CODES: Mapping[type[ApiError], tuple[str, ...]] = {
     NoDeploymentFits: ("context_length_exceeded",),
     ProviderMisconfigured: tuple(CODES_OF_OPERATORS.values()),

@@ -90,6 +90,7 @@ def test_sslmode_is_understood() -> None:
         ("postgres://u:p@a,b:6432/db", ["a", "b"], [5432, 6432]),
         ("postgres://u:p@[::1]:5433,b/db?sslmode=require", ["::1", "b"], [5433, 5432]),
         ("postgresql+asyncpg://u:p@/db?host=a,b&port=1", ["a", "b"], [1, 1]),
+        ("postgresql://u:p@:6432/db?host=a,b", ["a", "b"], [6432, 6432]),
     ],
 )
 async def test_sockets_and_several_hosts_are_written_as_libpq_does(given: str, host: object, port: object) -> None:
@@ -98,6 +99,14 @@ async def test_sockets_and_several_hosts_are_written_as_libpq_does(given: str, h
     await engine.dispose()
     assert (asked["host"], asked.get("port"), asked["target_session_attrs"]) == (host, port, "read-write")
     assert (asked["user"], asked["password"], asked["database"]) == ("u", "p", "db")
+
+
+@pytest.mark.parametrize("hosts", ["h", "a,b:6432"])
+@pytest.mark.parametrize("password", ["pa,ss", "7,Kx9w"])
+def test_a_password_may_have_commas(password: str, hosts: str) -> None:
+    url = parse_url(f"postgresql://u:{password}@{hosts}/db")
+    assert (url.username, url.password, url.database) == ("u", password, "db")
+    assert (url.host or url.query["host"]) == hosts.partition(":")[0]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def mentions(code: str) -> Iterator[str]:
 def test_nothing_else_mentions_a_dialect_by_name() -> None:
     found, written = set(), "|".join(map(re.escape, words()))
     begun = "|".join(re.escape(surface.prefix) for surface in ENDPOINTS.values())
-    may_mention = re.compile(rf"""{ROOM}|gateway\.api\.endpoints|["'](?:{written})["']|["'](?:{begun})""")
+    may_mention = re.compile(rf"""{ROOM}|gateway\.api\.endpoints|["'](?:{written})["']|["'}}](?:{begun})""")
     for path in chain((CHECKOUT / "gateway").rglob("*.py"), (CHECKOUT / "providers").rglob("*.py")):
         name = path.relative_to(CHECKOUT).as_posix()
         code = path.read_text(encoding="utf-8")
