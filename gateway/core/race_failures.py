@@ -191,8 +191,9 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
-    # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429 if
-    # it is too large for a minute), message and code are passed on; `bad_request` is the ledger's and the metrics' word.
+    # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429
+    # if it is too large for a minute), message and code are passed on; `bad_request` is the ledger's and the metrics'
+    # word.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`

@@ -153,6 +153,17 @@ async def test_what_is_too_large_for_a_minute_of_two_providers_is_answered_by_th
             assert (await response.json())["error"]["code"] == "rate_limit_exceeded"
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_a_fault_of_another_tells_more_than_what_is_too_large_for_a_minute(serve: Serve, path: str) -> None:
+    too_large = [Status(429, OUTSIZED, {"content-type": "application/json"})]
+    async with serve(a=too_large, b=[Status(503)], config=single()) as running:
+        running.prefer("a", "b")
+        body = {"model": "llama", "input": "x", "messages": [{"role": "user", "content": "x"}]}
+        async with running.post(body, path=path) as response:
+            assert response.status == 502
+            assert (await response.json())["error"]["code"] == "all_providers_failed"
+
+
 async def test_a_missing_done_is_added(serve: Serve) -> None:
     async with serve(alpha=[RoleOnly(), Delta("all"), Finish()]) as running:
         async with running.chat(stream=True) as response:

@@ -317,6 +317,26 @@ async def test_a_server_that_refuses_to_be_asked_for_usage_is_asked_once_more_wi
     assert len(rows) == 2
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["both at once", "one is known"])
+async def test_a_server_that_refuses_usage_and_lists_of_texts_is_sent_neither(serve: Serve, known: bool) -> None:
+    def strict(body: Any) -> Sequence[Step]:
+        if "stream_options" in body:
+            return [Status(400, {"error": {"message": "Unrecognized request argument supplied: stream_options"}})]
+        says = {"error": {"message": "messages[1]: invalid type: sequence, expected a string at line 1 column 9"}}
+        return answer("Hello") if isinstance(body["messages"][0]["content"], str) else [Status(400, says)]
+
+    listed = [{"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]}]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = strict
+        if known:
+            async with running.post({"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}) as response:
+                assert response.status == 200
+        for sendings in (4, 5) if known else (3, 4):
+            async with running.post({"model": MODEL, "messages": listed}) as response:
+                assert response.status == 200
+            assert len(running["alpha"].received) == sendings
+
+
 async def test_usage_that_a_client_asks_for_is_not_left_out(serve: Serve) -> None:
     says = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
     asked = {"model": MODEL, "messages": SYSTEMS[2:], "stream": True, "stream_options": {"include_usage": True}}
