@@ -138,7 +138,7 @@ class _Call:
         self.name = self.name or name
         self._is_custom = is_custom
         new = arguments if is_custom or not self._chars else self._new(arguments)
-        if new.strip():
+        if new and (self._chars or new.strip()):  # blanks count once something has come
             self._arguments.pieces.append(new)
             self._chars += len(new)
         return new

@@ -1,6 +1,7 @@
 """Streams of chat that differ from OpenAI's, gathered into one answer and translated into each dialect."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -186,10 +187,26 @@ def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
 )
 def test_arguments_that_a_server_sends_more_than_once_count_once(pieces: list[str]) -> None:
     whole = '{"city": "Oslo"}'
-    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": pieces[0]}}
-    calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces[1:])]
+    assert taken(pieces) == whole
+
+
+def taken(pieces: Iterable[str]) -> str:
+    """Return the arguments of one call whose server sends these pieces of them."""
     numbers = CallNumbers()
-    assert "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls) == whole
+    calls = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    return "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['{"a": "x', '{"a": "x ', '{"a": "x y"}'],
+        ['{"a": "x', " ", 'y"}', '{"a": "x y"}'],
+        ["", " ", '{"a": "x', " ", 'y"}', " ", '{"a": "x y"}'],
+    ],
+)
+def test_blanks_in_arguments_are_a_part_of_what_was_sent_already(pieces: list[str]) -> None:
+    assert taken(pieces).strip() == '{"a": "x y"}'
 
 
 @given(st.lists(st.text('{}":,a \\', max_size=4), max_size=8))
