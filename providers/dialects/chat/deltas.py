@@ -131,6 +131,7 @@ class _Call:
         self._arguments = Arguments()
         self._chars = 0  # of them
         self._is_custom = False
+        self._repeats = False
 
     def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> str:
         """Add a piece; return what of its ``arguments`` is new."""
@@ -146,11 +147,15 @@ class _Call:
     def _new(self, arguments: str) -> str:
         """Return what of a piece is new: some servers send all arguments so far with each, or all once more at the end.
 
-        A piece that begins with all of an object so far cannot go on with it: two objects are no JSON.
+        A piece that begins with all of an object so far cannot go on with it, as two objects are no JSON, except where
+        an object is its next value. There it does, unless this call is known to repeat: ``{"a":`` and ``{"a":1}}``.
         """
         if arguments[:1] != "{" or not self._arguments.pieces[0].startswith("{"):
             return arguments
+        if not self._repeats and self._arguments.may_take_object():
+            return arguments
         if len(arguments) >= self._chars and arguments.startswith("".join(self._arguments.pieces)):
+            self._repeats = True
             return arguments[self._chars :]
         is_again = self._arguments.is_whole() and _is_same("".join(self._arguments.pieces), arguments)
         return "" if is_again else arguments

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -207,6 +208,28 @@ def taken(pieces: Iterable[str]) -> str:
 )
 def test_blanks_in_arguments_are_a_part_of_what_was_sent_already(pieces: list[str]) -> None:
     assert taken(pieces).strip() == '{"a": "x y"}'
+
+
+def cuts(whole: str) -> list[tuple[int, int]]:
+    return list(combinations(range(1, len(whole) + 1), 2))
+
+
+NESTED = ['{"a": {"a": 1}}', '{"filter":{"filter":1}}', '{"c":[{"c":[]}]}', '{"c":[0,{"c":[0,{}]}]}', '{":":{":":","}}']
+
+
+@pytest.mark.parametrize("whole", [*NESTED, "[[1,[1]]]", '[{"a":1},{"a":1}]'])
+def test_pieces_of_what_repeats_itself_are_all_new(whole: str) -> None:
+    for first, second in cuts(whole):
+        assert taken([whole[:first], whole[first:second], whole[second:]]) == whole
+
+
+@pytest.mark.parametrize("whole", NESTED)
+def test_what_repeats_itself_counts_once_if_its_server_sends_it_more_than_once(whole: str) -> None:
+    assert taken(whole[:end] for end in range(1, len(whole) + 1)) == whole
+    for first, second in cuts(whole):
+        assert taken([whole[:first], whole[first:second], whole[second:], whole]) == whole
+        if whole[:first].rstrip()[-1] not in ":[,":  # there, what follows could also be its continuation
+            assert taken([whole[:first], whole[:second], whole]) == whole
 
 
 @given(st.lists(st.text('{}":,a \\', max_size=4), max_size=8))
