@@ -267,3 +267,21 @@ def test_thoughts_before_an_answer_stay_unseen_where_nobody_asked_for_them() -> 
     for said in (chunk(content="Hi"), chunk(tool_calls=[call])):
         chunks = [chunk(reasoning_content="Hmm"), said, chunk("stop")]
         assert b"Hmm" not in msgspec.json.encode([ended(MESSAGES, *chunks), ended(GEMINI, *chunks)])
+
+
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI])
+def test_thoughts_that_nobody_asked_for_stay_unseen_also_where_each_chunk_has_a_finish_reason(target: Dialect) -> None:
+    thoughts = [chunk("stop", reasoning_content="Hm"), chunk("stop", reasoning_content="m")]
+    spoken = msgspec.json.encode(ended(target, *thoughts, chunk("stop", content="Hi")))
+    assert b"Hm" not in spoken
+    assert b"Hi" in spoken
+    alone = msgspec.json.encode(ended(target, *thoughts, chunk("stop")))
+    assert alone.count(b"Hm") == alone.count(b"Hmm") == 1
+
+
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI])
+def test_thoughts_that_nobody_asked_for_are_told_at_the_end_of_a_stream_without_its_mark(target: Dialect) -> None:
+    [step] = translations(CHAT, target, {}, ())
+    assert b"Hmm" not in step.feed(chunk(reasoning_content="Hmm") + chunk("stop"))
+    assert step.end().count(b"Hmm") == 1
+    assert step.end() == b""
