@@ -56,6 +56,7 @@ class ChunkTranslation(ABC):
                 continue
             try:
                 chunk = _decoder.decode(data)
+                check_base(chunk, data, self._secrets)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
                 is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
@@ -65,6 +66,16 @@ class ChunkTranslation(ABC):
                 message = f"sent an invalid chunk: {type(error).__name__}"
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)
+
+
+def check_base(chunk: Mapping[str, Any], data: bytes, secrets: Sequence[str]) -> None:
+    """Raise the error that a chunk has in ``base_resp``: MiniMax sends that beside the choices, also without an error.
+
+    ``data`` is the chunk as it came.
+    """
+    match chunk.get("base_resp"):
+        case {"status_code": int(code)} if code:
+            raise error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
 def thought_in(part: Mapping[str, Any]) -> str:
