@@ -68,6 +68,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 _JSON_ENDS = '}]"'
+_BEFORE_VALUES = frozenset(":,[")
 _SHORT = 16  # characters: null, true and most numbers
 _anything = msgspec.json.Decoder(msgspec.Raw)
 
@@ -84,6 +85,7 @@ class Arguments(msgspec.Struct):
     _carried: str = ""  # half an escape
     _depth: int = 0
     _in_text: bool = False
+    _last: str = ""  # character that is not blank
     _is_closed: bool = False  # an object, an array or a text has ended
     _is_over: bool = False  # and more came behind it, or it was no JSON: it never will be
     _is_whole: bool = False
@@ -96,6 +98,11 @@ class Arguments(msgspec.Struct):
             if came.strip():
                 self._look(self._carried + came)
         return self._is_whole
+
+    def may_take_object(self) -> bool:
+        """Whether an object may come next; behind anything but a colon, a comma or a bracket it would be no JSON."""
+        self.is_whole()  # looks at all pieces
+        return not self._in_text and self._last in _BEFORE_VALUES
 
     def _look(self, came: str) -> None:
         self._is_over = self._is_over or self._is_closed
@@ -112,7 +119,8 @@ class Arguments(msgspec.Struct):
                 self._depth -= 1
         self._carried = "\\" if marks and marks[-1] == "\\" else ""
         is_outside = not (self._in_text or self._depth)
-        self._is_closed = is_outside and came.rstrip()[-1] in _JSON_ENDS
+        self._last = came.rstrip()[-1]
+        self._is_closed = is_outside and self._last in _JSON_ENDS
         may_be_whole = not self._is_over and (self._is_closed or (is_outside and self._chars <= _SHORT))
         self._is_whole = may_be_whole and is_json("".join(self.pieces))
         self._is_over = self._is_over or (self._is_closed and not self._is_whole)

@@ -56,6 +56,7 @@ class ChunkTranslation(ABC):
                 continue
             try:
                 chunk = _decoder.decode(data)
+                check_base(chunk, data, self._secrets)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
                 is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
@@ -65,6 +66,16 @@ class ChunkTranslation(ABC):
                 message = f"sent an invalid chunk: {type(error).__name__}"
                 raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
         return b"".join(said)
+
+
+def check_base(chunk: Mapping[str, Any], data: bytes, secrets: Sequence[str]) -> None:
+    """Raise the error that a chunk has in ``base_resp``: MiniMax sends that beside the choices, also without an error.
+
+    ``data`` is the chunk as it came.
+    """
+    match chunk.get("base_resp"):
+        case {"status_code": int(code)} if code:
+            raise error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
 def thought_in(part: Mapping[str, Any]) -> str:
@@ -131,6 +142,7 @@ class _Call:
         self._arguments = Arguments()
         self._chars = 0  # of them
         self._is_custom = False
+        self._repeats = False
 
     def add(self, call_id: str, name: str, arguments: str, *, is_custom: bool) -> str:
         """Add a piece; return what of its ``arguments`` is new."""
@@ -138,7 +150,7 @@ class _Call:
         self.name = self.name or name
         self._is_custom = is_custom
         new = arguments if is_custom or not self._chars else self._new(arguments)
-        if new.strip():
+        if new and (self._chars or new.strip()):  # blanks count once something has come
             self._arguments.pieces.append(new)
             self._chars += len(new)
         return new
@@ -146,11 +158,15 @@ class _Call:
     def _new(self, arguments: str) -> str:
         """Return what of a piece is new: some servers send all arguments so far with each, or all once more at the end.
 
-        A piece that begins with all of an object so far cannot go on with it: two objects are no JSON.
+        A piece that begins with all of an object so far cannot go on with it, as two objects are no JSON, except where
+        an object is its next value. There it does, unless this call is known to repeat: ``{"a":`` and ``{"a":1}}``.
         """
         if arguments[:1] != "{" or not self._arguments.pieces[0].startswith("{"):
             return arguments
+        if not self._repeats and self._arguments.may_take_object():
+            return arguments
         if len(arguments) >= self._chars and arguments.startswith("".join(self._arguments.pieces)):
+            self._repeats = True
             return arguments[self._chars :]
         is_again = self._arguments.is_whole() and _is_same("".join(self._arguments.pieces), arguments)
         return "" if is_again else arguments

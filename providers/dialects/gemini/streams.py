@@ -48,14 +48,18 @@ class _Choice:
         self.reason: str | None = None
         self.sound: str | None = None  # the type of the sound that it has
         self.said = False
-        self.hidden: list[str] = []  # thoughts that are not shown, until there is something else
+        self.hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
+
+    def last_part(self) -> dict[str, Any]:
+        """Return what its last event says: the thoughts, if it would be empty without them."""
+        return {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
 
 
 class FromChat(ChunkTranslation):
     """Translates one answer. A function call is sent when it is complete: Gemini has no pieces of calls.
 
-    Reasoning becomes thoughts, without a signature, only if the client has asked for thoughts. The text of a refusal
-    becomes text.
+    Reasoning becomes thoughts, without a signature, only if the client has asked for thoughts, or at the end if there
+    is nothing else. The text of a refusal becomes text.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class FromChat(ChunkTranslation):
             return b""
         self._ended = True
         last = [
-            {"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": choice.reason, "index": index}
+            {"content": {"parts": [choice.last_part()], "role": "model"}, "finishReason": choice.reason, "index": index}
             for index, choice in sorted(self._choices.items())
             if choice.reason is not None
         ]
@@ -107,8 +111,6 @@ class FromChat(ChunkTranslation):
             if reason := given.get("finish_reason"):
                 if choice.reason is None or reason in _FINISH_REASONS:
                     choice.reason = _FINISH_REASONS.get(reason, "STOP")
-                if choice.hidden and not choice.said:  # else it would be empty
-                    parts.append({"text": "".join(choice.hidden), "thought": True})
                 choice.calls.check()
             parts += self._whole_calls(choice)
             if parts:
@@ -124,7 +126,7 @@ class FromChat(ChunkTranslation):
             content = "".join(part.get("text") or "" for part in content)
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
-        elif thought and not choice.said:
+        elif thought:
             choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
         if text := content + (delta.get("refusal") or "") + transcript:
@@ -136,6 +138,8 @@ class FromChat(ChunkTranslation):
         for piece in few(delta.get("tool_calls") or (), "tool calls"):
             choice.calls.add(piece)
         choice.said = choice.said or bool(parts) or len(choice.calls) > 0
+        if choice.said:
+            choice.hidden.clear()
         return parts
 
     def _whole_calls(self, choice: _Choice) -> list[dict[str, Any]]:

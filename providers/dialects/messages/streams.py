@@ -155,9 +155,9 @@ class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
-    client has requested thinking, or there is nothing else: other clients expect the text first. The text of a refusal
-    becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is passed on;
-    otherwise such an answer ends with end_turn.
+    client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
+    text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is
+    passed on; otherwise such an answer ends with end_turn.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class FromChat(ChunkTranslation):
         self._begun = False
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
-        self._hidden: list[str] = []  # thinking that is not shown, until there is something else
+        self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
         self._calls = Calls()
         self._call_open: int | None = None
         self._id = ""
@@ -279,6 +279,7 @@ class FromChat(ChunkTranslation):
         block = {"type": kind, **fields}
         said.append(event("content_block_start", {"index": self._blocks, "content_block": block}))
         self._open = kind
+        self._hidden.clear()
 
     def _say_delta(self, text: str, said: list[bytes]) -> None:
         kind, field = _DELTAS[self._open or "text"]
@@ -294,11 +295,8 @@ class FromChat(ChunkTranslation):
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
         """Close the open block. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow. An answer that has
-        only thinking is shown as that: it would be empty.
+        Some servers send one with every chunk, and some even a finish reason: more text may follow.
         """
-        if self._hidden and not self._blocks and self._open is None and not len(self._calls):
-            self._say("thinking", "".join(self._hidden), said)
         self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
@@ -320,6 +318,8 @@ class FromChat(ChunkTranslation):
     def _done(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
+            if self._hidden:  # an answer that has only thinking is shown as that: it would be empty
+                self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)
             usage = self._usage or {"output_tokens": 0}  # SDKs need a count: 0 stands for unknown
             said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING

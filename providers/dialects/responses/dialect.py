@@ -120,6 +120,6 @@ RESPONSES = Dialect(
         to_chat=to_chat,
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
-        stream_from_chat=lambda asked, _: FromChat(asked),
+        stream_from_chat=FromChat,
     ),
 )

@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import (
     CallNumbers,
+    check_base,
     delta_of,
     no_place,
     pictures_in,
@@ -433,11 +434,12 @@ class FromChat:
     def __init__(
         self,
         asked: Mapping[str, msgspec.Raw],
+        secrets: Sequence[str] = (),
         *,
         wall_clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._asked = asked
+        self._asked, self._secrets = asked, secrets
         self._wall_clock = wall_clock
         self._new_id = new_id
         self._writer = EventWriter()
@@ -457,7 +459,7 @@ class FromChat:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
 
         Raises:
-            UpstreamError: an event is not a JSON object (invalid_response). A provider's error becomes an error event.
+            UpstreamError: an event is no JSON object (invalid_response), or MiniMax's error. Others become events.
 
         """
         for event in events(block):
@@ -467,7 +469,7 @@ class FromChat:
             if data == DONE:
                 self._end()
             else:
-                self._take(_read(data))
+                self._take(_read(data), data)
         return self._writer.take()
 
     def end(self) -> bytes:
@@ -479,7 +481,8 @@ class FromChat:
         if self._echo is not None and self._finish_reason is not None and not self._over:
             self._complete(self._echo)
 
-    def _take(self, chunk: dict[str, Any]) -> None:
+    def _take(self, chunk: dict[str, Any], data: bytes) -> None:
+        check_base(chunk, data, self._secrets)
         choices = _objects(chunk.get("choices"))
         error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
         is_broken = any(choice.get("finish_reason") == "error" for choice in choices)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, translations
 from providers.dialects.chat.events import read_event
 from providers.error_bodies import error_in, error_of_response, read_answer
 from providers.errors import ErrorKind, UpstreamError
@@ -271,6 +272,26 @@ def test_minimax_s_errors_with_200_are_of_their_code_s_kind(code: int, kind: Err
     error = read_event(msgspec.json.encode(body)).error
     assert error is not None
     assert (error.kind, error.message) == (kind, "insufficient balance")
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(1002, ErrorKind.RATE_LIMITED), (1004, ErrorKind.PROVIDER_AUTH), (2013, ErrorKind.BAD_REQUEST)],
+)
+def test_minimax_s_errors_in_a_stream_are_the_same_to_clients_of_every_api(
+    target: Dialect, code: int, kind: ErrorKind
+) -> None:
+    told = {"status_code": code, "status_msg": f"refused {SECRET}"}
+    data = msgspec.json.encode({"choices": None, "base_resp": told})
+    [step] = translations(CHAT, target, {}, (SECRET,))
+    with pytest.raises(UpstreamError, match=r"refused \*\*\*") as raised:
+        step.feed(b"data: " + data + b"\n\n")
+    assert raised.value.kind is kind
+    assert (kind is ErrorKind.BAD_REQUEST) == (b"refused" in (raised.value.body or b""))
+    [step] = translations(CHAT, target, {}, ())
+    well = msgspec.json.encode({"choices": [], "base_resp": {"status_code": 0, "status_msg": ""}})
+    assert step.feed(b"data: " + well + b"\n\n") == b""
 
 
 def test_a_status_of_0_is_no_error() -> None:

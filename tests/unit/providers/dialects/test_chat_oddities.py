@@ -1,6 +1,8 @@
 """Streams of chat that differ from OpenAI's, gathered into one answer and translated into each dialect."""
 
 import json
+from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -186,10 +188,48 @@ def test_a_call_that_is_told_in_both_ways_is_made_once(target: Dialect) -> None:
 )
 def test_arguments_that_a_server_sends_more_than_once_count_once(pieces: list[str]) -> None:
     whole = '{"city": "Oslo"}'
-    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": pieces[0]}}
-    calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces[1:])]
+    assert taken(pieces) == whole
+
+
+def taken(pieces: Iterable[str]) -> str:
+    """Return the arguments of one call whose server sends these pieces of them."""
     numbers = CallNumbers()
-    assert "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls) == whole
+    calls = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
+    return "".join(numbers.take(call)[1]["function"]["arguments"] for call in calls)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['{"a": "x', '{"a": "x ', '{"a": "x y"}'],
+        ['{"a": "x', " ", 'y"}', '{"a": "x y"}'],
+        ["", " ", '{"a": "x', " ", 'y"}', " ", '{"a": "x y"}'],
+    ],
+)
+def test_blanks_in_arguments_are_a_part_of_what_was_sent_already(pieces: list[str]) -> None:
+    assert taken(pieces).strip() == '{"a": "x y"}'
+
+
+def cuts(whole: str) -> list[tuple[int, int]]:
+    return list(combinations(range(1, len(whole) + 1), 2))
+
+
+NESTED = ['{"a": {"a": 1}}', '{"filter":{"filter":1}}', '{"c":[{"c":[]}]}', '{"c":[0,{"c":[0,{}]}]}', '{":":{":":","}}']
+
+
+@pytest.mark.parametrize("whole", [*NESTED, "[[1,[1]]]", '[{"a":1},{"a":1}]'])
+def test_pieces_of_what_repeats_itself_are_all_new(whole: str) -> None:
+    for first, second in cuts(whole):
+        assert taken([whole[:first], whole[first:second], whole[second:]]) == whole
+
+
+@pytest.mark.parametrize("whole", NESTED)
+def test_what_repeats_itself_counts_once_if_its_server_sends_it_more_than_once(whole: str) -> None:
+    assert taken(whole[:end] for end in range(1, len(whole) + 1)) == whole
+    for first, second in cuts(whole):
+        assert taken([whole[:first], whole[first:second], whole[second:], whole]) == whole
+        if whole[:first].rstrip()[-1] not in ":[,":  # there, what follows could also be its continuation
+            assert taken([whole[:first], whole[:second], whole]) == whole
 
 
 @given(st.lists(st.text('{}":,a \\', max_size=4), max_size=8))
@@ -227,3 +267,21 @@ def test_thoughts_before_an_answer_stay_unseen_where_nobody_asked_for_them() -> 
     for said in (chunk(content="Hi"), chunk(tool_calls=[call])):
         chunks = [chunk(reasoning_content="Hmm"), said, chunk("stop")]
         assert b"Hmm" not in msgspec.json.encode([ended(MESSAGES, *chunks), ended(GEMINI, *chunks)])
+
+
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI])
+def test_thoughts_that_nobody_asked_for_stay_unseen_also_where_each_chunk_has_a_finish_reason(target: Dialect) -> None:
+    thoughts = [chunk("stop", reasoning_content="Hm"), chunk("stop", reasoning_content="m")]
+    spoken = msgspec.json.encode(ended(target, *thoughts, chunk("stop", content="Hi")))
+    assert b"Hm" not in spoken
+    assert b"Hi" in spoken
+    alone = msgspec.json.encode(ended(target, *thoughts, chunk("stop")))
+    assert alone.count(b"Hm") == alone.count(b"Hmm") == 1
+
+
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI])
+def test_thoughts_that_nobody_asked_for_are_told_at_the_end_of_a_stream_without_its_mark(target: Dialect) -> None:
+    [step] = translations(CHAT, target, {}, ())
+    assert b"Hmm" not in step.feed(chunk(reasoning_content="Hmm") + chunk("stop"))
+    assert step.end().count(b"Hmm") == 1
+    assert step.end() == b""
