@@ -65,7 +65,7 @@ async def test_a_database_in_another_encoding_is_told_by_what_it_needs(postgres_
     latin = make_url(postgres_server_url).set(database=name).render_as_string(hide_password=False)
     try:
         await server.execute(f"create database {name} encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
-        with pytest.raises(DatabaseUnreachableError, match="encoding must be UTF8"):
+        with pytest.raises(DatabaseUnreachableError, match="encoding is not UTF8: create database"):
             await migrate(latin)
     finally:
         await server.execute(f"drop database {name} with (force)")
