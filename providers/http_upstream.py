@@ -266,9 +266,11 @@ class HttpUpstream:
             try:
                 response = await self._ask(head, request.dialect.name, request, body)
             except UpstreamError as error:
-                form = self._stricter(form, request, error)
-                refused, body = body, self._body_in(form, request)
-                if body == refused:
+                refused, form = form, self._stricter(form, request, error)
+                if form == refused:  # as nearly always: the body is not made again
+                    raise
+                before, body = body, self._body_in(form, request)
+                if body == before:
                     raise
             else:
                 if form != known:
