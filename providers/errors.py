@@ -155,6 +155,11 @@ class UpstreamError(Exception):
         self._kept: str | None = None
 
     @property
+    def is_of_one_key(self) -> bool:
+        """Whether a refusal is about the key that was used, which is well: with another the same may be accepted."""
+        return self.is_bound or self.is_outsized
+
+    @property
     def is_barred(self) -> bool:
         """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
         return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN

@@ -159,7 +159,7 @@ class _Key:
         if error.kind is ErrorKind.RATE_LIMITED:
             self.at(model).cool(error.retry_after_s, now_s)
             return True
-        if error.is_bound or error.is_outsized or error.is_barred:  # another key's reasoning, or tokens, or a firewall
+        if error.is_of_one_key or error.is_barred:  # another key's reasoning, or tokens, or a firewall
             return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
             (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
@@ -299,7 +299,7 @@ class KeyRing:
                 if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock()):
                     raise
                 last = error
-        if last is not None and (last.is_bound or last.is_outsized or last.is_barred):
+        if last is not None and (last.is_of_one_key or last.is_barred):
             raise last
         raise self._none_left(model, keys or self._keys, last) from last
 

@@ -337,7 +337,7 @@ class Race:
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
-        elif not (error.is_bound or error.is_outsized):  # else another key may read the reasoning, or take so much
+        elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
     def ask_whole(self, attempt: Attempt) -> bool:
@@ -537,7 +537,7 @@ class Race:
             return
         self.open_call.services.outbox.drain()
         # The others tell more than what one key refuses.
-        failures = [each for each in self._failures if not (each[1].is_bound or each[1].is_outsized)]
+        failures = [each for each in self._failures if not each[1].is_of_one_key]
         self._ending = Unanswered(tuple(failures or self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()
