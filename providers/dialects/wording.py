@@ -131,13 +131,13 @@ class UniqueIds:
     Some models count their calls from 0 in each turn.
     """
 
-    def __init__(self, allowed: Callable[[str], str] = str, conversation: bytes = b"") -> None:
+    def __init__(self, allowed: Callable[[str], str] = str, conversation: bytes | msgspec.Raw = b"") -> None:
         """``allowed`` returns an id in the letters that an API allows.
 
         The ids of calls that have a result in the ``conversation``, of Messages or Responses as JSON, are taken.
         """
         self._allowed = allowed
-        self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(conversation)}
+        self._taken = {each.decode(errors="replace") for each in _ANSWERED.findall(memoryview(conversation))}
         self._numbers: Counter[str] = Counter()
         self._latest: dict[str, str] = {}
 

@@ -173,7 +173,7 @@ class FromChat(ChunkTranslation):
         self._shows_thinking = _shows_thinking(asked)
         self._stops = _stops(asked)
         self._names = _shortened(asked)
-        self._ids = UniqueIds(allowed_id, bytes(asked.get("messages", b"")))
+        self._ids = UniqueIds(allowed_id, asked.get("messages", b""))
         self._new_id = new_id
         self._begun = False
         self._blocks = 0

@@ -184,10 +184,10 @@ def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
 def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
     """Return the fields of a request, the tools that its input adds among the others; as they are if it adds none."""
     try:
-        tools = all_tools(asked) if _ADDED in bytes(asked.get("input", b"")) else None
+        tools = all_tools(asked)
     except Malformed:
         return asked
-    return asked if tools is None else {**asked, "tools": tools}
+    return asked if tools is None or tools is asked.get("tools") else {**asked, "tools": tools}
 
 
 def added_tools(given: msgspec.Raw) -> list[msgspec.Raw]:

@@ -443,7 +443,7 @@ class FromChat:
         self._wall_clock = wall_clock
         self._new_id = new_id
         self._writer = EventWriter()
-        names, ids = names_of(all_tools(asked)), UniqueIds(conversation=bytes(asked.get("input", b"")))
+        names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
         self._usage: dict[str, Any] | None = None
