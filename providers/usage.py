@@ -346,8 +346,6 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 # Of the details of prompts and answers, the tokens that may have a price of their own.
 _OF_PROMPT = (("audio_tokens", "audio_input"), ("image_tokens", "image_input"), ("video_tokens", "video_input"))
 _OF_ANSWER = (("audio_tokens", "audio_output"), ("image_tokens", "image_output"), ("video_tokens", "video_output"))
-
-
 _OF_LIFE = (("ephemeral_1h_input_tokens", "cache_write_1h"), ("ephemeral_12h_input_tokens", "cache_write_12h"))
 
 
