@@ -100,11 +100,10 @@ COURSES: dict[tuple[str, ...], Course] = {
 COLUMNS = ("", *chain.from_iterable(COURSES), "note")
 CAPTION = """\
 Versions of {date}. *Hang*: seconds to the first token where the first provider never answers and a second one is
-configured, with the limit for the first that the peer's settings allow (2 s; Holeshot at its defaults).
-*Non-streaming*, *burst*, *Messages*: CPU of the whole process tree per call of 100 tokens, as JSON, as a stream in one
-burst, and as such a stream of Anthropic's Messages. *Token*: CPU per token when one comes every 5 ms. *Added*: to the
-first token of a call alone. *Cores*, *MB* and *TTFT p99*: 1,000 streams that begin at once, 20 tok/s each, the
-upstream's first token after 300 ms. {interpreter}, for what is written in Python."""
+configured; peers are told to wait 2 s, Holeshot's are its defaults. *Non-streaming*, *burst*, *Messages*: CPU of all
+processes per call of 100 tokens, as JSON, as a stream in one burst, and as one of Anthropic's API. *Token*: CPU per
+token, one every 5 ms. *Added*: to the first token of a call alone. *Cores*, *MB*, *TTFT p99*: 1,000 streams that begin
+at once, 20 tok/s, the upstream's first token after 300 ms. {interpreter}."""
 
 
 def measure(peer: Peer, servers: MeasuredServers, times: int) -> list[str]:
