@@ -33,6 +33,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 # Atomic groups keep a CRLF together. A CR at the end may be the first half of a CRLF, so it does not count yet.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r(?!\Z))")
 _LONGEST_BLANK_LINE_BYTES = 4
+_LONGEST_JOINT_BYTES = 10  # of ``_RUN_TOGETHER`` and what is seen after it
 _QUOTES = 4  # at most, for a field's name and its text
 _LINES_AT_END = 2  # nothing, after the last line's end and after the blank line's
 _WITHOUT_DATA = (b":", b"id:", b"retry:")  # lines that need no data after them
@@ -78,7 +79,7 @@ class EventSplitter:
             if end == len(data):
                 return data
             tail += data[end:]
-            block = data[:end]
+            block, searched = data[:end], 0
             self._line_ends = 0
         else:
             # A blank line may have begun in the tail; everything before has been searched already.
@@ -92,10 +93,27 @@ class EventSplitter:
             self._line_ends = 0 if end else self._line_ends + max(data.count(LF), data.count(CR))
             if end:
                 self._checked_bytes = 0
+        if not end:
+            block = self._without_blank_line(searched)
             if self._line_ends > MOST_LINES:
                 raise too_many_lines()
         if len(tail) > self._checked_bytes + self._step_bytes:
             self._check_size()
+        return block
+
+    def _without_blank_line(self, searched: int) -> bytes:
+        """Return the events of the tail up to the last that has begun, if their server sends no blank lines.
+
+        They get one at their end. Up to ``searched`` no blank line begins.
+        """
+        tail, start = self._tail, max(0, searched - _LONGEST_JOINT_BYTES)
+        joints = [*_RUN_TOGETHER.finditer(tail, start)] if tail.find(b"\ndata:", start) >= 0 else ()
+        if not joints:
+            return b""
+        end, line_end = joints[-1].end(), joints[-1][1]
+        block = bytes(tail[:end]) + line_end
+        del tail[:end]
+        self._line_ends = self._checked_bytes = 0
         return block
 
     def _check_size(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import EventSplitter, events, set_apart
+from providers.sse import MOST_LINES, EventSplitter, events, set_apart
 
 
 def data_of(stream: bytes) -> list[bytes]:
@@ -103,17 +103,18 @@ def test_any_cutting_of_a_stream_gives_the_same_events(stream: bytes, cuts: list
     for start, end in pairwise(points):
         block = splitter.feed(stream[start:end])
         forwarded += block
-        seen += data_of(block)
+        seen += data_of(set_apart(block))
     rest = splitter.rest()
-    assert stream.startswith(forwarded)
-    assert seen + data_of(rest) == data_of(stream)
+    assert set_apart(stream).startswith(set_apart(forwarded))
+    assert seen + data_of(set_apart(rest)) == data_of(set_apart(stream))
 
 
 @given(streams)
 def test_a_block_ends_where_an_event_ends(stream: bytes) -> None:
     splitter = EventSplitter()
     block = splitter.feed(stream)
-    assert data_of(block) + data_of(splitter.rest()) == data_of(stream)
+    parts = data_of(set_apart(block)) + data_of(set_apart(splitter.rest()))
+    assert parts == data_of(set_apart(stream))
     assert not block or block[-1:] in b"\r\n"
 
 
@@ -122,6 +123,19 @@ def test_events_that_a_server_sends_without_a_blank_line_between_are_set_apart(e
     lines = [b'data: {"a":{}}', b'data:{"b":1}', b"data: [DONE]"]
     block = end.join(lines) + 2 * end
     assert [event.data for event in events(set_apart(block))] == [b'{"a":{}}', b'{"b":1}', b"[DONE]"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_events_of_a_server_that_sends_no_blank_lines_come_when_the_next_one_begins(end: bytes, size: int) -> None:
+    data = [b'{"a":"%d"}' % number for number in range(2 * MOST_LINES)]
+    stream = end.join([*(b"data: " + each for each in data), b"data: [DONE]", b""])
+    splitter, found = EventSplitter(), []
+    for at in range(0, len(stream), size):
+        found += [event.data for event in events(set_apart(splitter.feed(stream[at : at + size])))]
+        assert splitter.held_bytes < 64
+    assert found == data
+    assert data_of(splitter.rest()) == [b"[DONE]"]
 
 
 @pytest.mark.parametrize(
@@ -134,3 +148,4 @@ def test_events_that_a_server_sends_without_a_blank_line_between_are_set_apart(e
 )
 def test_an_event_of_several_lines_stays_one(block: bytes) -> None:
     assert set_apart(block) is block or set_apart(block) == block
+    assert feed_all([block[at : at + 1] for at in range(len(block))]) == block
