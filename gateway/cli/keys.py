@@ -253,6 +253,8 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
     """Put ``a.b=value`` into ``fields``."""
     import yaml  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
+    from gateway.settings import base_of  # noqa: PLC0415 - likewise
+
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         fail(f"--set {assignment}: write it like --set rpm=60", MISUSED)
@@ -262,6 +264,8 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
         fail(f"--set {path}: the value is not YAML; quote it", MISUSED)
     except ValueError:  # it has the form of a date
         fail(f"--set {path}: there is no day {text}", MISUSED)
+    if isinstance(value, int | float) and (base := base_of(text.strip())) is not None:
+        fail(f"--set {path}: {text} is a number in base {base} to YAML: write it in decimal", MISUSED)
     *sections, field = path.split(".")
     inner = fields
     for section in sections:

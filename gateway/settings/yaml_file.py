@@ -54,6 +54,11 @@ def read_document(path: Path) -> Document:
     return Document(file, problems=(problem,))
 
 
+def base_of(number: str) -> int | None:
+    """Return the base in which YAML reads a number that people would not write so; None for any other number."""
+    return 60 if ":" in number else 8 if _OCTAL.fullmatch(number) else None
+
+
 class _TooLargeError(Exception):
     """The expanded document is too large."""
 
@@ -143,8 +148,7 @@ class _Walk:
         return items
 
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
-        if node.tag in _NUMBERS and (":" in node.value or _OCTAL.fullmatch(node.value)):
-            base = 60 if ":" in node.value else 8
+        if node.tag in _NUMBERS and (base := base_of(node.value)) is not None:
             self._complain(node, place, f"is a number in base {base} to YAML: write it in decimal, or in quotes")
             return None
         try:
