@@ -22,6 +22,8 @@ _STANDARD_WORDS = frozenset(  # standard service in the words of requests and an
 )
 TIER_WORDS = {"batches": "batch", "on_demand_flex": "flex", "on_demand_priority": "priority"}
 
+_TOKENS_USD = ("input_usd", "output_usd", "cached_input_usd", "cache_write_usd", "reasoning_usd")  # fields of Price
+
 
 class Price(msgspec.Struct, frozen=True):
     """US dollars per token, and of other units."""
@@ -44,6 +46,14 @@ class Price(msgspec.Struct, frozen=True):
     def usd(self, unit: str) -> float | None:
         """Return the price of one ``unit``; None if it is unknown."""
         return next((usd for name, usd in self.units if name == unit), None)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the operator has set that calls cost nothing; a price of the table says so of much that does."""
+        prices = (self, *(card.price for card in self.cards if card.price is not None))
+        tokens = (getattr(price, name) or 0.0 for price in prices for name in _TOKENS_USD)
+        others = (usd for price in prices for _, usd in price.units)
+        return self.is_configured and not self.dearest and not any(tokens) and not any(others)
 
     def at(self, tier: str, prompt_tokens: float) -> "Price | None":
         """Return the price in ``tier`` for a prompt of so many tokens; None if it is unknown.

@@ -85,7 +85,7 @@ def admitted_call(
         begun: Begun | None = None
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
-            context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
+            context.limits.check(levels, spends=context.spends(client))
             begun = await context.limits.begin(levels)
         request[BEGUN] = begun  # also None: a key that a request lacks is looked up by an exception
         try:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
+from gateway.api.client import Client
 from gateway.api.payers import Payers
 from gateway.api.refusals import Refusals
 from gateway.api.vectors import VectorComparisons
@@ -368,6 +369,10 @@ class Context(CallContext):
             lent.release()
             raise process_full() from error
         return lent
+
+    def spends(self, client: Client) -> bool:
+        """Whether each call of ``client`` spends the operator's dollars, whichever model it asks for."""
+        return not self.fleet.has_free and (client.tenant is None or self.settings.tenant_keys.mixed)
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""

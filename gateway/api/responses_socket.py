@@ -274,7 +274,7 @@ class _Session:
         begun: Begun | None = None
         if client.limits or context.payers.is_used:
             levels = context.payers.levels(client)
-            context.limits.check(levels, spends=client.tenant is None or context.settings.tenant_keys.mixed)
+            context.limits.check(levels, spends=context.spends(client))
             begun = await context.limits.begin(levels)
         try:
             if turn.only_prepares:

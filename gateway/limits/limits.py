@@ -240,6 +240,7 @@ class Limits:
         amounts: Mapping[str, float] = {}
         headers: dict[str, str] = {}
         if levels:
+            self.check(levels, spends=spends)  # what has no known price would take nothing of a limit that is used up
             unix_s = self._unix_clock()
             header_quotas: list[Quota] = []
             for level in levels:

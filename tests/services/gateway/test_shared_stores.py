@@ -11,8 +11,10 @@ from redis.asyncio import Redis
 from sqlalchemy.engine import make_url
 
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
-from providers.simulator.script import Gate, Hang, answer
+from providers.simulator.script import Done, Gate, Hang, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
+from tests.app.gateway.test_limits import statuses
+from tests.app.gateway.test_objectives import KEY, client
 from tests.services.gateway.test_probes_of_replicas import rows
 from tests.support.relay import Relay
 
@@ -224,3 +226,24 @@ async def test_a_batch_that_hangs_is_told_of_before_it_is_given_up(tmp_path: Pat
         relay.resume()
         await running.gateway.ledger.emptied()
     await relay.cut()
+
+
+async def test_who_has_spent_all_dollars_may_still_ask_models_of_price_0(tmp_path: Path, redis_url: str) -> None:
+    paid = {"deployment": "alpha/m", "price_per_mtok": {"input": 1e6, "output": 1e6}}
+    free = {"deployment": "beta/m", "price_per_mtok": {"input": 0.0, "output": 0.0}}
+    models = {
+        "paid": {"deployments": [paid]},
+        "free": {"deployments": [free]},
+        "either": {"deployments": [free, paid]},
+        "free first": {"deployments": [free], "fallbacks": ["paid"]},
+        "unpriced": {"deployments": ["beta/n"]},
+    }
+    config = client(usd_per_day=100.0) | {"redis_url": redis_url, "models": models}
+    longer_than_asked = [*answer("a")[:-2], Usage(90, 40), Done()]
+    async with serving(tmp_path, {"alpha": longer_than_asked, "beta": None}, key=KEY, **config) as running:
+        assert await statuses(running, 1, model="paid", max_tokens=1) == [200]
+        for stream in (True, False):
+            assert await statuses(running, 1, model="paid", max_tokens=9, stream=stream) == [429]
+            assert await statuses(running, 2, model="free", stream=stream) == [200, 200]
+            for other in models.keys() - {"free"}:
+                assert await statuses(running, 1, model=other, stream=stream) == [429], other
