@@ -52,6 +52,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
     history: History = History()  # what it accepts in a conversation's history

@@ -7,6 +7,7 @@ flex). `Price` has those of standard service and short prompts, `Price.at` gives
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import msgspec
@@ -351,6 +352,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cache_write_tokens: int | None = None  # written to the prompt cache
     tier: str | None = None  # that served the call, by the answer; "": standard service
     units: Mapping[str, int] | None = None  # more of what is billed, by `Price.units`, none of them 0
+    stated_usd: float | None = None  # the cost, of an answer that says it
 
 
 # Of the details of prompts and answers, the tokens that may have a price of their own.
@@ -392,13 +394,41 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
         if beyond > 0 and (beyond == reasoning or not (reasoning or cached or written)):
             completion += beyond
             reasoning = beyond
-    return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units)
+    usd = None if reported.keys().isdisjoint(_COSTS) else _stated_usd(reported)
+    return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units, usd)
 
 
 # Beside the prompt's details, or in place of them: DeepSeek's name, Moonshot's, Together's and StepFun's, Anthropic's,
 # which Alibaba and LiteLLM use too; LiteLLM has a name of its own in the details.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+
+
+# Where vendors state what they charge: OpenRouter and Perplexity, and xAI in ten billionths of a dollar.
+_TICKS = 10_000_000_000
+_COSTS = frozenset({"cost", "cost_in_usd_ticks"})
+
+
+def _stated_usd(reported: Mapping[str, Any]) -> float | None:
+    """Return the cost that a usage states, US dollars.
+
+    With a key of one's own at OpenRouter's provider, ``cost`` is only the fee, and the provider's bill is beside it.
+    """
+    if (ticks := _usd(reported.get("cost_in_usd_ticks"))) is not None:
+        return ticks / _TICKS
+    match reported:
+        case {"cost": {"total_cost": total}}:
+            return _usd(total)
+        case {"cost": fee, "is_byok": True, "cost_details": {"upstream_inference_cost": upstream}} if upstream:
+            fee_usd, upstream_usd = _usd(fee), _usd(upstream)
+            return None if fee_usd is None or upstream_usd is None else fee_usd + upstream_usd
+    return _usd(reported.get("cost"))
+
+
+def _usd(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0.0 <= value < inf else None
 
 
 def _first(reported: Mapping[str, Any], names: Sequence[str]) -> int | None:

@@ -254,6 +254,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
     tier: str | None = None  # that served it, as reported; "": standard service; not a column
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
+    stated_usd: float | None = None  # what it cost, as reported; not a column
     limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
 
     @property

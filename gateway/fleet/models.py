@@ -60,6 +60,7 @@ class Deployment(MaskedRecord, frozen=True):
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
+    states_cost: bool = False  # its answers say what they cost
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None

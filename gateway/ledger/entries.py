@@ -176,7 +176,7 @@ _ATTEMPTS = Columns(
     left_out=frozenset(
         (
             *("asked_tokens", "headroom", "is_restricted", "learnt_as", "limit_usd", "other_units"),
-            *("retry_after_s", "tier"),
+            *("retry_after_s", "stated_usd", "tier"),
         ),
     ),
     made=("failed",),

@@ -11,7 +11,6 @@ from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
 from .costs import MISCOUNT as MISCOUNT
-from .costs import ServedTiers as ServedTiers
 from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
 from .costs import settle as settle
@@ -37,6 +36,7 @@ from .seats import Seats as Seats
 from .services import AttemptTasks as AttemptTasks
 from .services import Makers as Makers
 from .services import Outbox as Outbox
+from .services import ServedTiers as ServedTiers
 from .services import Services as Services
 from .services import SharedNames as SharedNames
 from .sinks import ClientGone as ClientGone

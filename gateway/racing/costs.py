@@ -7,7 +7,7 @@ received part of its answer; or, if the vendor is known to bill the whole answer
 without a known price as unknown (None). A sum is unknown only if all its parts are, its upper bound if that of one is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
 from operator import attrgetter
@@ -18,6 +18,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
+from gateway.racing.services import ServedTiers
 from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import (
     OFF_PEAK,
@@ -298,7 +299,7 @@ def settle(
     asked: Requested = NOTHING_ASKED,
     *,
     is_text: bool = True,
-    seen: "ServedTiers | None" = None,
+    seen: ServedTiers | None = None,
 ) -> Bill:
     """Return the bill of one call. The estimate is used unless the winner's provider counted the prompt, near it.
 
@@ -312,7 +313,8 @@ def settle(
     is_judged = is_text and winner is not None and not deployments[winner.deployment].extra_body
     prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
     priced = [
-        _priced(one, deployments[one.deployment], _sent(one, prompt, attempts), winner, asked, seen) for one in attempts
+        _as_stated(_priced(one, of, _sent(one, prompt, attempts), winner, asked, seen), of)
+        for one, of in ((one, deployments[one.deployment]) for one in attempts)
     ]
     winner_id = winner.id if winner is not None else None
     own = [one for one in priced if one.learnt_as is None] if any(map(_LEARNT_AS, priced)) else priced
@@ -371,7 +373,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
     sent: Sent | None,
     winner: AttemptRecord | None,
     asked: Requested,
-    seen: "ServedTiers | None",
+    seen: ServedTiers | None,
 ) -> AttemptRecord:
     cut = record.outcome.was_cut and not _is_fully_reported(record)
     changes: dict[str, Any] = {}
@@ -401,6 +403,26 @@ def _priced(  # noqa: PLR0917 - of each attempt
     if record.tier or record.other_units or asked.tier is not None or "service_tier" in deployment.extra_body:
         changes |= _beside(record, deployment, price, sent, asked)
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
+    """Return a ``record`` with the cost that its answer states, where its vendor's do and the operator does not.
+
+    An earlier sending may be billed as well.
+    """
+    usd, price = record.stated_usd, deployment.price
+    if usd is None or not deployment.states_cost or not _is_whole(record) or (price and price.is_configured):
+        return record
+    is_once = record.sends is None or record.sends <= 1
+    return msgspec.structs.replace(
+        record,
+        cost_low_usd=usd,
+        cost_usd=usd,
+        cost_high_usd=usd if is_once else max(usd, record.cost_high_usd or usd),
+        cost_is_lower_bound=False,
+        limit_usd=None,
+        price=None,
+    )
 
 
 def _without_tokens(record: AttemptRecord, price: Price | None) -> dict[str, Any]:
@@ -495,7 +517,7 @@ def _by_tier(  # noqa: PLR0917
     sent: Sent,
     winner: AttemptRecord | None,
     asked: Requested,
-    seen: "ServedTiers | None",
+    seen: ServedTiers | None,
 ) -> tuple[Price | None, Bounds]:
     """Return the price that most likely applies (None: unknown), and the bounds of the cost.
 
@@ -527,7 +549,7 @@ def _tiers(  # noqa: PLR0917 - likewise
     asked: str | None,
     price: Price,
     sent: Sent,
-    seen: "ServedTiers | None",
+    seen: ServedTiers | None,
 ) -> Sequence[str]:
     """Return the tiers that may have served an attempt, the likeliest at the end.
 
@@ -544,35 +566,6 @@ def _tiers(  # noqa: PLR0917 - likewise
     if seen is not None and (named := seen.of(record.learnt_as or record.deployment)):
         return (STANDARD, *named)
     return (dearest_unasked(deployment.vendor, price, sent.high_tokens), STANDARD)
-
-
-DAY_S = 86_400.0
-_MOST_TIERS, _MOST_DEPLOYMENTS = 8, 4_096  # a provider may name any word, and clients any deployment
-
-
-class ServedTiers:
-    """The tiers that answers to requests without a tier have named in the last day, by deployment."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.named: dict[str, dict[str, float]] = {}  # when each was named last, in this order
-
-    def saw(self, deployment: str, tier: str) -> None:
-        """Note the tier of an answer."""
-        seen = self.named.get(deployment)
-        if seen is None:
-            if len(self.named) >= _MOST_DEPLOYMENTS:
-                del self.named[next(iter(self.named))]
-            seen = self.named[deployment] = {}
-        seen.pop(tier, None)
-        seen[tier] = self._clock()
-        if len(seen) > _MOST_TIERS:
-            del seen[next(iter(seen))]
-
-    def of(self, deployment: str) -> tuple[str, ...]:
-        """Return the tiers named in the last day, the last at the end."""
-        since = self._clock() - DAY_S
-        return tuple(tier for tier, at in self.named.get(deployment, {}).items() if at > since)
 
 
 def _is_fully_reported(record: AttemptRecord) -> bool:

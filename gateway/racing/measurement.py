@@ -8,7 +8,7 @@ import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from math import ceil, inf
 
@@ -227,18 +227,11 @@ def estimated_tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class Tokens(Usage, frozen=True, kw_only=True, gc=False):
     """The token counts of one attempt and their source."""
 
-    prompt: int | None
-    completion: int | None
-    reasoning: int | None
-    cached: int | None
-    cache_write: int | None
     source: TokensSource
     reported: int | None = None  # the largest count that the provider reported, if it is more than can be
-    tier: str | None = None  # that served the call, as reported
-    units: Mapping[str, int] | None = None  # what else is billed, as reported
 
 
 class Reported:
@@ -419,17 +412,8 @@ class Measurement:
                 return self._estimated(believed, fewest)
         if usage is not None and usage.completion_tokens is not None:
             usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
-            return Tokens(
-                usage.prompt_tokens,
-                usage.completion_tokens,
-                usage.reasoning_tokens,
-                usage.cached_tokens,
-                usage.cache_write_tokens,
-                TokensSource.REPORTED if reported is None else TokensSource.IMPLAUSIBLE,
-                reported,
-                usage.tier,
-                usage.units,
-            )
+            source = TokensSource.REPORTED if reported is None else TokensSource.IMPLAUSIBLE
+            return Tokens(*msgspec.structs.astuple(usage), source=source, reported=reported)
         if not self.meaningful:
             return None
         return self._estimated(usage or Usage(), None)
@@ -437,24 +421,24 @@ class Measurement:
     def _estimated(self, usage: Usage, reported: int | None) -> Tokens:
         """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
         usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
-        prompt, completion, reasoning, cached, written, tier, units = msgspec.structs.astuple(usage)
-        if completion is None:
-            completion = estimated_tokens(self.chars) or self.meaningful
-        reported, source = reported if beyond is None else beyond, TokensSource.ESTIMATED
-        return Tokens(prompt, completion, reasoning, cached, written, source, reported, tier, units)
+        if usage.completion_tokens is None:
+            estimate = estimated_tokens(self.chars) or self.meaningful
+            usage = msgspec.structs.replace(usage, completion_tokens=estimate)
+        reported = reported if beyond is None else beyond
+        return Tokens(*msgspec.structs.astuple(usage), source=TokensSource.ESTIMATED, reported=reported)
 
     def decode_tps(self, tokens: Tokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
 
         n_first is the number of tokens that arrived with the first: a chunk may contain many.
         """
-        if tokens is None or tokens.completion is None or self.first_at is None or self.last_at is None:
+        if tokens is None or tokens.completion_tokens is None or self.first_at is None or self.last_at is None:
             return None
-        n = tokens.completion
-        if tokens.reasoning:
+        n = tokens.completion_tokens
+        if tokens.reasoning_tokens:
             if not self.reasoning_chars:
-                n -= tokens.reasoning  # reasoning that was not streamed, before the first delta
-            elif self.reasoning_chars < tokens.reasoning * SUMMARY_CHARS_PER_TOKEN:
+                n -= tokens.reasoning_tokens  # reasoning that was not streamed, before the first delta
+            elif self.reasoning_chars < tokens.reasoning_tokens * SUMMARY_CHARS_PER_TOKEN:
                 return None
         span_s = self.last_at - self.first_at
         if n <= 1 or self.meaningful < 2 or span_s < BURST_S:  # noqa: PLR2004 - a gap has two ends
@@ -470,9 +454,9 @@ class Measurement:
 
     def e2e_tps(self, tokens: Tokens | None) -> float | None:
         """Return n / (t_last - t_start), tokens per second."""
-        if tokens is None or not tokens.completion or self.last_at is None or self.last_at <= self.started:
+        if tokens is None or not tokens.completion_tokens or self.last_at is None or self.last_at <= self.started:
             return None
-        return round(tokens.completion / (self.last_at - self.started), 3)
+        return round(tokens.completion_tokens / (self.last_at - self.started), 3)
 
 
 def most_tokens(capabilities: Capabilities) -> int:
@@ -509,7 +493,7 @@ def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple
 
     Compatible servers may report zeros. What was read from a cache or written to it belongs to the prompt.
     """
-    prompt, completion, reasoning, cached, written, tier, units = msgspec.structs.astuple(usage)
+    prompt, completion, reasoning, cached, written, tier, units, usd = msgspec.structs.astuple(usage)
     fewest = None
     if prompt is not None and prompt_bytes is not None:
         stated = max(prompt, (cached or 0) + (written or 0))
@@ -517,7 +501,7 @@ def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple
             fewest, prompt, cached, written = prompt, None, None, None
     if completion is not None and completion * MOST_BYTES_PER_TOKEN < chars:
         fewest, completion, reasoning = completion if fewest is None else min(completion, fewest), None, None
-    return Usage(prompt, completion, reasoning, cached, written, tier, units), fewest
+    return Usage(prompt, completion, reasoning, cached, written, tier, units, usd), fewest
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,

@@ -16,7 +16,7 @@ from gateway.core.calls import TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import ServedTiers, settle
+from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import (
     MOST_TOKENS,
@@ -28,6 +28,7 @@ from gateway.racing.measurement import (
     plausible,
     without_too_few,
 )
+from gateway.racing.services import ServedTiers
 from gateway.racing.validation import (
     CUT_SHORT,
     NOTHING_ASKED,
@@ -112,6 +113,9 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
     deployment.hide_addresses(error)
 
 
+_NOTHING_ELSE = (None,) * 4
+
+
 def attempt_record(
     call: Call,
     start: AttemptStart,
@@ -160,8 +164,8 @@ def attempt_record(
         rare["speech_pause_ms"] = None if measurement.pause_s is None else milliseconds(measurement.pause_s)
     if dribble.at is not None:
         rare["would_take_over_ms"] = since_start_ms(dribble.at)
-    if tokens is not None and (tokens.reported is not None or tokens.tier is not None or tokens.units is not None):
-        rare |= {"reported_tokens": tokens.reported, "other_units": tokens.units}
+    if tokens is not None and (tokens.reported, tokens.tier, tokens.units, tokens.stated_usd) != _NOTHING_ELSE:
+        rare |= {"reported_tokens": tokens.reported, "other_units": tokens.units, "stated_usd": tokens.stated_usd}
         rare["tier"] = tokens.tier and short(tokens.tier, secrets)
     return AttemptRecord(
         *msgspec.structs.astuple(start),
@@ -178,11 +182,11 @@ def attempt_record(
         would_take_over=dribble.found,
         status_code=exchange.status if exchange is not None else (error.status if error else None),
         headroom=headroom(exchange.headers) if exchange is not None else None,
-        prompt_tokens=tokens.prompt if tokens else None,
-        completion_tokens=tokens.completion if tokens else None,
-        reasoning_tokens=tokens.reasoning if tokens else None,
-        cached_tokens=tokens.cached if tokens else None,
-        cache_write_tokens=tokens.cache_write if tokens else None,
+        prompt_tokens=tokens.prompt_tokens if tokens else None,
+        completion_tokens=tokens.completion_tokens if tokens else None,
+        reasoning_tokens=tokens.reasoning_tokens if tokens else None,
+        cached_tokens=tokens.cached_tokens if tokens else None,
+        cache_write_tokens=tokens.cache_write_tokens if tokens else None,
         tokens_source=tokens.source if tokens else None,
         decode_tps=measurement.decode_tps(tokens) if tokens else None,
         e2e_tps=measurement.e2e_tps(tokens) if tokens else None,
@@ -320,6 +324,7 @@ def relayed_record(
         reported_tokens=beyond,
         tier=(usage.tier and short(usage.tier, answer.secrets if answer else ())) if usage else None,
         other_units=usage.units if usage else None,
+        stated_usd=usage.stated_usd if usage else None,
     )
 
 

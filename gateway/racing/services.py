@@ -13,7 +13,6 @@ import msgspec
 from gateway.core.calls import Call, Maker, Recorder
 from gateway.core.log import get_logger
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import ServedTiers
 from gateway.racing.measurement import Paces
 from gateway.racing.seats import Seats
 from gateway.racing.timeouts import PausesByDeployment
@@ -301,6 +300,35 @@ class Makers:
             return None if told is None else msgspec.json.decode(told, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
+
+
+_DAY_S = 86_400.0
+_MOST_TIERS, _MOST_DEPLOYMENTS = 8, 4_096  # a provider may name any word, and clients any deployment
+
+
+class ServedTiers:
+    """The tiers that answers to requests without a tier have named in the last day, by deployment."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.named: dict[str, dict[str, float]] = {}  # when each was named last, in this order
+
+    def saw(self, deployment: str, tier: str) -> None:
+        """Note the tier of an answer."""
+        seen = self.named.get(deployment)
+        if seen is None:
+            if len(self.named) >= _MOST_DEPLOYMENTS:
+                del self.named[next(iter(self.named))]
+            seen = self.named[deployment] = {}
+        seen.pop(tier, None)
+        seen[tier] = self._clock()
+        if len(seen) > _MOST_TIERS:
+            del seen[next(iter(seen))]
+
+    def of(self, deployment: str) -> tuple[str, ...]:
+        """Return the tiers named in the last day, the last at the end."""
+        since = self._clock() - _DAY_S
+        return tuple(tier for tier, at in self.named.get(deployment, {}).items() if at > since)
 
 
 class Services(msgspec.Struct, frozen=True):

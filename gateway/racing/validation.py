@@ -249,9 +249,9 @@ def _is_clients_limit(call: Call, measurement: Measurement) -> bool:
     limit, tokens = requested(call.fields, call.dialect).max_tokens, measurement.tokens()
     if limit is None:
         return call.dialect.requests.parameters.has_default_limit
-    if tokens is None or tokens.completion is None or tokens.source is not TokensSource.REPORTED:
+    if tokens is None or tokens.completion_tokens is None or tokens.source is not TokensSource.REPORTED:
         return True
-    return tokens.completion >= _NEARLY * limit
+    return tokens.completion_tokens >= _NEARLY * limit
 
 
 def _judge_form(call: Call, measurement: Measurement, text: AnswerText | None) -> Judgement:

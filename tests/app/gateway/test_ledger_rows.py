@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.racing import MOST_TOKENS, SURPLUS_TOKENS
-from providers.simulator.script import Gate, Hang, RoleOnly, Status, Usage, answer
+from providers.simulator.script import Chunk, Done, Gate, Hang, RoleOnly, Status, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, PROMPT, RunningGateway, Serve, chat_body
 from tests.app.gateway.test_client_disconnects import socket_with
 
@@ -103,6 +103,17 @@ async def test_tokens_and_dollars_of_winner_and_loser(serve: Serve) -> None:
     assert (lost["cost_low_usd"], lost["cost_is_lower_bound"]) == (0.0, 0)
     assert call["cost_usd"] == pytest.approx(260e-6)
     assert call["duplicate_cost_usd"] == pytest.approx(90e-6)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_vendors_own_figure_of_the_cost_is_the_cost(serve: Serve, stream: bool) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, "cost": 0.0125}
+    script = [*answer("a", "b")[:-2], Chunk({"choices": [], "usage": usage}), Done()]
+    config = {"models": {MODEL: {"deployments": ["router/m"]}}, "providers": {"router": {"preset": "openrouter"}}}
+    async with serve(router=script, config=config) as running:
+        call, [row] = await race(running, stream=stream)
+    assert (call["cost_low_usd"], call["cost_usd"], call["cost_high_usd"]) == (0.0125, 0.0125, 0.0125)
+    assert (row["cost_usd"], row["tokens_source"], row["price"]) == (0.0125, "reported", None)
 
 
 async def test_a_call_nobody_answered_is_a_row_as_well(serve: Serve) -> None:

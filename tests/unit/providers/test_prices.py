@@ -429,3 +429,29 @@ def test_what_the_cache_had_is_read_wherever_a_vendor_says_it(
     usage = usage_of({"prompt_tokens": 19, "completion_tokens": 21, "total_tokens": 40, **said})
     assert (usage.prompt_tokens, usage.cached_tokens, usage.cache_write_tokens) == (19, cached, written)
     assert usage.completion_tokens == 21
+
+
+@pytest.mark.parametrize(
+    ("reported", "usd"),
+    [
+        pytest.param(
+            {"cost": 0.95, "is_byok": False, "cost_details": {"upstream_inference_cost": None}}, 0.95, id="OpenRouter"
+        ),
+        pytest.param(
+            {"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.9}}, 0.95, id="own key"
+        ),
+        pytest.param({"cost_in_usd_ticks": 9_500_000_000}, 0.95, id="xAI"),
+        pytest.param(
+            {"cost": {"input_tokens_cost": 0.05, "request_cost": 0.9, "total_cost": 0.95}}, 0.95, id="Perplexity"
+        ),
+        pytest.param({"cost": 0}, 0.0, id="free"),
+        *(
+            pytest.param({"cost": each}, None)
+            for each in list[Any]([None, "0.95", True, -1.0, float("inf"), {}, [0.95]])
+        ),
+        pytest.param({"cost_in_usd_ticks": "many"}, None),
+        pytest.param({}, None),
+    ],
+)
+def test_what_a_usage_states_that_the_call_cost_is_read_in_dollars(reported: dict[str, Any], usd: float | None) -> None:
+    assert usage_of({"prompt_tokens": 9, "completion_tokens": 2} | reported).stated_usd == pytest.approx(usd)

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
-from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, ServedTiers, settle
+from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
+from gateway.racing.services import ServedTiers
 from gateway.racing.validation import Requested
 from providers import ErrorKind, Price
 from providers.datasheets import read
@@ -39,11 +40,13 @@ def bill(
     answers: int = 1,
     estimate: int = 1000,
     is_text: bool = True,
+    states_cost: bool = False,
 ) -> Bill:
     deployments = {
         one.deployment: Deployment(
             name=one.deployment, provider=one.provider, model="m", upstream=Timetable(one.provider), clocks=CLOCKS,
             price=price, bills_after_disconnect=bills_on, extra_body={}, upstream_stream=True,
+            states_cost=states_cost,
         )
         for one in attempts
     }  # fmt: skip
@@ -191,6 +194,25 @@ def test_a_winner_that_was_counted_has_one_cost() -> None:
     winner = settled.attempts[0]
     assert winner.cost_low_usd == winner.cost_high_usd == pytest.approx(winner.cost_usd)
     assert (settled.total.low_usd, settled.total.high_usd) == (winner.cost_low_usd, winner.cost_high_usd)
+
+
+@pytest.mark.parametrize(
+    "price", [PRICE, Price(0.0, 0.0, unknown=("input", "output")), None], ids=["price", "unknown", ""]
+)
+def test_what_an_answer_states_to_have_cost_counts_more_than_the_table(price: Price | None) -> None:
+    settled = bill(won(stated_usd=0.3), attempt("loser", Outcome.LOST, stated_usd=0.7), price=price, states_cost=True)
+    [winner, loser] = settled.attempts
+    assert (winner.cost_low_usd, winner.cost_usd, winner.cost_high_usd, winner.price) == (0.3, 0.3, 0.3, None)
+    assert loser.cost_usd != 0.7  # it may have gone on
+
+
+def test_what_an_answer_states_to_have_cost_counts_only_where_it_is_known_what_that_is() -> None:
+    assert bill(won(stated_usd=0.3)).total.usd == bill(won()).total.usd
+    own = msgspec.structs.replace(PRICE, is_configured=True)
+    assert bill(won(stated_usd=0.3), price=own, states_cost=True).total.usd == bill(won()).total.usd
+    again = bill(won(stated_usd=0.3, sends=2), states_cost=True).total
+    assert (again.low_usd, again.usd) == (0.3, 0.3)
+    assert again.high_usd == bill(won(sends=2)).total.high_usd
 
 
 def test_a_guess_may_be_off_either_way() -> None:

@@ -66,7 +66,7 @@ def test_more_tokens_than_can_be_are_bounded_and_marked(window: int | None) -> N
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.completion, tokens.source) == (window or MOST_TOKENS, TokensSource.IMPLAUSIBLE)
+    assert (tokens.completion_tokens, tokens.source) == (window or MOST_TOKENS, TokensSource.IMPLAUSIBLE)
     assert measurement.reported.usage is not None
     assert measurement.reported.usage.completion_tokens == 2_000_000_000
 
@@ -78,7 +78,7 @@ def test_a_prompt_of_text_has_no_more_tokens_than_its_bytes_can_make(prompt: int
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.completion) == (bounded or prompt, 5)
+    assert (tokens.prompt_tokens, tokens.completion_tokens) == (bounded or prompt, 5)
     assert tokens.source == (TokensSource.REPORTED if bounded is None else TokensSource.IMPLAUSIBLE)
     assert tokens.reported == (None if bounded is None else prompt)
 
@@ -102,7 +102,7 @@ def test_no_tokens_for_many_words_are_as_unknown_as_without_a_report(
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.completion, tokens.source) == counted
+    assert (tokens.prompt_tokens, tokens.completion_tokens, tokens.source) == counted
     assert tokens.reported == reported
 
 
@@ -114,7 +114,7 @@ def test_a_prompt_that_was_read_from_a_cache_is_counted_with_it() -> None:
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.cached, tokens.source) == (2, 480, TokensSource.REPORTED)
+    assert (tokens.prompt_tokens, tokens.cached_tokens, tokens.source) == (2, 480, TokensSource.REPORTED)
 
 
 @pytest.mark.parametrize("said", [2_000_000_000, 10**30])
@@ -133,7 +133,7 @@ def test_a_prompt_that_cannot_be_is_known_where_the_answer_was_only_estimated() 
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.completion) == (MOST_TOKENS, 2)
+    assert (tokens.prompt_tokens, tokens.completion_tokens) == (MOST_TOKENS, 2)
     assert (tokens.source, tokens.reported) == (TokensSource.ESTIMATED, 2_000_000_000)
 
 
@@ -163,13 +163,13 @@ def test_summarised_thinking_makes_the_speed_unknown() -> None:
 def test_tokens_are_estimated_from_characters_when_nobody_reports_them() -> None:
     tokens = measured((0.5, delta("four")), (0.6, delta("fours"))).tokens()
     assert tokens is not None
-    assert (tokens.completion, tokens.source) == (3, TokensSource.ESTIMATED)
+    assert (tokens.completion_tokens, tokens.source) == (3, TokensSource.ESTIMATED)
 
 
 def test_reported_tokens_are_taken_as_they_are() -> None:
     tokens = measured((0.5, delta("four")), (0.6, usage(prompt=7, completion=9))).tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.completion, tokens.source) == (7, 9, TokensSource.REPORTED)
+    assert (tokens.prompt_tokens, tokens.completion_tokens, tokens.source) == (7, 9, TokensSource.REPORTED)
 
 
 def test_gaps_are_those_between_meaningful_chunks() -> None:
@@ -186,7 +186,7 @@ def test_tokens_read_from_a_cache_and_written_to_it_are_kept_apart() -> None:
     reported = event(choices=[], usage=counts)
     tokens = measured((0.5, delta("a")), (0.6, reported)).tokens()
     assert tokens is not None
-    assert (tokens.prompt, tokens.cached, tokens.cache_write) == (9, 6, 3)
+    assert (tokens.prompt_tokens, tokens.cached_tokens, tokens.cache_write_tokens) == (9, 6, 3)
 
 
 WORDS = (" a", " the", " to", " racing", " first", " provider", ".", "ing", " o", " leaderboard")
