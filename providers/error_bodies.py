@@ -26,6 +26,9 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?
 _UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _UNIX_S = 1e9  # larger numbers of seconds are instants
 _UNIX_MS = 1e12  # even larger ones are instants in milliseconds
+_WINDOW = re.compile(r"w(?:indow)?=(\d+)")  # of a limit, in seconds
+_LONG_S = 120.0  # a minute's limit is whole again sooner
+_NEARLY_USED_UP = 0.05  # the part of a longer one that is left when it begins to count
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -56,6 +59,9 @@ def headroom(headers: Mapping[str, str]) -> float | None:
 
     ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
     Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
+
+    The share is of a minute's limit. A day's quota that is half used, like Groq's requests, does not limit a minute: it
+    only counts when little is left.
     """
     least: float | None = None
     for name, text in headers.items():
@@ -65,8 +71,25 @@ def headroom(headers: Mapping[str, str]) -> float | None:
         if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
             continue
         share = min(1.0, max(0.0, remaining / limit))
+        if _is_long(name, headers):
+            share = min(1.0, share / _NEARLY_USED_UP)
         least = share if least is None else min(least, share)
     return least
+
+
+def _is_long(name: str, headers: Mapping[str, str]) -> bool:
+    """Whether a limit is of a longer time than a minute, by its name, its window, or the time until it is whole again.
+
+    ``name`` is that of the remainder.
+    """
+    if any(word in name for word in ("day", "hour", "month")):
+        return True
+    window = _WINDOW.search(headers.get(name.replace("remaining", "limit"), ""))
+    reset = headers.get(name.replace("remaining", "reset"), "").strip()
+    seconds = _number(reset) if window is None else float(window[1])
+    if seconds is None:
+        seconds = _duration_s(reset)
+    return seconds is not None and _LONG_S < seconds < _UNIX_S
 
 
 def parse_delay_s(text: str) -> float | None:

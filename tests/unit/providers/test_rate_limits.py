@@ -53,6 +53,29 @@ def test_a_bare_duration_is_read() -> None:
     assert parse_delay_s("later") is None
 
 
+def _of_groq(left: int, reset: str) -> dict[str, str]:
+    """Return Groq's headers: requests are of a day, tokens of a minute."""
+    return {
+        "x-ratelimit-limit-requests": "14400",
+        "x-ratelimit-remaining-requests": str(left),
+        "x-ratelimit-reset-requests": reset,
+        "x-ratelimit-limit-tokens": "18000",
+        "x-ratelimit-remaining-tokens": "9000",
+        "x-ratelimit-reset-tokens": "30s",
+    }
+
+
+def _of_cerebras(left: int) -> dict[str, str]:
+    return {
+        "x-ratelimit-limit-requests-day": "1000",
+        "x-ratelimit-remaining-requests-day": str(left),
+        "x-ratelimit-reset-requests-day": "33011.382867",
+        "x-ratelimit-limit-tokens-minute": "60000",
+        "x-ratelimit-remaining-tokens-minute": "30000",
+        "x-ratelimit-reset-tokens-minute": "11.382867",
+    }
+
+
 @pytest.mark.parametrize(
     ("headers", "share"),
     [
@@ -72,6 +95,12 @@ def test_a_bare_duration_is_read() -> None:
             0.25,
         ),
         ({"ratelimit-limit": "100, 100;w=60", "ratelimit-remaining": "50"}, 0.5),
+        ({"ratelimit-limit": "100, 100;w=86400", "ratelimit-remaining": "50"}, 1.0),
+        pytest.param(_of_groq(2880, "19h12m"), 0.5, id="the day's requests do not count, the minute's tokens do"),
+        pytest.param(_of_groq(72, "23h52m48s"), 0.1, id="little is left of the day's requests"),
+        pytest.param(_of_groq(0, "24h"), 0.0, id="nothing is left of the day's requests"),
+        pytest.param(_of_cerebras(300), 0.5, id="by name"),
+        ({"x-ratelimit-limit": "50", "x-ratelimit-remaining": "25", "x-ratelimit-reset": "1700000005500"}, 0.5),
         ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "-5"}, 0.0),
         ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "105"}, 1.0),
         ({"x-ratelimit-remaining-tokens": "105"}, None),
@@ -81,4 +110,4 @@ def test_a_bare_duration_is_read() -> None:
     ],
 )
 def test_headroom_is_what_the_scarcest_limit_leaves(headers: dict[str, str], share: float | None) -> None:
-    assert headroom(headers) == share
+    assert headroom(headers) == pytest.approx(share)
