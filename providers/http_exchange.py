@@ -434,7 +434,7 @@ class _Stream:
         self.begun = False  # there was an event that is not a comment
         self._secrets = secrets
         self._masking = Masking(secrets)
-        self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES)
+        self._splitter = EventSplitter(tail_limit_bytes=_HTTP_ANSWER_LARGEST_ANSWER_BYTES, are_apart=True)
         self._halves = HalfCharacters()
         self._looks = True
 

@@ -58,7 +58,9 @@ class EventSplitter:
     only when the next one begins.
     """
 
-    def __init__(self, tail_limit_bytes: int = 32 * _MIB) -> None:
+    def __init__(self, tail_limit_bytes: int = 32 * _MIB, *, are_apart: bool = False) -> None:
+        """``are_apart``: blank lines are between all events, so that lines without one between are one event."""
+        self._are_apart = are_apart
         self.held = self._tail = bytearray()  # the incomplete rest; always this object
         self._tail_limit_bytes = tail_limit_bytes
         self._step_bytes = min(tail_limit_bytes, _MIB)  # after which the size of the tail is checked again
@@ -94,7 +96,7 @@ class EventSplitter:
             if end:
                 self._checked_bytes = 0
         if not end:
-            block = self._without_blank_line(searched)
+            block = b"" if self._are_apart else self._without_blank_line(searched)
             if self._line_ends > MOST_LINES:
                 raise too_many_lines()
         if len(tail) > self._checked_bytes + self._step_bytes:

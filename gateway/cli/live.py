@@ -28,6 +28,7 @@ from providers import (
     apis_of,
     events,
     headroom,
+    set_apart,
 )
 from providers.dialects import DIALECTS
 
@@ -362,7 +363,7 @@ async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool
         async with asyncio.timeout(_TIMEOUT_S):
             exchange = await upstream.stream(_smallest(model, api))
             while not done and (data := await exchange.read()):
-                for event in events(splitter.feed(data)):
+                for event in events(set_apart(splitter.feed(data))):
                     chunk = dialect.answers.read_event(event.data, ())
                     finished, done = finished or chunk.finished, done or chunk.done
                     meaningful = meaningful or chunk.meaningful

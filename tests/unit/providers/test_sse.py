@@ -149,3 +149,9 @@ def test_events_of_a_server_that_sends_no_blank_lines_come_when_the_next_one_beg
 def test_an_event_of_several_lines_stays_one(block: bytes) -> None:
     assert set_apart(block) is block or set_apart(block) == block
     assert feed_all([block[at : at + 1] for at in range(len(block))]) == block
+
+
+def test_lines_without_a_blank_line_between_stay_one_event_where_the_server_sends_blank_lines() -> None:
+    splitter = EventSplitter(are_apart=True)
+    block = b'data: {"row":1}\ndata: {"row":2}\n\n'
+    assert b"".join(splitter.feed(block[at : at + 1]) for at in range(len(block))) == block
