@@ -253,7 +253,7 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
     """Put ``a.b=value`` into ``fields``."""
     import yaml  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
-    from gateway.settings import base_of  # noqa: PLC0415 - likewise
+    from gateway.settings import odd_numbers  # noqa: PLC0415 - likewise
 
     path, equals, text = assignment.partition("=")
     if not equals or not path:
@@ -264,8 +264,8 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
         fail(f"--set {path}: the value is not YAML; quote it", MISUSED)
     except ValueError:  # it has the form of a date
         fail(f"--set {path}: there is no day {text}", MISUSED)
-    if isinstance(value, int | float) and (base := base_of(text.strip())) is not None:
-        fail(f"--set {path}: {text} is a number in base {base} to YAML: write it in decimal", MISUSED)
+    for number, base in odd_numbers(text):
+        fail(f"--set {path}: {number} is a number in base {base} to YAML: write it in decimal, or in quotes", MISUSED)
     *sections, field = path.split(".")
     inner = fields
     for section in sections:

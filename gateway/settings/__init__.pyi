@@ -97,5 +97,5 @@ from .starter import FILE_NAME as FILE_NAME
 from .starter import example as example
 from .starter import json_schema as json_schema
 from .starter import starter_text as starter_text
-from .yaml_file import base_of as base_of
+from .yaml_file import odd_numbers as odd_numbers
 from .yaml_file import read_document as read_document

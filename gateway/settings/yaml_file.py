@@ -59,6 +59,21 @@ def base_of(number: str) -> int | None:
     return 60 if ":" in number else 8 if _OCTAL.fullmatch(number) else None
 
 
+def odd_numbers(text: str) -> list[tuple[str, int]]:
+    """Return the numbers of a YAML text, which is valid, that are in a base other than ten, with it."""
+    found, left = list[tuple[str, int]](), [yaml.compose(text, yaml.SafeLoader)]
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        elif isinstance(node, yaml.MappingNode):
+            left += (value for _, value in node.value)
+        elif isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
+            base = base_of(node.value)
+            found += [] if base is None else [(node.value, base)]
+    return found
+
+
 class _TooLargeError(Exception):
     """The expanded document is too large."""
 

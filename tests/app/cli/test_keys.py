@@ -197,6 +197,7 @@ def test_a_client_that_has_expired_can_be_changed(keys: Holeshot) -> None:
         (["new", "app", "--set", "models=[a"], 2, "is not YAML"),
         (["new", "app", "--set", "expires=2030-02-30"], 2, "--set expires: there is no day 2030-02-30"),
         (["new", "app", "--set", "rpm=060"], 2, "--set rpm: 060 is a number in base 8 to YAML: write it in decimal"),
+        (["new", "app", "--set", "models=[012]"], 2, "--set models: 012 is a number in base 8"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
         (["new", "app", "--set", "only=[yours]"], 2, "there is no provider 'yours'; known: mine"),
         (["new", "app", "--role", "owner"], 2, "role: must be 'client', 'viewer', 'operator' or 'admin'"),
