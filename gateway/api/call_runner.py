@@ -518,15 +518,16 @@ class CallRunner:
 
         """
         while True:
-            planned = self.planned
+            planned, call = self.planned, self.planned.call
             try:
-                held = await self._context.limits.hold(
-                    planned.call.id,
-                    planned.call.levels,
+                self._limit_headers = await self._context.limits.hold(
+                    call.id,
+                    call.levels,
                     payer_of(planned),
                     use_of(planned),
                     begun=self._begun,
                     spends=not planned.model.is_free,
+                    is_free=planned.model.costs_nothing,
                 )
             except LimitReached as error:
                 if not error.of_model or not await self._fallbacks.advance([(planned.model.name, error)]):
@@ -534,8 +535,7 @@ class CallRunner:
                 self.planned = self._fallbacks.planned
                 self.open_call.continue_as(self.planned.call)
             else:
-                self._limit_headers = held
-                self.response_headers.update(held)
+                self.response_headers.update(self._limit_headers)
                 return
 
     async def _holds(self, planned: PlannedCall) -> bool:

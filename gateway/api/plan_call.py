@@ -211,8 +211,8 @@ async def _with_maker(context: CallContext, call: Call, requests: RequestFormat,
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
     """Translate a long request in the thread, if its client may still use anything and there is memory for it."""
-    spends = not resolved.model.is_free
-    context.limits.check(client_context.levels, spends=spends)
+    spends = not (resolved.model.is_free or resolved.model.costs_nothing)
+    context.limits.check(client_context.levels, spends=spends, is_begun=True)
     context.limits.check_least(client_context.levels, resolved.least_use(), spends=spends)
     client, most, run = client_context.client, context.settings.limits.max_values, context.work_thread.run
     values = await run(lambda: resolved.counted(most))

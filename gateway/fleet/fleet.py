@@ -122,7 +122,7 @@ class Resolver:
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
         bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
         dearest = max(prices.values(), key=_total_price) if 0 < len(prices) < len(deployments) else None
-        is_free = not settings.fallbacks and all(each.price and each.price.is_zero for each in deployments.values())
+        costs_nothing = all(each.price is not None and each.price.is_zero for each in deployments.values())
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
 
@@ -146,7 +146,7 @@ class Resolver:
                 takeover=settings.takeover,
                 parameters=parameters,
                 common=common,
-                is_free=is_free,
+                costs_nothing=costs_nothing,
                 profiles=profiles,
             )
 
@@ -310,7 +310,7 @@ class Fleet:
         }
         self._providers = {name: each.provider for it in self.models.values() for name, each in it.deployments.items()}
         self._adhoc: dict[str, Model] = {}  # the last used at the end
-        self.has_free = any(price.is_zero for model in self.models.values() for price in model.prices.values())
+        self.has_free = any(model.costs_nothing for model in self.models.values())
 
     def find(self, name: str, *, adhoc: bool) -> Model:
         """Return the model called ``name``; for a comma list of models, all of them as one.
@@ -351,9 +351,7 @@ class Fleet:
             raise NoDeploymentFits(model.name, without)
         if not any(each.tenant for each in deployments.values()):
             return model
-        return model.with_deployments(
-            deployments, tenant.id, is_free=model.is_free or not self._settings.tenant_keys.mixed
-        )
+        return model.with_deployments(deployments, tenant.id, is_free=not self._settings.tenant_keys.mixed)
 
     def with_key(self, deployment: Deployment, tenant: TenantKeys) -> Deployment | None:
         """Return ``deployment`` for a call of a client that brings keys; None if that may not use it."""

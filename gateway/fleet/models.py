@@ -60,7 +60,7 @@ class Deployment(MaskedRecord, frozen=True):
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
-    states_cost: bool = False  # its answers say what they cost
+    states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
     region: str | None = None
     quantization: str | None = None
@@ -290,6 +290,7 @@ class Model(msgspec.Struct, frozen=True):
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
     is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
+    costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property

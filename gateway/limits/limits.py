@@ -14,6 +14,7 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord, Level, Spent
 from gateway.limits.quota import (
+    BEFORE_BODY,
     DOLLARS,
     LARGE,
     MINUTE_S,
@@ -159,10 +160,11 @@ class Limits:
         self._models: dict[str, Account] = {}  # by the payer's name
         self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
-    def check(self, levels: Iterable[Level], *, spends: bool = True) -> None:
+    def check(self, levels: Iterable[Level], *, spends: bool = True, is_begun: bool = False) -> None:
         """Refuse a client whose limit is known to be used up, before its request is read.
 
-        Without ``spends`` its call costs the operator nothing, and no limit in dollars applies.
+        Without ``spends`` its call costs the operator nothing, and no limit in dollars applies. ``is_begun``: the call
+        has its part of the limits that are held before its body is read, and may be what used them up.
 
         Raises:
             LimitReached: nothing is left.
@@ -171,7 +173,7 @@ class Limits:
         for level in levels:
             account = self._accounts.get(level.owner)
             if account is not None and (quota := account.refused_by) is not None:
-                if not spends and quota.name in DOLLARS:
+                if (not spends and quota.name in DOLLARS) or (is_begun and quota.name in BEFORE_BODY):
                     continue
                 account.use(level.limits)
                 unix_s = self._unix_clock()
@@ -225,10 +227,12 @@ class Limits:
         *,
         begun: Begun | None = None,
         spends: bool = True,
+        is_free: bool = False,
     ) -> dict[str, str]:
         """Hold a call's probable usage; return the response headers about what is left.
 
-        ``spends``: as for ``check``. ``begun`` has the holds of its request. The end of the call must be recorded, or
+        ``spends``: as for ``check``. ``is_free``: all its model's prices are 0, so that no limit in dollars refuses it,
+        though a fallback's may. ``begun`` has the holds of its request. The end of the call must be recorded, or
         ``drop`` called.
 
         Raises:
@@ -240,7 +244,6 @@ class Limits:
         amounts: Mapping[str, float] = {}
         headers: dict[str, str] = {}
         if levels:
-            self.check(levels, spends=spends)  # what has no known price would take nothing of a limit that is used up
             unix_s = self._unix_clock()
             header_quotas: list[Quota] = []
             for level in levels:
@@ -249,12 +252,12 @@ class Limits:
                 account = self._account(level, unix_s)
                 header_quotas += account.header_quotas
                 quotas = account.listed if begun is None or level.is_of_body else account.after_body
-                if not spends:
-                    quotas = tuple(quota for quota in quotas if quota.name not in DOLLARS)
                 mine.append((account, quotas, level))
             usd = use.held_usd
             amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": usd, "usd_per_month": usd}
-            await self._all(mine, amounts, beyond_usd=use.beyond_usd)
+            if not spends:
+                mine = _without_dollars(mine)
+            await self._all(_without_dollars(mine) if is_free and not usd else mine, amounts, beyond_usd=use.beyond_usd)
             mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
             headers = rate_headers(header_quotas, unix_s)
         hold = _Hold(mine, amounts, begun, {})
@@ -485,6 +488,13 @@ class Limits:
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
         usd = cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
         return usd if attempt.limit_usd is None else max(usd, attempt.limit_usd)
+
+
+def _without_dollars(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    return [
+        (account, tuple(quota for quota in quotas if quota.name not in DOLLARS), level)
+        for account, quotas, level in wanted
+    ]
 
 
 def _held(

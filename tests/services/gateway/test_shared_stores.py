@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from sqlalchemy.engine import make_url
 
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
-from providers.simulator.script import Done, Gate, Hang, Usage, answer
+from providers.simulator.script import Done, Gate, Hang, Status, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_limits import statuses
 from tests.app.gateway.test_objectives import KEY, client
@@ -230,20 +230,26 @@ async def test_a_batch_that_hangs_is_told_of_before_it_is_given_up(tmp_path: Pat
 
 async def test_who_has_spent_all_dollars_may_still_ask_models_of_price_0(tmp_path: Path, redis_url: str) -> None:
     paid = {"deployment": "alpha/m", "price_per_mtok": {"input": 1e6, "output": 1e6}}
-    free = {"deployment": "beta/m", "price_per_mtok": {"input": 0.0, "output": 0.0}}
+    free, broken = [
+        {"deployment": name, "price_per_mtok": {"input": 0.0, "output": 0.0}} for name in ("beta/m", "out/m")
+    ]
     models = {
         "paid": {"deployments": [paid]},
         "free": {"deployments": [free]},
         "either": {"deployments": [free, paid]},
         "free first": {"deployments": [free], "fallbacks": ["paid"]},
-        "unpriced": {"deployments": ["beta/n"]},
+        "broken": {"deployments": [broken]},
+        "broken first": {"deployments": [broken], "fallbacks": ["paid"]},
     }
     config = client(usd_per_day=100.0) | {"redis_url": redis_url, "models": models}
-    longer_than_asked = [*answer("a")[:-2], Usage(90, 40), Done()]
-    async with serving(tmp_path, {"alpha": longer_than_asked, "beta": None}, key=KEY, **config) as running:
-        assert await statuses(running, 1, model="paid", max_tokens=1) == [200]
+    scripts = {"alpha": [*answer("a")[:-2], Usage(90, 40), Done()], "beta": None, "out": [Status(503)]}
+    async with serving(tmp_path, scripts, key=KEY, **config) as running:
+        assert await statuses(running, 1, model="paid", max_tokens=1) == [200]  # longer than asked, so dearer than held
         for stream in (True, False):
             assert await statuses(running, 1, model="paid", max_tokens=9, stream=stream) == [429]
             assert await statuses(running, 2, model="free", stream=stream) == [200, 200]
-            for other in models.keys() - {"free"}:
-                assert await statuses(running, 1, model=other, stream=stream) == [429], other
+            assert await statuses(running, 1, model="free first", stream=stream) == [200]
+            assert await statuses(running, 1, model="either", stream=stream) == [429]
+            assert 200 not in await statuses(running, 2, model="broken first", stream=stream)
+            assert 200 not in await statuses(running, 2, model="broken", models=["broken", "paid"], stream=stream)
+        assert running["alpha"].counts.completions == 1

@@ -142,6 +142,19 @@ async def test_a_call_that_is_refused_by_one_limit_uses_nothing_of_the_others() 
     await process.begin(limits)
 
 
+@pytest.mark.parametrize("limits", [{"rpm": 2.0}, {"max_parallel": 2.0}])
+async def test_a_call_is_not_refused_for_its_own_part_of_a_limit(limits: dict[str, float]) -> None:
+    process = Process()
+    for _ in range(2):
+        await process.begin(limits)
+    with pytest.raises(LimitReached):
+        await process.begin(limits)
+    levels = [level_of_key("team", limits)]
+    with pytest.raises(LimitReached):
+        process.limits.check(levels)
+    process.limits.check(levels, is_begun=True)
+
+
 async def test_parallel_beginningend_one_for_one() -> None:
     process = Process()
     running = [await process.begin({"max_parallel": 2.0}) for _ in range(2)]
