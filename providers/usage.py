@@ -7,7 +7,6 @@ flex). `Price` has those of standard service and short prompts, `Price.at` gives
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import inf
 from typing import Any
 
 import msgspec
@@ -54,7 +53,7 @@ class Price(msgspec.Struct, frozen=True):
         prices = (self, *(card.price for card in self.cards if card.price is not None))
         tokens = (getattr(price, name) or 0.0 for price in prices for name in _TOKENS_USD)
         others = (usd for price in prices for _, usd in price.units)
-        return self.is_configured and not self.dearest and not any(tokens) and not any(others)
+        return self.is_configured and not any(tokens) and not any(others)
 
     def at(self, tier: str, prompt_tokens: float) -> "Price | None":
         """Return the price in ``tier`` for a prompt of so many tokens; None if it is unknown.
@@ -394,7 +393,7 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
         if beyond > 0 and (beyond == reasoning or not (reasoning or cached or written)):
             completion += beyond
             reasoning = beyond
-    usd = None if reported.keys().isdisjoint(_COSTS) else _stated_usd(reported)
+    usd = None if reported.keys().isdisjoint(_COSTS) else stated_usd(reported)
     return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units, usd)
 
 
@@ -406,29 +405,32 @@ _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation
 
 # Where vendors state what they charge: OpenRouter and Perplexity, and xAI in ten billionths of a dollar.
 _TICKS = 10_000_000_000
+_MOST_USD = 10_000  # no answer costs more
 _COSTS = frozenset({"cost", "cost_in_usd_ticks"})
 
 
-def _stated_usd(reported: Mapping[str, Any]) -> float | None:
+def stated_usd(reported: Mapping[str, Any]) -> float | None:
     """Return the cost that a usage states, US dollars.
 
     With a key of one's own at OpenRouter's provider, ``cost`` is only the fee, and the provider's bill is beside it.
     """
-    if (ticks := _usd(reported.get("cost_in_usd_ticks"))) is not None:
-        return ticks / _TICKS
+    if (usd := _usd(reported.get("cost_in_usd_ticks"), _TICKS)) is not None:
+        return usd
     match reported:
         case {"cost": {"total_cost": total}}:
             return _usd(total)
-        case {"cost": fee, "is_byok": True, "cost_details": {"upstream_inference_cost": upstream}} if upstream:
-            fee_usd, upstream_usd = _usd(fee), _usd(upstream)
+        case {"cost": fee, "is_byok": True}:
+            details = reported.get("cost_details")
+            upstream_usd = _usd(details.get("upstream_inference_cost")) if isinstance(details, dict) else None
+            fee_usd = _usd(fee)
             return None if fee_usd is None or upstream_usd is None else fee_usd + upstream_usd
     return _usd(reported.get("cost"))
 
 
-def _usd(value: object) -> float | None:
+def _usd(value: object, per_usd: int = 1) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0.0 <= value < inf else None
+    return value / per_usd if 0 <= value <= _MOST_USD * per_usd else None
 
 
 def _first(reported: Mapping[str, Any], names: Sequence[str]) -> int | None:
@@ -583,7 +585,8 @@ def _usage(said: dict[str, Any], tier: object) -> Usage | None:
         heard = _count(seconds)
         return None if heard is None else Usage(units={"second": heard})
     usage = usage_of(said, tier)
-    return None if usage.prompt_tokens is None and usage.completion_tokens is None else usage
+    is_empty = usage.prompt_tokens is None and usage.completion_tokens is None and usage.stated_usd is None
+    return None if is_empty else usage
 
 
 NOTHING = Reported()

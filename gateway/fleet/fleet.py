@@ -206,7 +206,7 @@ class Resolver:
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
-            states_cost=vendor is not None and vendor.quirks.states_cost,
+            states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,
             same_as=settings.same_as,

@@ -406,22 +406,26 @@ def _priced(  # noqa: PLR0917 - of each attempt
 
 
 def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
-    """Return a ``record`` with the cost that its answer states, where its vendor's do and the operator does not.
+    """Return a ``record`` with the cost that its answer states, if its deployment's do.
 
     An earlier sending may be billed as well.
     """
-    usd, price = record.stated_usd, deployment.price
-    if usd is None or not deployment.states_cost or not _is_whole(record) or (price and price.is_configured):
+    usd, low_usd, high_usd = record.stated_usd, record.cost_low_usd, record.cost_high_usd
+    if usd is None or not deployment.states_cost or not _is_whole(record):
         return record
-    is_once = record.sends is None or record.sends <= 1
+    if record.sends is None or record.sends <= 1:
+        high_usd = usd
+    elif high_usd is not None:
+        high_usd += usd - (low_usd or 0.0)
+    units_usd = record.units_cost_usd
     return msgspec.structs.replace(
         record,
         cost_low_usd=usd,
         cost_usd=usd,
-        cost_high_usd=usd if is_once else max(usd, record.cost_high_usd or usd),
+        cost_high_usd=high_usd,
         cost_is_lower_bound=False,
+        units_cost_usd=None if units_usd is None else min(units_usd, usd),
         limit_usd=None,
-        price=None,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from providers.dialects.events import DONE, Chunk, fit, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
-from providers.usage import FAST, Usage, tier_of
+from providers.usage import FAST, Usage, stated_usd, tier_of
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 
@@ -130,6 +130,7 @@ class _Usage(msgspec.Struct, gc=False):
     server_tool_use: _ToolUse | None = None
     service_tier: str | None = None
     speed: str | None = None
+    cost: Any = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -258,7 +259,8 @@ def _usage(told: _Usage) -> Usage:
     units = None
     if told.cache_creation is not None or told.server_tool_use is not None:
         units = _units(told)
-    return Usage(prompt or None, told.output_tokens or None, thinking, cached, written, tier, units)
+    usd = None if told.cost is None else stated_usd({"cost": told.cost})
+    return Usage(prompt or None, told.output_tokens or None, thinking, cached, written, tier, units, usd)
 
 
 def _units(told: _Usage) -> dict[str, int] | None:

@@ -370,6 +370,8 @@ def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
     said["output_tokens"] = usage.completion_tokens
     if usage.reasoning_tokens is not None:
         said["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    if usage.stated_usd is not None:
+        said["cost"] = usage.stated_usd
     return said
 
 

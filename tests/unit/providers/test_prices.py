@@ -445,11 +445,12 @@ def test_what_the_cache_had_is_read_wherever_a_vendor_says_it(
             {"cost": {"input_tokens_cost": 0.05, "request_cost": 0.9, "total_cost": 0.95}}, 0.95, id="Perplexity"
         ),
         pytest.param({"cost": 0}, 0.0, id="free"),
-        *(
-            pytest.param({"cost": each}, None)
-            for each in list[Any]([None, "0.95", True, -1.0, float("inf"), {}, [0.95]])
-        ),
+        *(pytest.param({"cost": each}, None) for each in list[Any]([None, "0.95", True, -1.0, {}, [0.95]])),
+        *(pytest.param({"cost": each}, None) for each in (float("inf"), 10**400, 1e300, {"total_cost": 10**400})),
         pytest.param({"cost_in_usd_ticks": "many"}, None),
+        pytest.param({"cost_in_usd_ticks": 10**400}, None),
+        pytest.param({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, None),
+        pytest.param({"cost": 0, "is_byok": True}, None),
         pytest.param({}, None),
     ],
 )

@@ -197,22 +197,30 @@ def test_a_winner_that_was_counted_has_one_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    "price", [PRICE, Price(0.0, 0.0, unknown=("input", "output")), None], ids=["price", "unknown", ""]
+    "price", [PRICE, Price(0.0, 0.0, unknown=("input", "output")), None], ids=["price", "unknown", "none"]
 )
 def test_what_an_answer_states_to_have_cost_counts_more_than_the_table(price: Price | None) -> None:
     settled = bill(won(stated_usd=0.3), attempt("loser", Outcome.LOST, stated_usd=0.7), price=price, states_cost=True)
     [winner, loser] = settled.attempts
-    assert (winner.cost_low_usd, winner.cost_usd, winner.cost_high_usd, winner.price) == (0.3, 0.3, 0.3, None)
+    assert (winner.cost_low_usd, winner.cost_usd, winner.cost_high_usd) == (0.3, 0.3, 0.3)
     assert loser.cost_usd != 0.7  # it may have gone on
+    again = bill(won(stated_usd=30.0, sends=2), price=price, states_cost=True).total
+    by_table = bill(won(sends=2), price=price).total
+    assert (again.low_usd, again.usd) == (30.0, 30.0)
+    if by_table.high_usd is None or by_table.low_usd is None:
+        assert again.high_usd is None
+    else:
+        assert again.high_usd == pytest.approx(30.0 + by_table.high_usd - by_table.low_usd)
 
 
 def test_what_an_answer_states_to_have_cost_counts_only_where_it_is_known_what_that_is() -> None:
     assert bill(won(stated_usd=0.3)).total.usd == bill(won()).total.usd
-    own = msgspec.structs.replace(PRICE, is_configured=True)
-    assert bill(won(stated_usd=0.3), price=own, states_cost=True).total.usd == bill(won()).total.usd
-    again = bill(won(stated_usd=0.3, sends=2), states_cost=True).total
-    assert (again.low_usd, again.usd) == (0.3, 0.3)
-    assert again.high_usd == bill(won(sends=2)).total.high_usd
+
+
+def test_units_are_a_part_of_what_an_answer_states_to_have_cost() -> None:
+    price = msgspec.structs.replace(PRICE, units=(("web_search", 0.025),))
+    [stated] = bill(won(stated_usd=0.05, other_units={"web_search": 3}), price=price, states_cost=True).attempts
+    assert (stated.cost_usd, stated.units_cost_usd) == (0.05, 0.05)
 
 
 def test_a_guess_may_be_off_either_way() -> None:
