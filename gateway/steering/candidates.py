@@ -410,7 +410,7 @@ def _rivals(ranked: Sequence[Candidate], standings: Standings, known: dict[str, 
         succeeds = max(SUCCESS_FLOOR, 1.0 - estimate.error_rate)
         earlier_s = standings.earlier_s(best, each.deployment) / succeeds
         raced_s = earlier_s * estimate.scale * each.condition.crowding
-        return each.tier, each.rank_usd, raced_s + each.condition.price_s + each.after_s
+        return each.tier, each.rank_usd, round(raced_s + each.condition.price_s + each.after_s, 9)  # ties: by rank
 
     def known_rank(each: Candidate) -> tuple[object, ...]:
         before = ranks.get(each.deployment)
@@ -425,7 +425,7 @@ def _usefulness(racer: Racer) -> tuple[object, ...]:
     each = racer.candidate
     if each.tier is Tier.MISSES:  # ranked by its expected lateness
         return each.tier, each.rank_usd, each.score_s
-    return each.tier, each.rank_usd, -racer.gain_s
+    return each.tier, each.rank_usd, -round(racer.gain_s, 9)  # of equal ones the best ranked
 
 
 def _ready(candidates: Sequence[Candidate]) -> list[Candidate]:
