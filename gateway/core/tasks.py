@@ -42,6 +42,15 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """Fetch the exception of a task that is done, so that asyncio does not log it: it is known elsewhere.
+
+    Without that, from Python 3.14 on, a cancelled task keeps itself and its frames alive.
+    """
+    with suppress(asyncio.CancelledError):
+        task.exception()
+
+
 async def pause(seconds: float, until: asyncio.Event) -> None:
     """Wait so long, or until the event is set."""
     with suppress(TimeoutError):

@@ -12,6 +12,7 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
+from gateway.core.tasks import retrieve
 from gateway.racing.attempts import cut_for
 from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.race import Phase
@@ -195,8 +196,7 @@ class Beside:
             if lanes:
                 await asyncio.wait(lanes)
             for task in lanes:
-                if not task.cancelled():
-                    task.exception()  # retrieve it: the call has ended otherwise
+                retrieve(task)
             lanes.clear()
 
     async def _next(self) -> Lane | None:
@@ -231,6 +231,7 @@ async def _ended(task: asyncio.Task[Lane | None]) -> None:
     """Cancel a task and await it."""
     task.cancel()
     await asyncio.wait({task})
+    retrieve(task)
 
 
 async def _until_done(task: asyncio.Task[Ending]) -> None:
@@ -242,5 +243,5 @@ async def _until_done(task: asyncio.Task[Ending]) -> None:
         await asyncio.wait({task})
         raise
     finally:
-        if task.done() and not task.cancelled():
-            task.exception()  # retrieve it: it was raised, or the call has ended otherwise
+        if task.done():
+            retrieve(task)

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Call, CallRecord
+from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
@@ -417,5 +418,4 @@ async def _ended(task: asyncio.Task[CallRecord | Unanswered | Broken]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # retrieve it: it was raised, or the call ended otherwise
+    retrieve(task)
