@@ -342,8 +342,10 @@ class Connection(AnsweringHandler):
             number = self._slice_bytes() if framing is None else framing.slice_bytes
             piece, self._unread = bytes(self._unread[:number]), self._unread[number:]
             self._read(piece)
-            if framing is not None:
+            if framing is not None and framing is self._framing:  # else the next request has begun in this piece
                 self._count_framing(framing, len(piece))
+                if framing.payload.is_eof():
+                    self._framing = None
         self._cancel_next_slice()
         if self._unread:
             self.pause_wire()

@@ -57,6 +57,21 @@ async def test_a_body_in_small_chunks_is_answered(serve: Serve, body: bytes) -> 
         assert (await answered(reader))[0] == 200
 
 
+async def test_bodies_after_a_chunked_one_are_read_as_on_a_fresh_connection(serve: Serve) -> None:
+    large = sent_whole(150 * KIB)
+    chunked = head(KEY + CHUNKED) + in_chunks(large, 4 * KIB)
+    whole = head(f"{KEY}content-length: {len(large)}\r\n") + large
+    small = head(KEY + CHUNKED) + in_chunks(BODY, 100)
+    async with serve(config=CLIENTS) as running, socket_to(running) as (reader, writer):
+        for requests in ((chunked, whole), (chunked, chunked), (small, whole, whole), (small, chunked, chunked)):
+            for request in requests:
+                writer.write(request)
+                status, fields = await answered(reader)
+                assert status == 200
+                [length] = re.findall(rb"(?i)content-length: (\d+)", fields)
+                await reader.readexactly(int(length))
+
+
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one write", "after its head"])
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
 async def test_too_much_framing_is_refused_in_words_and_parsed_no_further(
