@@ -124,6 +124,7 @@ class Attempts:
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         self.failed = 0  # how many of them, by themselves: not by a timeout
+        self._lost = 0  # how many of them, to one that had its first token
         is_kept = model.race.keep_rival and not open_call.call.streamed
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
@@ -153,13 +154,15 @@ class Attempts:
     def is_late(self, name: str) -> bool:
         """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.
 
-        A single attempt is always replaced, and those that failed by themselves do not count. Of a continuation the
-        call's age says nothing: it has a limit of its own (``takeover.in_time``).
+        A single attempt is always replaced. Those that failed by themselves were not silent, nor were those that lost:
+        where a winner breaks that took long, the call's age says nothing of another. Nor does it of a continuation,
+        which has a limit of its own (``takeover.in_time``).
         """
-        if self._plan.launches[0].role is Role.TAKEOVER:
+        silent = len(self.all) - self.failed - self._lost
+        if self._plan.launches[0].role is Role.TAKEOVER or (self._lost and not silent):
             return False
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
-        timeouts = 1 if len(self.all) - self.failed > 1 else 2
+        timeouts = 1 if silent > 1 else 2
         return len(self.all) > 1 and age_s >= timeouts * self._model.deployments[name].clocks.ttft_s
 
     def begin(self, launches: Iterable[Launch]) -> bool:
@@ -207,6 +210,7 @@ class Attempts:
         """
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
         backup = None if self._backup is None or winner is None else self._backup.choose(losers)
+        self._lost += len(losers)
         for loser in losers:
             if (
                 runs_on

@@ -12,7 +12,7 @@ from providers.dialects import CHAT
 from tests.unit.racing.server import limited
 from tests.unit.racing.test_race import answers, hangs
 from tests.unit.racing.test_valid import TOOLS, calls
-from tests.unit.racing.track import ROLE, Step, Timetable, Track, delta
+from tests.unit.racing.track import DONE, FINISH, ROLE, Step, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
 
 RESET = UpstreamError(ErrorKind.DISCONNECTED, "reset")
@@ -98,6 +98,26 @@ def test_who_replaces_a_held_answer_that_broke_is_rescued_too() -> None:
     )
     assert run(track.run()).ttft_ms == pytest.approx(2700)
     assert track.outcomes["spare"] == "won"
+
+
+@pytest.mark.parametrize("beaten", [1, 2])
+@pytest.mark.parametrize("breaks", [True, False], ids=["it breaks", "it stalls"])
+def test_a_gathered_answer_that_ends_badly_after_minutes_is_replaced_by_one_that_it_has_beaten(
+    beaten: int, *, breaks: bool
+) -> None:
+    long: list[tuple[float, Step]] = [(0.1, ROLE), *((float(at), delta("more")) for at in range(1, 400))]
+    again = [(1.0, delta("whole")), (1.1, FINISH), (1.2, DONE), (1.2, None)]
+    names = [f"beaten {number}" for number in range(beaten)]
+    track = Track(
+        Timetable("winner", [*long, (400.0, RESET)] if breaks else long),
+        *(Timetable(name, [(1.5, delta("late"))], again) for name in names),
+        launches=[("winner", 0.0, Role.PRIMARY), *((name, 0.0, Role.RACE) for name in names)],
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    record = run(track.run())
+    assert (record.status_code, record.attempts[-1].deployment) == (200, names[0])
+    assert track.outcomes["winner"] == ("failed" if breaks else "stalled")
 
 
 def test_a_gathered_answer_that_does_not_break_leaves_no_rescue_behind() -> None:
