@@ -74,7 +74,7 @@ UPLOADED = {"type": "image", "source": {"type": "file", "file_id": "f1"}}
     ],
 )
 @pytest.mark.parametrize("drop_params", [False, True])
-async def test_of_a_message_of_which_nothing_is_left_the_first_reason_is_told(  # noqa: PLR0917 - what pytest hands in
+async def test_of_a_message_of_which_nothing_is_left_the_first_reason_is_told(
     serve: Serve, api: str, path: str, part: dict[str, Any], reason: str, *, drop_params: bool
 ) -> None:
     config = {
