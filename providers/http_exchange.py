@@ -320,7 +320,28 @@ _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
 
+# Where answers have what was asked for, as vendors call it.
+_PICTURES = ("data", "images")
+_LISTS = {
+    "embeddings": ("data", "embeddings"),
+    "moderations": ("results",),
+    "rerank": ("results", "data"),
+    "images/generations": _PICTURES,
+    "images/edits": _PICTURES,
+    "images/variations": _PICTURES,
+}
+_BESIDE_LISTS = frozenset({"usage", "meta"})
+_COMPLAINTS = ("message", "detail", "errors", "msg")
+_NOTHING = (b"null", b"[]", b"{}", b'""')
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    embedding: msgspec.Raw = msgspec.Raw(b" ")  # not of rankings, moderations and pictures
+
+
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_arrays = msgspec.json.Decoder(list[msgspec.Raw])
+_entries = msgspec.json.Decoder(list[_Entry | None])
 
 
 def comes_whole(path: str) -> bool:
@@ -328,25 +349,42 @@ def comes_whole(path: str) -> bool:
     return path in _JSON_ONLY
 
 
-async def read_beginning(path: str, response: Body, secrets: Sequence[str]) -> tuple[bytes, "HttpRest | None"]:
+def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input."""
+    if any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
+        return 0
+    if path != "embeddings":
+        return 1
+    try:
+        inputs = _arrays.decode(fields.get("input", b""))
+    except UNREADABLE:
+        return 1  # a text
+    is_tokens = inputs and bytes(inputs[0])[:1].isdigit()
+    return 1 if is_tokens else len(inputs)
+
+
+async def read_beginning(
+    path: str, response: Body, secrets: Sequence[str], fewest: int
+) -> tuple[bytes, "HttpRest | None"]:
     """Return the complete answer if it is JSON, else its first bytes and the rest.
 
     Raises:
-        UpstreamError: it is an error, empty, or not an answer of the API at ``path``.
+        UpstreamError: it is an error, empty, has fewer entries than ``fewest``, or is not an answer of the API at
+            ``path``.
 
     """
     declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = declared == "application/json" or declared.endswith("+json")
     if comes_whole(path) or declared == "text/html":
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES)
-        read_answer(outline(body), secrets)
+        _check_entries(path, body, read_answer(outline(body), secrets), secrets, fewest)
         return masked_body(body, secrets), None
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES, head)
         # Some servers declare a transcription in plain text as JSON.
         if not path.startswith("audio/") or body.lstrip().startswith(b"{") or not body.strip():
-            _judge(body, secrets, is_json=is_json)
+            _check_entries(path, body, _judge(body, secrets, is_json=is_json), secrets, fewest)
         return masked_body(body, secrets), None
     if declared == _EVENTS:
         return await _read_events(head, response, secrets)
@@ -505,14 +543,48 @@ async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> t
     return head, rest
 
 
-def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> None:
-    """Raise the error in a body, if there is one. It must be JSON if ``is_json``, else it may be anything."""
+def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> Mapping[str, msgspec.Raw]:
+    """Return the top level of a body, or raise the error in it. It must be JSON if ``is_json``."""
     if is_json:
-        read_answer(body, secrets)
-        return
+        return read_answer(body, secrets)
     try:
         said = _objects.decode(body)
     except UNREADABLE:
-        return
+        return {}
     if says_error(said):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    return said
+
+
+def _check_entries(
+    path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int
+) -> None:
+    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win."""
+    if path not in _LISTS or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
+        return
+    complains = not said.keys().isdisjoint(_COMPLAINTS)
+    if len(body) > LARGE_BYTES:  # is not read again, as only vectors are so long
+        count = body.count(b'"embedding":') or fewest
+    else:
+        held = [said[name] for name in _LISTS[path] if name in said]
+        if not held and not complains:  # a vendor's own shape
+            held = [raw for name, raw in said.items() if name not in _BESIDE_LISTS and bytes(raw)[:1] in {b"[", b"{"}]
+        count = max((_count(raw, fewest) for raw in held), default=0)
+    if count >= fewest:
+        return
+    if complains:
+        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    message = f"answered with {count} of {fewest} vectors" if fewest > 1 else "answered with nothing of what was asked"
+    raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+
+
+def _count(raw: msgspec.Raw, fewest: int) -> int:
+    """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
+    try:
+        return sum(each is not None and bytes(each.embedding) not in _NOTHING for each in _entries.decode(raw))
+    except UNREADABLE:
+        pass
+    try:
+        return sum(bytes(each) not in _NOTHING for each in _arrays.decode(raw))
+    except UNREADABLE:
+        return 0 if bytes(raw) in _NOTHING else fewest

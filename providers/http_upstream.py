@@ -21,7 +21,15 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
-from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
+from providers.http_exchange import (
+    HttpExchange,
+    HttpRest,
+    TranslatedExchange,
+    comes_whole,
+    fewest_entries,
+    read_beginning,
+    read_body,
+)
 from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room
 from providers.listings import Listing, read_pages
@@ -321,7 +329,8 @@ class HttpUpstream:
         headers_ms = (perf_counter() - started) * 1000
         rest: HttpRest | None = None
         try:
-            beginning, rest = await read_beginning(path, response, self._secrets)
+            fewest = fewest_entries(path, {**request.fields, **request.extra_body})
+            beginning, rest = await read_beginning(path, response, self._secrets, fewest)
         except UpstreamError as error:
             error.status = error.status or response.status
             raise

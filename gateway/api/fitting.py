@@ -27,6 +27,7 @@ _ESTIMATE_SLACK = 4 / 3
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
+_WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
@@ -136,7 +137,9 @@ class _Translations:
         lost = [loss for loss in losses if not loss.hint]
         for loss in lost:
             if loss.field in _ESSENTIAL:
-                raise _Unfit(f"does not support {loss.field!r}: {loss.reason}")
+                parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
+                cause = next(parts, loss) if f"{loss.field}[" in _WITHIN_PROMPT else loss
+                raise _Unfit(f"does not support {cause.field!r}: {cause.reason}")
         if lost and not deployment.drop_params:
             field, reason = lost[0].field, lost[0].reason
             raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")

@@ -58,6 +58,37 @@ async def test_when_nobody_can_answer_each_ones_reason_is_told(serve: Serve) -> 
         assert "beta/m does not support images" in error["message"]
 
 
+VIDEO = {"type": "video_url", "video_url": {"url": "https://x.test/y.mp4"}}
+LINKED = {"type": "image_url", "image_url": {"url": "https://x.test/y.png"}}
+SPOKEN = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+UPLOADED = {"type": "image", "source": {"type": "file", "file_id": "f1"}}
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "part", "reason"),
+    [
+        ("gemini", "/v1/chat/completions", LINKED, "'messages[0].content[0].image_url': Gemini takes pictures and"),
+        ("gemini", "/v1/chat/completions", VIDEO, "'messages[0].content[0]': Gemini"),
+        ("messages", "/v1/chat/completions", SPOKEN, "'messages[0].content[0]': Messages has no audio input"),
+        ("chat", "/v1/messages", UPLOADED, "'messages[0].content[0]"),
+    ],
+)
+@pytest.mark.parametrize("drop_params", [False, True])
+async def test_of_a_message_of_which_nothing_is_left_the_first_reason_is_told(
+    serve: Serve, api: str, path: str, part: dict[str, Any], reason: str, *, drop_params: bool
+) -> None:
+    config = {
+        **deployments({"deployment": "alpha/m", "drop_params": drop_params}),
+        "providers": {"alpha": {"apis": [api]}},
+    }
+    body = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": [part]}]}
+    async with serve(alpha=None, config=config) as running, running.post(body, path=path) as response:
+        assert response.status == 400
+        message = (await response.json())["error"]["message"]
+    assert f"does not support {reason}" in message
+    assert "drop_params" not in message  # nothing would be left
+
+
 async def test_text_that_quotes_a_picture_is_no_picture(serve: Serve) -> None:
     config = deployments({"deployment": "alpha/m", "capabilities": {"vision": False}})
     messages = [{"role": "user", "content": json.dumps(IMAGE)}]

@@ -69,7 +69,7 @@ class Google:
             key = request.headers["authorization"].removeprefix("Bearer ")
             return web.json_response([{"error": {"code": 401, "message": f"bad token {key}"}}], status=401)
         if request.path.endswith("/embeddings"):
-            return web.json_response({"object": "list", "data": [], "usage": {"prompt_tokens": 1}})
+            return web.json_response({"object": "list", "data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 1}})
         return web.Response(body=ANSWER, headers={"content-type": "text/event-stream"})
 
     async def until(self, reached: Callable[[], bool]) -> None:

@@ -83,6 +83,73 @@ async def test_a_failure_is_replaced_by_the_next_deployment(  # noqa: PLR0917 - 
         assert (row["status_code"] is None) is (failure is hangs)  # what was answered has a status
 
 
+def vectors(*vectors: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"object": "embedding", "embedding": each} for each in vectors], "model": "m"}
+
+
+RANKED, DRAWN, TWO = {"query": "q", "documents": ["a", "b"]}, {"prompt": "a cat"}, {"input": ["a", "b"]}
+GIVEN = vectors([0.5], [0.25])
+LARGE = [0.123456789] * 100_000
+NOTHING_GIVEN: list[tuple[str, dict[str, Any], Any, Any, str]] = [
+    ("embeddings", TWO, {"object": "list", "data": []}, GIVEN, "upstream_empty"),
+    ("embeddings", TWO, {"object": "list", "data": None}, GIVEN, "upstream_empty"),
+    ("embeddings", TWO, {"code": 20015, "message": "boom", "data": None}, GIVEN, "server_error"),
+    ("embeddings", TWO, {"detail": "boom"}, GIVEN, "server_error"),
+    ("embeddings", TWO, vectors([0.5]), GIVEN, "upstream_empty"),
+    ("embeddings", TWO, {"embeddings": [[0.5]]}, {"embeddings": [[0.5], [0.25]]}, "upstream_empty"),
+    ("embeddings", {"input": [[1, 2], [3]]}, vectors("AACAPw=="), GIVEN, "upstream_empty"),
+    ("embeddings", TWO, vectors(None, None), GIVEN, "upstream_empty"),
+    (
+        "embeddings",
+        {"input": ["a", "b", "c"]},
+        {**vectors(LARGE, LARGE), "usage": {"prompt_tokens": 3, "total_tokens": 3}},
+        vectors([0.5], [0.25], [0.125]),
+        "upstream_empty",
+    ),
+    ("rerank", RANKED, {"message": "boom"}, RANKING, "server_error"),
+    ("rerank", RANKED, {"results": []}, {"object": "list", "data": RANKING["results"]}, "upstream_empty"),
+    ("rerank", RANKED, {"data": []}, [{"index": 0, "score": 0.5}], "upstream_empty"),
+    ("moderations", {"input": "x"}, {"results": []}, MODERATION, "upstream_empty"),
+    ("images/generations", DRAWN, {"created": 1, "data": []}, PICTURES, "upstream_empty"),
+    ("images/generations", DRAWN, {"detail": "boom"}, PICTURES, "server_error"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "bad", "good", "kind"), NOTHING_GIVEN)
+async def test_whoever_answers_with_nothing_has_failed(  # noqa: PLR0917 - what pytest hands in, by name
+    opened: Open, path: str, body: dict[str, Any], bad: Any, good: Any, kind: str
+) -> None:
+    async with opened(alpha=[says(bad)], beta=[says(good)]) as (running, _):
+        async with running.post({"model": MODEL, **body, **in_order("alpha", "beta")}, path=f"/v1/{path}") as response:
+            assert (response.status, await response.json()) == (200, good)
+        assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
+        [row] = await running.rows("select error_kind, error_message from attempts where provider = 'alpha'")
+    assert row["error_kind"] == kind
+    assert ("boom" in row["error_message"]) is (kind == "server_error")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "answer"),
+    [
+        ("embeddings", {"input": "a"}, vectors([0.5])),
+        ("embeddings", {"input": [1, 2, 3]}, vectors([0.5])),
+        ("embeddings", TWO, {"embeddings": {"float": [[0.5], [0.25]]}}),
+        ("embeddings", TWO, {**GIVEN, "message": "beside"}),
+        ("rerank", {**RANKED, "top_n": 0}, {"results": []}),
+        ("rerank", RANKED, {"rankings": [{"index": 0, "logit": 0.5}]}),
+        ("moderations", {"input": ["a", "b"]}, MODERATION),
+    ],
+)
+async def test_what_has_all_that_was_asked_for_passes(
+    opened: Open, path: str, body: dict[str, Any], answer: Any
+) -> None:
+    async with (
+        opened(alpha=[says(answer)]) as (running, _),
+        running.post({"model": MODEL, **body}, path=f"/v1/{path}") as response,
+    ):
+        assert (response.status, await response.json()) == (200, answer)
+
+
 RACED = {"race": {"mode": "race", "width": 2}}
 
 
@@ -180,7 +247,7 @@ async def test_a_known_price_makes_a_cost(opened: Open) -> None:
 
 @pytest.mark.parametrize(
     ("text", "inline"),
-    [("one", True), (["one", "two"], True), ([[1, 2]], True), ([{"image": "https://x.test"}], False)],
+    [("one", True), (["one or two"], True), ([[1, 2]], True), ([{"image": "https://x.test"}], False)],
 )
 async def test_vectors_of_text_take_no_more_tokens_than_its_bytes_can_make(
     opened: Open, text: Any, inline: bool
