@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
 from providers.words import names_of
 
@@ -340,8 +340,8 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
                 return error
             case {"error": str(message)} if message:
                 return _openai_error(message, answer)
-            case {"finish_reason": "error"}:
-                return _openai_error("the answer ended with finish_reason 'error'", {})
+            case {"finish_reason": str(reason)} if reason in FAILED:
+                return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
     for name in ("message", "detail", "errors", "msg"):  # vLLM, Mistral; FastAPI; Cloudflare
         if told := answer.get(name):
             return _openai_error(told if isinstance(told, str) else msgspec.json.encode(told).decode(), answer)

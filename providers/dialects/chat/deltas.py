@@ -14,7 +14,7 @@ import msgspec
 from providers.dialects.dialect import Offered
 from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
-from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -58,7 +58,7 @@ class ChunkTranslation(ABC):
                 chunk = _decoder.decode(data)
                 check_base(chunk, data, self._secrets)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
-                is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
+                is_broken = any(choice.get("error") or choice.get("finish_reason") in FAILED for choice in choices)
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
                     raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
                 self._take(chunk, choices, said)

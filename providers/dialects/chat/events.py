@@ -12,7 +12,7 @@ import msgspec
 from providers.dialects.chat.deltas import with_deltas
 from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import UNREADABLE, ErrorKind
+from providers.errors import FAILED, UNREADABLE, ErrorKind
 from providers.usage import usage_of
 
 
@@ -173,7 +173,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
-        if choice.error or choice.finish_reason == "error":
+        if choice.error or choice.finish_reason in FAILED:
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
         delta = choice.delta or choice.message
         if delta is None:

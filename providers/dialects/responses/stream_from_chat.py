@@ -24,7 +24,7 @@ from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
@@ -485,7 +485,7 @@ class FromChat:
         check_base(chunk, data, self._secrets)
         choices = _objects(chunk.get("choices"))
         error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
-        is_broken = any(choice.get("finish_reason") == "error" for choice in choices)
+        is_broken = any(string(choice.get("finish_reason")) in FAILED for choice in choices)
         if error or chunk.get("object") == "error" or is_broken:
             self._fail(error or chunk)
             return

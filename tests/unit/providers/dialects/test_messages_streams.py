@@ -297,6 +297,7 @@ def test_an_answer_that_broke_off_is_given_no_end(stream: bytes) -> None:
         (sse({"choices": [{"delta": 5}]}), ErrorKind.INVALID_RESPONSE),
         (sse({"error": {"message": "busy", "code": 429}}), ErrorKind.RATE_LIMITED),
         (sse(finish("error")), ErrorKind.STREAM_ERROR),
+        (sse(finish("abort")), ErrorKind.STREAM_ERROR),
         (
             sse(delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), finish("stop")),
             ErrorKind.INVALID_RESPONSE,

@@ -158,6 +158,11 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str
     assert last["response"]["output"][0]["status"] == "incomplete"
 
 
+@pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
+def test_an_answer_whose_server_failed_ends_with_an_error(reason: str) -> None:
+    assert from_chat(chunk(content="Hel"), chunk(reason), used())[-1]["type"] == "error"
+
+
 def test_an_answer_that_broke_off_is_given_no_end() -> None:
     assert types(from_chat(*TEXT[:3], done=False))[-1] == "output_text.delta"
     assert from_chat(done=False) == []
