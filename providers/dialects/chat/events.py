@@ -88,9 +88,10 @@ class _Event(msgspec.Struct, gc=False):
     base_resp: _Base | None = None  # MiniMax, also where there is no error
 
 
-# Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
-CUT_SHORT = frozenset({"length", "MAX_TOKENS", "model_length"})
-FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+# Finish reasons, with those that some vendors have beside OpenAI's: Gemini and Anthropic their own, Mistral
+# ``model_length``, Z.ai ``sensitive``.
+CUT_SHORT = frozenset({"length", "MAX_TOKENS", "max_tokens", "model_length", "model_context_window_exceeded"})
+FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "sensitive"})
 SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on

@@ -684,7 +684,15 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "googles"),
-    [("stop", "STOP"), ("model_length", "MAX_TOKENS"), ("MAX_TOKENS", "MAX_TOKENS"), ("SAFETY", "SAFETY")],
+    [
+        ("stop", "STOP"),
+        ("model_length", "MAX_TOKENS"),
+        ("MAX_TOKENS", "MAX_TOKENS"),
+        ("max_tokens", "MAX_TOKENS"),
+        ("model_context_window_exceeded", "MAX_TOKENS"),  # Z.ai
+        ("SAFETY", "SAFETY"),
+        ("sensitive", "SAFETY"),  # Z.ai
+    ],
 )
 def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:
     *_, last = events_of(chunk({"content": "Hi"}), chunk({}, reason))

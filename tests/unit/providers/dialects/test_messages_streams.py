@@ -200,6 +200,9 @@ def test_text_may_follow_tools_and_calls_may_have_no_index() -> None:
         ("length", {}, ("max_tokens", None)),
         ("model_length", {}, ("max_tokens", None)),  # Mistral
         ("MAX_TOKENS", {}, ("max_tokens", None)),  # Gemini
+        ("max_tokens", {}, ("max_tokens", None)),
+        ("model_context_window_exceeded", {}, ("max_tokens", None)),  # Z.ai
+        ("sensitive", {}, ("refusal", None)),  # Z.ai
         ("SAFETY", {}, ("refusal", None)),
         ("content_filter", {}, ("refusal", None)),
         ("eos", {}, ("end_turn", None)),

@@ -147,6 +147,9 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
     [
         ("length", "max_output_tokens"),
         ("MAX_TOKENS", "max_output_tokens"),  # Gemini
+        ("max_tokens", "max_output_tokens"),
+        ("model_context_window_exceeded", "max_output_tokens"),  # Z.ai
+        ("sensitive", "content_filter"),  # Z.ai
         ("content_filter", "content_filter"),
         ("SAFETY", "content_filter"),
     ],
