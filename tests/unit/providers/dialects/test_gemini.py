@@ -749,11 +749,33 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+@pytest.mark.parametrize(
+    "reason",
+    ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"],
+)
 def test_an_answer_the_model_has_botched_is_an_error_in_chat(reason: str) -> None:
     with pytest.raises(UpstreamError, match=reason) as raised:
         ToChat().feed(parts({"text": "Hm", "thought": True}, finish=reason))
     assert raised.value.kind is ErrorKind.STREAM_ERROR
+
+
+@pytest.mark.parametrize("reason", ["OTHER", "NO_IMAGE", "IMAGE_OTHER", "A_NEW_ONE"])
+def test_an_answer_that_says_nothing_has_failed_unless_it_stopped_or_was_cut_or_filtered(reason: str) -> None:
+    for nothing in ({"text": "hm", "thought": True}, {"text": "", "thoughtSignature": SIGNATURE}):
+        with pytest.raises(UpstreamError, match=reason) as raised:
+            ToChat().feed(parts(nothing, finish=reason))
+        assert raised.value.kind is ErrorKind.STREAM_ERROR
+    for something in ({"text": "Hi"}, {"functionCall": {"name": "f"}}, {"inlineData": {"data": "aGk="}}):
+        *_, last = chunks_of(parts(something), parts(finish=reason))
+        assert last["choices"][0]["finish_reason"] in ("stop", "tool_calls")
+    for ended in ("STOP", "MAX_TOKENS", "SAFETY"):
+        *_, last = chunks_of(parts(finish=ended))
+        assert last["choices"][0]["finish_reason"] in ("stop", "length", "content_filter")
+
+
+def test_what_another_answer_has_said_is_not_this_ones() -> None:
+    with pytest.raises(UpstreamError, match="OTHER"):
+        ToChat().feed(parts({"text": "Hi"}, finish="STOP") + parts(finish="OTHER", index=1))
 
 
 def test_chunks_become_googles_events() -> None:
