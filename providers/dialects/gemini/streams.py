@@ -81,8 +81,16 @@ class FromChat(ChunkTranslation):
         return not self._ended and bool(reasons) and None not in reasons
 
     def end(self) -> bytes:
-        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
-        if self._ended or all(choice.reason is None for choice in self._choices.values()):
+        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason.
+
+        Raises:
+            UpstreamError: there was none, but an error by its message alone.
+
+        """
+        if self._ended:
+            return b""
+        if all(choice.reason is None for choice in self._choices.values()):
+            self._beside.check()
             return b""
         self._ended = True
         last = [
