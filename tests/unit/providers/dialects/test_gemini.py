@@ -305,6 +305,13 @@ def test_a_conversation_with_functions_is_worded_in_chat() -> None:
     assert said(in_chat(contents=turns, thoughts=True))["messages"][1]["reasoning_content"] == "hm"
 
 
+def test_a_turn_with_only_empty_text_has_that_as_its_content_and_one_with_calls_alone_none() -> None:
+    empty, call = {"text": ""}, {"functionCall": {"name": "w"}}
+    for parts_said, content in (([empty], ""), ([empty, empty], ""), ([empty, call], None), ([call], None)):
+        turns = said(in_chat(contents=[*ASK, {"role": "model", "parts": parts_said}]))["messages"]
+        assert turns[1]["content"] == content
+
+
 def test_what_a_chat_part_has_besides_its_data_is_told_or_noted() -> None:
     picture, pdf = f"data:image/png;base64,{PIXEL}", f"data:application/pdf;base64,{PIXEL}"
     content = [
