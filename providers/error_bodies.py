@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
 from providers.words import names_of
 
@@ -179,6 +179,7 @@ _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the
     "vector_store_timeout": 504,
     "context_length": 400,
     "invalid_request": 400,
+    "validation_error": 400,
     "invalid_prompt": 400,
     "policy": 400,
     "data_residency": 400,
@@ -199,7 +200,10 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
-_FIELDS_OF_ERRORS = ("error", "base_resp", "message", "detail", "errors", "msg", "type", "param", "code", "status_code")
+_FIELDS_OF_ERRORS = (
+    *("error", "base_resp", "error_message", "message", "detail", "errors", "msg"),
+    *("type", "error_type", "param", "code", "status_code"),
+)
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -340,8 +344,17 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
                 return error
             case {"error": str(message)} if message:
                 return _openai_error(message, answer)
-            case {"finish_reason": "error"}:
-                return _openai_error("the answer ended with finish_reason 'error'", {})
+            case {"finish_reason": str(reason)} if reason in FAILED:
+                return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
+    return _without_name(answer)
+
+
+def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error in an object that is one by its message alone; None if there is none."""
+    match answer.get("error_message"):  # github.com/vercel/ai/issues/18303, read on 2026-11-27
+        case str(message) if message:  # it may be an error's JSON
+            error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
+            return {**error, "type": error.get("type") or answer.get("error_type")}
     for name in ("message", "detail", "errors", "msg"):  # vLLM, Mistral; FastAPI; Cloudflare
         if told := answer.get(name):
             return _openai_error(told if isinstance(told, str) else msgspec.json.encode(told).decode(), answer)

@@ -34,6 +34,9 @@ import msgspec
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # What else reading it may raise, where fields are looked up in what has no type.
 SURPRISES: Final = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
+# Finish reasons that say that the server failed: OpenRouter's, vLLM's, Z.ai's and DeepSeek's
+# (github.com/vllm-project/vllm/issues/57082, github.com/BerriAI/litellm/pull/24373, read on 2026-11-27).
+FAILED: Final = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 
 
 class ErrorKind(StrEnum):

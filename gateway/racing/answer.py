@@ -176,10 +176,9 @@ class AnswerStream:
         reader = self.reader
         if not (reader.finished or self._measurement.meaningful):
             message = "[DONE] without an answer" if reader.done else "the answer is empty"
-            complaint, reader.complaint = reader.complaint, None  # its traceback will refer to the reader
-            raise complaint or UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+            raise reader.complaint() or UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
         if not reader.finished:
-            raise truncated()
+            raise reader.complaint() or truncated()
         if self.validity is not None and self._measurement.valid_at is None:
             self.validity.check()
 

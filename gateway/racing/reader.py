@@ -174,7 +174,7 @@ class AnswerReader:
         self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
-        self.complaint: UpstreamError | None = None  # the first text of an error that is not called one
+        self._latest_complaint: UpstreamError | None = None  # the last text of an error that is not called one
         self._has_sound = False
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
@@ -369,6 +369,11 @@ class AnswerReader:
         draft.error = error
         return error is None and not self.done
 
+    def complaint(self) -> UpstreamError | None:
+        """Return the error that the stream said last without calling it one, as the reason of a missing end; once."""
+        complaint, self._latest_complaint = self._latest_complaint, None  # its traceback will refer to the reader
+        return complaint
+
     @property
     def lacks_some(self) -> bool:
         """Whether some of several choices have not begun: they may come one after the other."""
@@ -418,8 +423,7 @@ class AnswerReader:
         if self._complaints > MOST_COMPLAINTS:
             message = f"more than {MOST_COMPLAINTS} events of the stream have the text of an error, and nothing else"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
-        if self.complaint is None:
-            self.complaint = error_in(event.data, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
+        self._latest_complaint = error_in(event.data, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
         event = masked(event, self._secrets, is_error=True)
         return event, msgspec.structs.replace(chunk, data=event.data)
 
@@ -443,7 +447,7 @@ class AnswerReader:
         """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
         is_whole = last.finished or self.finished or bool(self._ended)
         is_whole = is_whole or not self._measurement.meaningful  # an empty one is reported later
-        return None if is_whole else truncated()
+        return None if is_whole else self.complaint() or truncated()
 
     def _take_text(self, chunks: Iterable[Chunk]) -> None:
         if self._text is not None:

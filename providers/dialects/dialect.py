@@ -212,6 +212,10 @@ class Translation(Protocol):
         """Return the events that are still to be sent when the source has ended, complete or not.
 
         An answer that broke off gets no end here either, so that the reader notices.
+
+        Raises:
+            UpstreamError: the source has said why it broke off.
+
         """
 
 

@@ -14,8 +14,8 @@ import msgspec
 from providers.dialects.dialect import Offered
 from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
-from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
-from providers.sse import events
+from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.sse import complains, events
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -28,6 +28,7 @@ class ChunkTranslation(ABC):
     ) -> None:
         """``offered`` reads the tools of the request ``asked``."""
         self._secrets = secrets
+        self._beside = BesideChoices(secrets)
         self._tools, self._offered = asked.get("tools"), offered
         self._ended = False
 
@@ -56,9 +57,9 @@ class ChunkTranslation(ABC):
                 continue
             try:
                 chunk = _decoder.decode(data)
-                check_base(chunk, data, self._secrets)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
-                is_broken = any(choice.get("error") or choice.get("finish_reason") == "error" for choice in choices)
+                self._beside.take(chunk, choices, data)
+                is_broken = any(choice.get("error") or choice.get("finish_reason") in FAILED for choice in choices)
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
                     raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
                 self._take(chunk, choices, said)
@@ -68,14 +69,25 @@ class ChunkTranslation(ABC):
         return b"".join(said)
 
 
-def check_base(chunk: Mapping[str, Any], data: bytes, secrets: Sequence[str]) -> None:
-    """Raise the error that a chunk has in ``base_resp``: MiniMax sends that beside the choices, also without an error.
+class BesideChoices:
+    """The errors of a stream that stand beside its choices, and are not called errors."""
 
-    ``data`` is the chunk as it came.
-    """
-    match chunk.get("base_resp"):
-        case {"status_code": int(code)} if code:
-            raise error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
+        self._complaint: bytes | None = None  # the last event without choices that has the text of an error
+
+    def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
+        """Raise the error in ``base_resp``, which MiniMax also sends without one. ``data``: the chunk as it came."""
+        match chunk.get("base_resp"):
+            case {"status_code": int(code)} if code:
+                raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        if not choices and complains(data):
+            self._complaint = data
+
+    def check(self) -> None:
+        """Raise what the stream said last instead of a finish reason, if that was an error."""
+        if self._complaint is not None:
+            raise error_in(self._complaint, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
 
 
 def thought_in(part: Mapping[str, Any]) -> str:

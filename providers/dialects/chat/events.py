@@ -12,7 +12,7 @@ import msgspec
 from providers.dialects.chat.deltas import with_deltas
 from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
 from providers.error_bodies import error_in
-from providers.errors import UNREADABLE, ErrorKind
+from providers.errors import FAILED, UNREADABLE, ErrorKind
 from providers.usage import usage_of
 
 
@@ -88,9 +88,10 @@ class _Event(msgspec.Struct, gc=False):
     base_resp: _Base | None = None  # MiniMax, also where there is no error
 
 
-# Finish reasons, with those that some vendors have beside OpenAI's: Gemini its own, Mistral ``model_length``.
-CUT_SHORT = frozenset({"length", "MAX_TOKENS", "model_length"})
-FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT"})
+# Finish reasons, with those that some vendors have beside OpenAI's: Gemini and Anthropic their own, Mistral
+# ``model_length``, Z.ai ``sensitive``.
+CUT_SHORT = frozenset({"length", "MAX_TOKENS", "max_tokens", "model_length", "model_context_window_exceeded"})
+FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "sensitive"})
 SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
@@ -173,7 +174,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
-        if choice.error or choice.finish_reason == "error":
+        if choice.error or choice.finish_reason in FAILED:
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
         delta = choice.delta or choice.message
         if delta is None:

@@ -13,7 +13,7 @@ from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, Re
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_json_object, whole
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
-from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import usage_of
 
 # Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
@@ -83,7 +83,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     choices = few(event.choices or (), "choices")
     chars = sum(len(choice.text or "") for choice in choices)
     is_error = event.error or event.object == "error"
-    if is_error or any(choice.error or choice.finish_reason == "error" for choice in choices):
+    if is_error or any(choice.error or choice.finish_reason in FAILED for choice in choices):
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     finish_reason = next((choice.finish_reason for choice in choices if choice.finish_reason), None)
     return Chunk(

@@ -123,7 +123,7 @@ class _Conversation:
                 self._losses.add(at, _OWN_THOUGHTS, hint=True)
         if not texts and not calls:
             return
-        message: Object = {"role": "assistant", "content": "".join(texts) or None}
+        message: Object = {"role": "assistant", "content": "".join(texts) or (None if calls else "")}
         if thought:
             message["reasoning_content"] = "".join(thought)
         self.said.append(message | {"tool_calls": calls} if calls else message)

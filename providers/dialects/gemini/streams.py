@@ -81,8 +81,16 @@ class FromChat(ChunkTranslation):
         return not self._ended and bool(reasons) and None not in reasons
 
     def end(self) -> bytes:
-        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason."""
-        if self._ended or all(choice.reason is None for choice in self._choices.values()):
+        """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason.
+
+        Raises:
+            UpstreamError: there was none, but an error by its message alone.
+
+        """
+        if self._ended:
+            return b""
+        if all(choice.reason is None for choice in self._choices.values()):
+            self._beside.check()
             return b""
         self._ended = True
         last = [
@@ -226,14 +234,21 @@ _FILTERED = frozenset({
 })  # fmt: skip
 
 
-# The model wanted to call a function, and there is no call: Google could not read it, or none was offered.
-_BOTCHED = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+# The model wanted to call a function, and there is no call: Google could not read it, none was offered, a thought's
+# signature was missing, or there were too many.
+_BOTCHED = frozenset({
+    *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"),
+    *("MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"),
+})  # fmt: skip
+_MAY_BE_EMPTY = frozenset({"STOP"}) | _CUT | _FILTERED  # an answer that says nothing and ends otherwise has failed
+_SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
 
 
 class _Candidate(msgspec.Struct):
     """What has been said of one candidate."""
 
     calls: int = 0
+    spoken: bool = False  # it has said something besides thoughts
     finished: bool = False
 
 
@@ -309,8 +324,12 @@ class ToChat:
             index: int = given.get("index") or 0
             candidate = self._candidates.setdefault(index, _Candidate())
             parts = few((given.get("content") or {}).get("parts") or (), "parts")
-            said += [self._of_choice(index, delta) for part in parts if (delta := self._delta(part, candidate))]
-            if (reason := given.get("finishReason")) in _BOTCHED:
+            for delta in filter(None, (self._delta(part, candidate) for part in parts)):
+                candidate.spoken = candidate.spoken or not _SPOKEN.isdisjoint(delta)
+                said.append(self._of_choice(index, delta))
+            reason = given.get("finishReason")
+            is_empty = not (candidate.spoken or candidate.finished)
+            if reason in _BOTCHED or (reason and is_empty and reason not in _MAY_BE_EMPTY):
                 raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True

@@ -192,7 +192,14 @@ class FromChat(ChunkTranslation):
         return self._stop is not None and not self._ended
 
     def end(self) -> bytes:
-        """Return the end of the message if the source sent a finish reason, but no [DONE]."""
+        """Return the end of the message if the source sent a finish reason, but no [DONE].
+
+        Raises:
+            UpstreamError: it sent none, but an error by its message alone.
+
+        """
+        if self._stop is None:
+            self._beside.check()
         said: list[bytes] = []
         self._done(said)
         return b"".join(said)

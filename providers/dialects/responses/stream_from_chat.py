@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    BesideChoices,
     CallNumbers,
-    check_base,
     delta_of,
     no_place,
     pictures_in,
@@ -24,7 +24,7 @@ from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import usage_of
 
@@ -439,10 +439,8 @@ class FromChat:
         wall_clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._asked, self._secrets = asked, secrets
-        self._wall_clock = wall_clock
-        self._new_id = new_id
-        self._writer = EventWriter()
+        self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
+        self._beside, self._writer = BesideChoices(secrets), EventWriter()
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
@@ -473,7 +471,9 @@ class FromChat:
         return self._writer.take()
 
     def end(self) -> bytes:
-        """Return the last event, unless it was sent, or the answer broke off before its finish reason."""
+        """Return the last event, unless it was sent, or the answer broke off; then raise the error that says why."""
+        if self._finish_reason is None:
+            self._beside.check()
         self._end()
         return self._writer.take()
 
@@ -482,10 +482,10 @@ class FromChat:
             self._complete(self._echo)
 
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
-        check_base(chunk, data, self._secrets)
         choices = _objects(chunk.get("choices"))
+        self._beside.take(chunk, choices, data)
         error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
-        is_broken = any(choice.get("finish_reason") == "error" for choice in choices)
+        is_broken = any(string(choice.get("finish_reason")) in FAILED for choice in choices)
         if error or chunk.get("object") == "error" or is_broken:
             self._fail(error or chunk)
             return

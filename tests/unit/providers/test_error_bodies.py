@@ -195,6 +195,25 @@ def test_an_error_that_is_told_as_a_success_says_why(said: bytes, kind: ErrorKin
     assert caught.value.kind is kind
 
 
+@pytest.mark.parametrize(
+    ("message", "kind", "shown"),
+    [
+        ("too long", ErrorKind.BAD_REQUEST, "too long"),
+        ('{"error":{"message":"too long"}}', ErrorKind.BAD_REQUEST, "too long"),
+        ('{"error":{"message":"busy","code":503}}', ErrorKind.SERVER_ERROR, "busy"),
+        ("", ErrorKind.STREAM_ERROR, "sent an error without a message"),
+    ],
+)
+def test_an_errors_message_and_type_may_be_called_so_and_the_message_be_json(
+    message: str, kind: ErrorKind, shown: str
+) -> None:
+    said = msgspec.json.encode({"error_type": "validation_error", "error_message": message})
+    error = error_in(said, (), otherwise=ErrorKind.STREAM_ERROR)
+    assert (error.kind, error.message) == (kind, shown)
+    if kind is ErrorKind.BAD_REQUEST:
+        assert client_error(error) == {"type": "validation_error", "param": None, "code": None, "message": shown}
+
+
 @pytest.mark.parametrize("said", [b'{"success":true}', b'{"base_resp":{"status_code":0,"status_msg":""}}'])
 def test_an_answer_that_says_it_is_well_is_no_error(said: bytes) -> None:
     assert read_answer(said)

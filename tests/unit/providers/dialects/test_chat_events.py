@@ -223,11 +223,14 @@ def test_an_error_object_is_an_error_whatever_its_shape(
     assert (error.kind, error.status, error.message) == (kind, status, message)
 
 
-def test_a_finish_reason_of_error_is_an_error() -> None:
-    chunk = read(choices=[{"delta": {"content": ""}, "finish_reason": "error"}])
+# The others are vLLM's, Z.ai's and DeepSeek's.
+@pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
+def test_a_finish_reason_that_says_the_server_failed_is_an_error(reason: str) -> None:
+    chunk = read(choices=[{"delta": {"content": ""}, "finish_reason": reason}])
     assert chunk.finished
     assert chunk.error is not None
     assert chunk.error.kind is ErrorKind.STREAM_ERROR
+    assert chunk.error.message == f"the answer ended with finish_reason '{reason}'"
 
 
 def test_geminis_error_in_an_array_is_an_error() -> None:

@@ -71,6 +71,7 @@ def test_usage_stands_alone_or_with_a_choice() -> None:
         ({"error": "x"}, ErrorKind.STREAM_ERROR),
         ({"object": "error", "message": "x", "code": 400}, ErrorKind.BAD_REQUEST),
         ({"choices": [{"text": "", "finish_reason": "error"}]}, ErrorKind.STREAM_ERROR),
+        ({"choices": [{"text": "", "finish_reason": "abort"}]}, ErrorKind.STREAM_ERROR),
     ],
 )
 def test_errors_are_of_their_codes_kind(event: dict[str, Any], kind: ErrorKind) -> None:

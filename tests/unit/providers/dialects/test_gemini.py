@@ -305,6 +305,13 @@ def test_a_conversation_with_functions_is_worded_in_chat() -> None:
     assert said(in_chat(contents=turns, thoughts=True))["messages"][1]["reasoning_content"] == "hm"
 
 
+def test_a_turn_with_only_empty_text_has_that_as_its_content_and_one_with_calls_alone_none() -> None:
+    empty, call = {"text": ""}, {"functionCall": {"name": "w"}}
+    for parts_said, content in (([empty], ""), ([empty, empty], ""), ([empty, call], None), ([call], None)):
+        turns = said(in_chat(contents=[*ASK, {"role": "model", "parts": parts_said}]))["messages"]
+        assert turns[1]["content"] == content
+
+
 def test_what_a_chat_part_has_besides_its_data_is_told_or_noted() -> None:
     picture, pdf = f"data:image/png;base64,{PIXEL}", f"data:application/pdf;base64,{PIXEL}"
     content = [
@@ -684,7 +691,15 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "googles"),
-    [("stop", "STOP"), ("model_length", "MAX_TOKENS"), ("MAX_TOKENS", "MAX_TOKENS"), ("SAFETY", "SAFETY")],
+    [
+        ("stop", "STOP"),
+        ("model_length", "MAX_TOKENS"),
+        ("MAX_TOKENS", "MAX_TOKENS"),
+        ("max_tokens", "MAX_TOKENS"),
+        ("model_context_window_exceeded", "MAX_TOKENS"),  # Z.ai
+        ("SAFETY", "SAFETY"),
+        ("sensitive", "SAFETY"),  # Z.ai
+    ],
 )
 def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:
     *_, last = events_of(chunk({"content": "Hi"}), chunk({}, reason))
@@ -741,11 +756,33 @@ def test_an_error_in_a_stream_is_raised_in_both_directions() -> None:
         FromChat({}).feed(chunk({"content": ""}, "error"))
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+@pytest.mark.parametrize(
+    "reason",
+    ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"],
+)
 def test_an_answer_the_model_has_botched_is_an_error_in_chat(reason: str) -> None:
     with pytest.raises(UpstreamError, match=reason) as raised:
         ToChat().feed(parts({"text": "Hm", "thought": True}, finish=reason))
     assert raised.value.kind is ErrorKind.STREAM_ERROR
+
+
+@pytest.mark.parametrize("reason", ["OTHER", "NO_IMAGE", "IMAGE_OTHER", "A_NEW_ONE"])
+def test_an_answer_that_says_nothing_has_failed_unless_it_stopped_or_was_cut_or_filtered(reason: str) -> None:
+    for nothing in ({"text": "hm", "thought": True}, {"text": "", "thoughtSignature": SIGNATURE}):
+        with pytest.raises(UpstreamError, match=reason) as raised:
+            ToChat().feed(parts(nothing, finish=reason))
+        assert raised.value.kind is ErrorKind.STREAM_ERROR
+    for something in ({"text": "Hi"}, {"functionCall": {"name": "f"}}, {"inlineData": {"data": "aGk="}}):
+        *_, last = chunks_of(parts(something), parts(finish=reason))
+        assert last["choices"][0]["finish_reason"] in ("stop", "tool_calls")
+    for ended in ("STOP", "MAX_TOKENS", "SAFETY"):
+        *_, last = chunks_of(parts(finish=ended))
+        assert last["choices"][0]["finish_reason"] in ("stop", "length", "content_filter")
+
+
+def test_what_another_answer_has_said_is_not_this_ones() -> None:
+    with pytest.raises(UpstreamError, match="OTHER"):
+        ToChat().feed(parts({"text": "Hi"}, finish="STOP") + parts(finish="OTHER", index=1))
 
 
 def test_chunks_become_googles_events() -> None:

@@ -200,6 +200,9 @@ def test_text_may_follow_tools_and_calls_may_have_no_index() -> None:
         ("length", {}, ("max_tokens", None)),
         ("model_length", {}, ("max_tokens", None)),  # Mistral
         ("MAX_TOKENS", {}, ("max_tokens", None)),  # Gemini
+        ("max_tokens", {}, ("max_tokens", None)),
+        ("model_context_window_exceeded", {}, ("max_tokens", None)),  # Z.ai
+        ("sensitive", {}, ("refusal", None)),  # Z.ai
         ("SAFETY", {}, ("refusal", None)),
         ("content_filter", {}, ("refusal", None)),
         ("eos", {}, ("end_turn", None)),
@@ -297,6 +300,7 @@ def test_an_answer_that_broke_off_is_given_no_end(stream: bytes) -> None:
         (sse({"choices": [{"delta": 5}]}), ErrorKind.INVALID_RESPONSE),
         (sse({"error": {"message": "busy", "code": 429}}), ErrorKind.RATE_LIMITED),
         (sse(finish("error")), ErrorKind.STREAM_ERROR),
+        (sse(finish("abort")), ErrorKind.STREAM_ERROR),
         (
             sse(delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), finish("stop")),
             ErrorKind.INVALID_RESPONSE,

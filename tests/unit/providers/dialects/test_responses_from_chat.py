@@ -147,6 +147,9 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
     [
         ("length", "max_output_tokens"),
         ("MAX_TOKENS", "max_output_tokens"),  # Gemini
+        ("max_tokens", "max_output_tokens"),
+        ("model_context_window_exceeded", "max_output_tokens"),  # Z.ai
+        ("sensitive", "content_filter"),  # Z.ai
         ("content_filter", "content_filter"),
         ("SAFETY", "content_filter"),
     ],
@@ -156,6 +159,11 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str
     assert last["type"] == "response.incomplete"
     assert last["response"]["incomplete_details"] == {"reason": why}
     assert last["response"]["output"][0]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
+def test_an_answer_whose_server_failed_ends_with_an_error(reason: str) -> None:
+    assert from_chat(chunk(content="Hel"), chunk(reason), used())[-1]["type"] == "error"
 
 
 def test_an_answer_that_broke_off_is_given_no_end() -> None:

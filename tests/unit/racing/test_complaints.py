@@ -1,0 +1,75 @@
+"""Streams that break off after an event that is an error by its message alone, which then is the reason."""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.core.errors import ApiError
+from gateway.racing.sinks import GatheringSink
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
+from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event, usage
+from tests.unit.racing.virtual_time import run
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "detail": {"detail": "boom"},
+    "code": {"code": "DataInspectionFailed", "message": "boom", "request_id": "r"},
+    "success": {"success": False, "message": "boom"},
+    "error_message": {"error_type": "generation", "error_message": '{"error":{"message":"boom"}}'},
+}
+DIALECTS = [CHAT, MESSAGES, RESPONSES, GEMINI]
+
+
+def told(*events: bytes, dialect: Dialect = CHAT) -> Track:
+    """Return the track of a race in which the only upstream sends these events."""
+    steps: list[tuple[float, Step]] = [(0.1 * number, each) for number, each in enumerate(events)]
+    track = Track(Timetable("a", [*steps, (steps[-1][0], None)]))
+    track._call_options["dialect"] = dialect
+    speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(CHAT,))
+    track.model = msgspec.structs.replace(track.model, deployments={"a": speaking})
+    return track
+
+
+def failure(track: Track) -> tuple[str | None, str | None]:
+    with suppress(ApiError):  # if nothing went to the client
+        run(track.run())
+    (attempt,) = track.recorder.records[0].attempts
+    assert attempt.outcome == "failed"
+    return attempt.error_kind, attempt.error_message
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_the_last_event_says_why_an_answer_breaks_off(dialect: Dialect, shape: str, end: bytes) -> None:
+    for said in ((delta("Hel"),), ()):
+        track = told(*said, event(**SHAPES[shape]) + end, dialect=dialect)
+        assert failure(track) == ("server_error", "boom")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+def test_a_whole_answer_that_breaks_off_says_why(dialect: Dialect) -> None:
+    track = told(delta("Hel"), event(detail="boom"), dialect=dialect)
+    track.sink = GatheringSink(dialect)
+    assert failure(track) == ("server_error", "boom")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+def test_the_last_of_several_counts_and_what_it_says_of_its_kind(dialect: Dialect) -> None:
+    last = event(code=429, message="slow down")
+    track = told(delta("Hel"), event(message="queued"), last, dialect=dialect)
+    assert failure(track) == ("rate_limited", "slow down")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+def test_an_answer_with_a_finish_reason_is_whole_whatever_stands_beside_it(dialect: Dialect) -> None:
+    track = told(delta("Hel"), event(detail="boom"), FINISH, usage(), DONE, dialect=dialect)
+    (attempt,) = run(track.run()).attempts
+    assert attempt.outcome == "won"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+def test_an_answer_that_breaks_off_without_a_word_is_truncated(dialect: Dialect) -> None:
+    track = told(delta("Hel"), event(choices=[], note={"message": "boom"}), dialect=dialect)
+    assert failure(track) == ("upstream_truncated", "the stream ended without a finish reason")
