@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import PLAN_HEADER, written
+from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
@@ -451,6 +451,8 @@ class CallRunner:
 
         def on_won(other: "Rival") -> None:
             self._use(planned_of[other])
+            reason = self.open_call.narrowed  # the late model's, which counts
+            self.response_headers.update({} if reason is None else {NARROWED: reason})
             on_use(self.planned)
 
         def runs_on(other: "Rival") -> bool:
