@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from gateway.api.call_context import CallContext
-from gateway.api.headers import PLAN_HEADER, written
+from gateway.api.headers import NARROWED, PLAN_HEADER, written
 from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
@@ -26,7 +26,14 @@ from gateway.api.preferences import Preferences, is_passed_on
 from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
-from gateway.core.race_failures import NotAsked, RaceFailed, RejectedByProvider, all_cooling, race_failed
+from gateway.core.race_failures import (
+    NotAsked,
+    RaceFailed,
+    RejectedByProvider,
+    all_cooling,
+    all_failed,
+    race_failed,
+)
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import Begun, LimitReached
@@ -120,20 +127,19 @@ class FallbackChain:
             if planned.response_headers or planned.plan.explanation is not None:
                 self._set_headers(planned)
         except ApiError as error:
-            if not await self.advance([(self._asked, error)]):
+            following = await self.following([(self._asked, error)])
+            if following is None:
                 raise
+            self.use(following)
         self._first_call = call = self.planned.call
         has_others = bool(self._wanted or self.planned.model.fallbacks or self._failed)
         self.hedges = has_others and not call.stateful and self._may_fall_back
         return self.planned
 
-    async def advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
-        """Move on to the next model after the ``errors``, pairs with their model; return whether there is one."""
+    async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
+        """Build the call for the next model after the ``errors``, pairs with their model; None if there is none."""
         causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
-        following = await self._first_usable(causes) if causes else None
-        if following is not None:
-            self.use(following)
-        return following is not None
+        return await self._first_usable(causes) if causes else None
 
     def after(self, late: str) -> tuple[str, FallbackAfter] | None:
         """Return the model that is asked beside the model ``late``, and when; None if there is none."""
@@ -283,6 +289,7 @@ class CallRunner:
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
+        self._kept_out: dict[str, LimitReached] = {}  # fallbacks that a limit refused
         self._services = services or context.services
         self._body = body
         self._cancelled_as = cancelled_as
@@ -444,6 +451,8 @@ class CallRunner:
 
         def on_won(other: "Rival") -> None:
             self._use(planned_of[other])
+            reason = self.open_call.narrowed  # the late model's, which counts
+            self.response_headers.update({} if reason is None else {NARROWED: reason})
             on_use(self.planned)
 
         def runs_on(other: "Rival") -> bool:
@@ -530,28 +539,30 @@ class CallRunner:
                     is_free=planned.model.costs_nothing,
                 )
             except LimitReached as error:
-                if not error.of_model or not await self._fallbacks.advance([(planned.model.name, error)]):
+                following = await self._fallbacks.following([(planned.model.name, error)])
+                if following is None:
                     raise
-                self.planned = self._fallbacks.planned
-                self.open_call.continue_as(self.planned.call)
+                self._use(following)
             else:
                 self.response_headers.update(self._limit_headers)
                 return
 
     async def _holds(self, planned: PlannedCall) -> bool:
-        """Hold a fallback's expected use of its limits; return whether they allow the call."""
+        """Hold a fallback's expected use of its limits; return whether they allow the call, and keep why not."""
+        self._kept_out.pop(planned.model.name, None)
         if is_counted(planned.call, planned.model):
             try:
                 await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
-            except LimitReached:
+            except LimitReached as error:
+                self._kept_out[planned.model.name] = error
                 return False
         return True
 
     async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
-        while await self._fallbacks.advance(errors):
-            if await self._holds(self._fallbacks.planned):
-                self._use(self._fallbacks.planned)
+        while (following := await self._fallbacks.following(errors)) is not None:
+            if await self._holds(following):
+                self._use(following)
                 return True
         return False
 
@@ -563,7 +574,7 @@ class CallRunner:
             failed += errors
             if await self._advance(errors):
                 continue
-            error = all_failed(failed)
+            error = all_failed(failed, self._kept_out)
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)
@@ -586,15 +597,3 @@ def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[No
         return all_cooling(model.name, out, plan.retry_after_s or 1.0)
     brought = () if model.tenant is None else model.learnt_as or ()
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc, brought=brought)
-
-
-def all_failed(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
-    """Return one error for all models that could not answer: the last one's, whose message has those of all.
-
-    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts.
-    """
-    errors = [error for _, error in failed]
-    found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
-    if len(errors) > 1:
-        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
-    return found

@@ -286,6 +286,20 @@ def race_failed(
     return error_type(message)
 
 
+def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, ApiError]) -> ApiError:
+    """Return one error for all models that could not answer: the last one's, whose message has those of all.
+
+    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts.
+    ``kept_out``: why fallbacks were not asked.
+    """
+    errors = [error for _, error in failed]
+    found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
+    if len(errors) > 1:
+        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
+    found.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
+    return found
+
+
 def _are_refused(
     failures: Sequence[tuple[str, UpstreamError]], out: Sequence[NotAsked], brought: Collection[str]
 ) -> bool:

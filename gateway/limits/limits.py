@@ -26,7 +26,7 @@ from gateway.limits.quota import (
     day,
     month,
 )
-from gateway.limits.refusals import DollarsHeld, LargerThanLimit, limit_reached, rate_headers
+from gateway.limits.refusals import LargerThanLimit, LimitHeld, limit_reached, rate_headers
 from providers import Price, cost_usd
 
 # The owners of accounts, and the levels whose limits count a call.
@@ -178,7 +178,7 @@ class Limits:
                 account.use(level.limits)
                 unix_s = self._unix_clock()
                 if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
-                    raise limit_reached(quota, level.whose, unix_s, of_model=False)
+                    raise limit_reached(quota, level.whose, unix_s)
                 account.refused_by = None
 
     def check_least(self, levels: Iterable[Level], least: Use, *, spends: bool = True) -> None:
@@ -200,7 +200,7 @@ class Limits:
                     continue
                 amount = least.usd if quota.name in DOLLARS else least.prompt_tokens if quota.name == "tpm" else 0.0
                 if amount > quota.left + ROUNDING:
-                    raise limit_reached(quota, level.whose, unix_s, of_model=False)
+                    raise limit_reached(quota, level.whose, unix_s, amount=amount)
 
     async def begin(self, levels: Sequence[Level]) -> Begun:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
@@ -446,10 +446,11 @@ class Limits:
                 if beyond_usd and _held(wanted, amounts, now_s, beyond_usd):
                     return
                 quota, amount, account, level = (refusing or short)[0]
-                if quota.name in DOLLARS and quota.unspent + ROUNDING >= amount - beyond_usd:
-                    raise DollarsHeld(quota, level.whose, self._unix_clock(), of_model=of_model)
-                account.refused_by = quota
-                raise limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model)
+                least = amount - beyond_usd if quota.name in DOLLARS else amount
+                error = limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model, amount=least)
+                if not isinstance(error, LimitHeld):
+                    account.refused_by = quota
+                raise error
             asked.update(quota for quota, *_ in short)
             await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S, beyond_usd)
             now_s = self._clock()

@@ -1,12 +1,12 @@
 """What clients are told of their limits: headers about what is left, and the errors of calls beyond them."""
 
 from collections.abc import Iterable
-from math import ceil
+from math import ceil, inf
 
 from multidict import istr
 
 from gateway.core.errors import ApiError, InvalidRequest
-from gateway.limits.quota import DOLLARS, NAMES, Quota
+from gateway.limits.quota import DOLLARS, NAMES, ROUNDING, Quota
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
 
@@ -40,6 +40,7 @@ _UNITS = {
     "usd_per_day": "US dollars a day",
     "usd_per_month": "US dollars a month",
 }
+ESTIMATED = DOLLARS | {"tpm"}  # calls may use less of them than they hold
 RETRY_PARALLEL_S = RETRY_HELD_S = 1.0  # another call of the client may have ended by then
 
 
@@ -79,15 +80,15 @@ class BudgetSpent(LimitReached):
         self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
 
 
-class DollarsHeld(LimitReached):
-    """What is left of a limit in dollars is held by running calls."""
+class LimitHeld(LimitReached):
+    """What is left of a limit in dollars or tokens is held by running calls."""
 
     # What they do not use is free again when they end: so the code is that of a limit that has room again soon.
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
         message = (
             f"what is left of the limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}) of {whose} is held for"
-            " running calls, which may cost as much; try again in a second, or ask for fewer tokens (max_tokens)"
+            " running calls, which may use it; try again in a second, or ask for fewer tokens (max_tokens)"
         )
         super().__init__(quota, whose, unix_s, of_model=of_model, message=message)
         self.headers["retry-after"] = str(ceil(RETRY_HELD_S))
@@ -109,9 +110,12 @@ class LargerThanLimit(InvalidRequest):
         )
 
 
-def limit_reached(quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> LimitReached:
-    """Return the error for a quota with too little left; ``whose`` begins its message."""
-    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
+def limit_reached(
+    quota: Quota, whose: str, unix_s: float, *, of_model: bool = False, amount: float = inf
+) -> LimitReached:
+    """Return the error for a quota that has less left than ``amount``; ``whose`` begins its message."""
+    is_held = quota.name in ESTIMATED and quota.unspent + ROUNDING >= amount
+    kind = LimitHeld if is_held else BudgetSpent if quota.name in DOLLARS else LimitReached
     return kind(quota, whose, unix_s, of_model=of_model)
 
 

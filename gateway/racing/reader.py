@@ -380,8 +380,8 @@ class AnswerReader:
         return bool(self._begun) and len(self._begun) < self._asked
 
     def _end_of_stream(self) -> bytes:
-        """Return the data that are left. Choices that have not begun will not come: their provider gives fewer."""
-        self._asked = 0
+        """Return the data that are left."""
+        self._asked = 0  # choices that have not begun will not come: their provider gives fewer
         self.finished = self.finished or self._all_ended()
         return self._splitter.rest()
 
@@ -389,7 +389,7 @@ class AnswerReader:
         return bool(self._ended) and self._ended == self._begun and not self.lacks_some
 
     def _each_finished(self, chunk: Chunk) -> bool:
-        """Return whether each of several choices has ended; an explicit end of all is trusted."""
+        """Return whether each of several choices has ended."""
         choices = None if chunk.done else self._choices
         if choices is not None:
             with suppress(*UNREADABLE):
@@ -398,7 +398,7 @@ class AnswerReader:
                     if is_ended:
                         self._ended.add(place)
         if self._begun:
-            return self._all_ended() or (chunk.done and bool(self._ended))
+            return self._all_ended()
         # There is none, as the prompt was refused, or they cannot be told apart.
         return self.finished or chunk.finished
 
@@ -444,8 +444,12 @@ class AnswerReader:
         return self._ending if is_foreign else last.raw
 
     def _missing_end(self, last: Chunk) -> UpstreamError | None:
-        """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE]."""
-        is_whole = last.finished or self.finished or bool(self._ended)
+        """Return the error of an answer without a finish reason: its client must not see the ``last`` event, [DONE].
+
+        Each of several choices needs one, unless it has not begun.
+        """
+        self._asked = 0  # as at the end of the stream
+        is_whole = last.finished or self.finished or self._all_ended()
         is_whole = is_whole or not self._measurement.meaningful  # an empty one is reported later
         return None if is_whole else self.complaint() or truncated()
 

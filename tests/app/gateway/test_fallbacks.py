@@ -10,6 +10,7 @@ import pytest
 from gateway.limits import Limits, OwnShare
 from providers.simulator.script import Delta, Drop, Gate, Status, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read
+from tests.app.gateway.test_objectives import KEY, client, keyed
 from tests.patience import eventually
 
 OTHER = "other"
@@ -82,6 +83,27 @@ async def test_when_the_fallback_fails_as_well_the_client_hears_of_its_failure(s
             assert "beta/n" in (await response.json())["error"]["message"]
         call = await running.call()
         assert (call["model"], call["answered_model"], call["launched"]) == (MODEL, None, 2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_fallback_that_a_limit_keeps_out_is_not_named_as_used_and_the_limit_is(
+    serve: Serve, stream: bool
+) -> None:
+    dear = {"deployment": "beta/n", "price_per_mtok": {"input": 5.0, "output": 50.0}}
+    config = falling_back(deployments=[{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}])
+    config["models"][OTHER]["deployments"] = [dear]
+    async with serve(
+        alpha=[Status(503)], beta=None, config={**config, **client(usd_per_day=0.004)}, key=KEY
+    ) as running:
+        async with running.chat(keyed(), stream=stream, max_tokens=100) as response:
+            error = (await response.json())["error"]
+        assert (response.status, error["code"]) == (502, "all_providers_failed")
+        assert "alpha/m: server_error" in error["message"]
+        assert (
+            "model 'other' was not asked: this key has reached its limit of 0.004 US dollars a day" in error["message"]
+        )
+        assert "x-holeshot-fallback" not in response.headers
+        assert len(running["beta"].received) == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])

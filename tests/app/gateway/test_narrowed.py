@@ -255,6 +255,20 @@ async def test_the_fallback_that_answered_says_why_it_had_one_attempt(serve: Ser
         assert response.headers["x-holeshot-narrowed"] == "budget"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_fallback_that_overtakes_keeps_the_word_of_the_late_model(serve: Serve, stream: bool) -> None:
+    config = priced(extra_usd_per_call=1e-9)
+    config["models"][MODEL] |= {"fallbacks": ["other"], "fallback_after": 0.05}
+    config["models"]["other"] = {"deployments": ["third/m"]}
+    async with serve(fast=[Hang()], slow=[Hang()], third=answer("Hello"), config=config) as running:
+        async with running.chat(stream=stream) as response:
+            await response.read()
+        call = await running.call()
+        assert (call["answered_model"], call["narrowed"], call["width_asked"]) == ("other", "extra_usd_per_call", 2)
+        assert response.headers["x-holeshot-fallback"] == "other"
+        assert response.headers["x-holeshot-narrowed"] == "extra_usd_per_call"
+
+
 async def test_a_model_whose_racing_is_narrowed_says_since_when_and_why(serve: Serve, logged: list[EventDict]) -> None:
     async with serve(fast=answer("Hello"), slow=[Hang()], config=of_model(budget=0.0)) as running:
         running.prefer("fast", "slow")

@@ -19,7 +19,7 @@ from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
 from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
 from gateway.limits.quota import Quota
-from gateway.limits.refusals import DollarsHeld, LimitReached
+from gateway.limits.refusals import LimitHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S, eventually, until, until_for_good
@@ -642,7 +642,7 @@ async def test_three_replicas_let_a_client_with_short_answers_spend_all_of_its_d
     limits, processes = {"usd_per_day": 1.0}, [await process(STEADY) for _ in range(3)]
 
     async def begun(one: Process) -> str | None:
-        with suppress(DollarsHeld):  # it may be tried again
+        with suppress(LimitHeld):  # it may be tried again
             return await one.begin(limits, usd=0.01, most_usd=most_usd)
         return None
 

@@ -575,6 +575,23 @@ async def test_dollars_that_running_beginningmay_still_use_are_free_again_when_t
     await process.begin(limits, usd=0.01, most_usd=0.3)
 
 
+async def test_tokens_that_running_calls_hold_are_not_told_as_used() -> None:
+    process, limits = Process(), {"tpm": 500.0}
+    begun = await process.begin(limits, prompt_tokens=10, tokens=400)
+    with pytest.raises(LimitReached, match="held for running calls") as refused:
+        await process.begin(limits, prompt_tokens=10, tokens=400)
+    assert (refused.value.limit, refused.value.headers) == ("tpm", {"retry-after": "1"})
+    levels = [level_of_key("team", limits)]
+    process.limits.check(levels)  # the next request is read all the same
+    with pytest.raises(LimitReached, match="held for running calls"):
+        process.limits.check_least(levels, Use(prompt_tokens=101))
+    process.end(begun, tokens=(10, 5))
+    process.end(await process.begin(limits, prompt_tokens=10, tokens=400), tokens=(10, 190))
+    with pytest.raises(LimitReached, match="has reached its limit") as refused:
+        await process.begin(limits, prompt_tokens=10, tokens=400)
+    assert refused.value.headers == {"retry-after": "30"}
+
+
 async def test_a_dearer_fallback_holds_what_it_may_cost_on_the_clients_limits_too() -> None:
     process, limits = Process(), {"usd_per_day": 1.0}
     call = await process.begin(limits, usd=0.001, most_usd=0.01)

@@ -225,7 +225,8 @@ def test_an_answer_of_more_than_is_kept_is_not_judged() -> None:
 
 
 def test_several_choices_are_not_judged_as_json() -> None:
-    both = [event(choices=[{"index": at, "delta": {"content": "{}"}} for at in (0, 1)]), end("stop")]
+    choices = [{"index": at, "delta": {"content": "{}"}, "finish_reason": "stop"} for at in (0, 1)]
+    both = [event(id="c1", choices=choices)]
     assert judged(both, response_format={"type": "json_object"}, n=2) == (None, None)
 
 

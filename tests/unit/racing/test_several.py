@@ -36,12 +36,13 @@ def test_a_stream_that_breaks_before_each_has_its_end_is_no_whole_answer(end: St
     assert (record.error_kind, track.sink.ended, track.outcomes) == (kind, False, {"two": "failed"})
 
 
-def test_a_gathered_answer_that_breaks_before_each_has_its_end_is_replaced() -> None:
+@pytest.mark.parametrize("end", [RESET, DONE])
+def test_a_gathered_answer_that_breaks_before_each_has_its_end_is_replaced(end: Step) -> None:
     ends = (of(0, reason="stop"), of(1, reason="stop"), DONE, None)
     whole = Timetable("whole", [(0.1, of(0, "x")), (0.1, of(1, "y")), *((0.2, end) for end in ends)])
     launches = [("two", 0.0, Role.PRIMARY)]
     sink = GatheringSink(CHAT)
-    track = Track(two((0.5, RESET)), whole, launches=launches, rest=["whole"], fields=TWO, sink=sink, streamed=False)
+    track = Track(two((0.5, end)), whole, launches=launches, rest=["whole"], fields=TWO, sink=sink, streamed=False)
     run(track.run())
     assert track.outcomes == {"two": "failed", "whole": "won"}
     said = msgspec.json.decode(sink.body())["choices"]
@@ -54,9 +55,12 @@ def test_once_each_has_its_end_the_answer_is_whole() -> None:
     assert track.outcomes == {"two": "won"}
 
 
-def test_who_says_that_all_is_over_is_believed() -> None:
+def test_who_says_that_all_is_over_before_each_has_its_end_gives_no_whole_answer() -> None:
     track = Track(two((0.5, DONE), (0.5, None)), fields=TWO)
-    assert run(track.run()).error_kind is None
+    record = run(track.run())
+    assert isinstance(track.sink, RememberingSink)
+    assert (record.error_kind, track.sink.ended) == ("upstream_truncated", False)
+    assert DONE not in track.sink.bytes
 
 
 def test_one_that_has_its_end_hurries_no_other() -> None:
