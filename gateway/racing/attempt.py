@@ -340,12 +340,16 @@ class Attempt:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, answer.reader
         while not reader.done:
-            data = await (
-                exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
-            )
+            broken: UpstreamError | None = None
+            try:
+                data = await (
+                    exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
+                )
+            except UpstreamError as error:
+                data, broken = _taken_before(error)
             now, over, is_large, seen = clock(), not data, len(data) > LARGE_READ_BYTES, self.measurement.meaningful
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
-            block, long = answer.read(data, now, finishing=exchange.finishing, block=long), None
+            block, long = answer.read(data, now, finishing=exchange.finishing, block=long, broken=broken), None
             rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is AttemptState.ANSWERING:
@@ -525,6 +529,14 @@ class Attempt:
         judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
         self.record = _record_of(self, ending, judgement)
         self.race.open_call.ended(self.record, ending.at, whole=self.whole)
+
+
+def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
+    """Take the events that a translation has made before its ``error``, which are read first; raise it without any."""
+    if not error.before:
+        raise error
+    before, error.before = error.before, b""
+    return before, error.without_frames()
 
 
 def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:

@@ -204,7 +204,8 @@ class Translation(Protocol):
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 
         Raises:
-            UpstreamError: an event is malformed, or is the provider's error.
+            UpstreamError: an event is malformed, or is the provider's error. What the events before it have become is
+                its ``before``, or is returned by the next call.
 
         """
 

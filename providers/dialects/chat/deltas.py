@@ -62,9 +62,11 @@ class ChunkTranslation(ABC):
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
                     raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
                 self._take(chunk, choices, said)
+            except UpstreamError as error:
+                raise error.after(said) from None
             except SURPRISES as error:
                 message = f"sent an invalid chunk: {type(error).__name__}"
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
 

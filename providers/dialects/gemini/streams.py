@@ -278,9 +278,11 @@ class ToChat:
             elif data:
                 try:
                     self._take(data, said)
+                except UpstreamError as error:
+                    raise error.after(said) from None
                 except SURPRISES as error:
                     message = f"sent an event that Gemini does not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
     def end(self) -> bytes:
