@@ -202,6 +202,11 @@ class TranslatedExchange:
         """Whether the provider has sent the answer's end, which a translation holds back until the stream ends."""
         return any(translation.finishing for translation in self._translations)
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported, and a translation keeps until the answer's end."""
+        return next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
+
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""
         self._over = True

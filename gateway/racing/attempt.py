@@ -31,7 +31,7 @@ from gateway.racing.records import Ending, attempt_record, keep_words, outcome_o
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, SendCount, TranslatedExchange, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -532,7 +532,7 @@ class Attempt:
 
 
 def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
-    """Take the events that a translation has made before its ``error``, which are read first; raise it without any."""
+    """Return, once, the events that a translation has made before its ``error``, and that; raise it without any."""
     if not error.before:
         raise error
     before, error.before = error.before, b""
@@ -542,7 +542,10 @@ def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
 def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
     """Return the record of an ``attempt`` that has ended."""
     race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
-    paces, streamed, outcome = race.open_call.services.paces, race.call.streamed, ending.outcome
+    exchange, outcome = attempt.exchange, ending.outcome
+    if outcome is not Outcome.WON and isinstance(exchange, TranslatedExchange) and exchange.usage_so_far is not None:
+        measurement.reported.use(exchange.usage_so_far)
+    paces, streamed = race.open_call.services.paces, race.call.streamed
     dribble = UNKNOWN
     if ending.had_won and streamed:
         first_at, last_at = measurement.first_at, measurement.last_at
@@ -554,7 +557,7 @@ def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> Attemp
         attempt.start,
         ending,
         measurement,
-        exchange=attempt.exchange,
+        exchange=exchange,
         censored_at=ending.at if cut else None,
         overtaken=attempt.overtaken,
         kept=None if streamed else race.was_kept(attempt),

@@ -16,6 +16,7 @@ from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
 from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage, usage_of
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -30,6 +31,12 @@ class ChunkTranslation(ABC):
         self._secrets = secrets
         self._tools, self._offered = asked.get("tools"), offered
         self._ended = False
+        self._reported: Mapping[str, Any] | None = None  # the last usage
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the last chunk with one has reported."""
+        return None if self._reported is None else usage_of(self._reported)
 
     @abstractmethod
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:

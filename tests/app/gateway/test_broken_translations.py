@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Gate, Raw, Step
+from providers.simulator.script import Gate, Hang, Raw, Step
 from tests.app.gateway.broken_answers import BODIES, Seen, text_in
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import MESSAGE_START, event, speaking
+from tests.patience import eventually
 
 PROMPT = 5000  # tokens, as the provider says; far more than the gateway would guess
 PRICE = {"input": 1.0, "output": 2.0}
+USAGE = {"prompt_tokens": PROMPT, "completion_tokens": 4, "total_tokens": PROMPT + 4}  # some send it with every chunk
 PATHS = ("chat/completions", "messages", "responses")
 
 
@@ -33,7 +35,7 @@ def response_text(text: str) -> bytes:
 MESSAGE_BEGUN = MESSAGE_START.replace(b'"input_tokens": 7', b'"input_tokens": %d' % PROMPT)
 BLOCK = event("content_block_start", index=0, content_block={"type": "text", "text": ""})
 FIRST = {
-    "chat": chat_chunk("Hello"),
+    "chat": chat_chunk("Hello", usage=USAGE),
     "messages": MESSAGE_BEGUN + BLOCK + message_text("Hello"),
     "responses": response_text("Hello"),
 }
@@ -82,3 +84,37 @@ async def test_an_error_with_the_first_text_is_seen_before_the_answer_begins(ser
         async with running.post(body, path=f"/v1/{path}") as response:
             status = response.status
         assert status == 502
+
+
+ENDS: dict[str, list[Step]] = {
+    "an error": [Raw(ERRORS["an error"])],
+    "no end": [],
+    "the client leaves": [Hang()],
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("api", ["chat", "messages"])
+async def test_usage_that_was_reported_before_the_break_counts_for_every_client(
+    serve: Serve, api: str, end: list[Step]
+) -> None:
+    script: list[Step] = [Raw(FIRST[api], token=True), *end]
+    async with serve(alpha=script, config=settings(api)) as running:
+        for number, path in enumerate(PATHS, 1):
+            async with running.post({"model": MODEL, "stream": True, **BODIES[path]}, path=f"/v1/{path}") as response:
+                got = b""
+                async for piece in response.content.iter_any():
+                    got += piece
+                    if b"Hello" in got and end == [Hang()]:
+                        break
+
+            async def ended(number: int = number) -> bool:
+                return len(await running.rows("select 1 from attempts")) == number
+
+            await eventually(ended)
+        counted = "prompt_tokens, completion_tokens, tokens_source, cost_usd, cost_low_usd, cost_high_usd"
+        rows = await running.rows(f"select {counted} from attempts")
+        assert rows[0]["prompt_tokens"] == PROMPT
+        assert rows[0]["completion_tokens"] == (4 if api == "chat" else 2)
+        assert rows[0]["cost_high_usd"] > PROMPT * PRICE["input"] / 1e6
+        assert rows == [rows[0]] * len(PATHS)

@@ -65,6 +65,7 @@ class Unchanged:
     """A repair that changes nothing."""
 
     finishing = False
+    usage_so_far = None
 
     def feed(self, block: bytes) -> bytes:
         return block
@@ -107,6 +108,30 @@ async def test_what_comes_before_an_error_in_one_read_is_translated_too(source: 
     chunks = [asked.answers.read_event(event.data, ()) for event in events(caught.value.before)]
     assert sum(chunk.text_chars for chunk in chunks if chunk.meaningful) == 1
     assert not any(chunk.finished or chunk.done for chunk in chunks)
+
+
+_USED = {
+    "chat": b'data: {"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":2,'
+    b'"prompt_tokens_details":{"cached_tokens":4}}}\n\n',
+    "messages": b'data: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":5,"output_tokens":1,'
+    b'"cache_read_input_tokens":4,"cache_creation":{"ephemeral_1h_input_tokens":3},"service_tier":"priority"}}}\n\n',
+    "gemini": b'data: {"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"a"}]}}],'
+    b'"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"cachedContentTokenCount":4}}\n\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(source, target) for source in _USED for target in _LAST if source != target]
+)
+async def test_usage_before_the_end_is_known_as_it_is_to_clients_of_the_same_api(source: str, target: str) -> None:
+    given = DIALECTS[source]
+    exchange = TranslatedExchange(Open(_USED[source]), translations(given, DIALECTS[target], {}, ()))
+    assert exchange.usage_so_far is None
+    await exchange.read()
+    [event] = events(_USED[source])
+    native = given.answers.read_event(event.data, ()).usage
+    assert native is not None
+    assert exchange.usage_so_far == native
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
