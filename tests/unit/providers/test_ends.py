@@ -114,7 +114,8 @@ _USED = {
     "chat": b'data: {"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":2,'
     b'"prompt_tokens_details":{"cached_tokens":4}}}\n\n',
     "messages": b'data: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":5,"output_tokens":1,'
-    b'"cache_read_input_tokens":4,"cache_creation":{"ephemeral_1h_input_tokens":3},"service_tier":"priority"}}}\n\n',
+    b'"cache_read_input_tokens":4,"cache_creation":{"ephemeral_1h_input_tokens":3},"service_tier":"priority"}}}\n\n'
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n',
     "gemini": b'data: {"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"a"}]}}],'
     b'"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"cachedContentTokenCount":4}}\n\n',
 }
@@ -128,8 +129,7 @@ async def test_usage_before_the_end_is_known_as_it_is_to_clients_of_the_same_api
     exchange = TranslatedExchange(Open(_USED[source]), translations(given, DIALECTS[target], {}, ()))
     assert exchange.usage_so_far is None
     await exchange.read()
-    [event] = events(_USED[source])
-    native = given.answers.read_event(event.data, ()).usage
+    native = given.answers.read_event(events(_USED[source])[0].data, ()).usage
     assert native is not None
     assert exchange.usage_so_far == native
 
