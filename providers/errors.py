@@ -23,6 +23,7 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Iterable
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
@@ -124,7 +125,8 @@ class UpstreamError(Exception):
     code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
     ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
     client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
-    about more tokens than this key may use in a minute, which another key or provider may take.
+    about more tokens than this key may use in a minute, which another key or provider may take. ``before`` are the
+    events that a translation has made of what came before it, in the same read.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class UpstreamError(Exception):
         self.names = names
         self.brief = brief
         self.note = ""
+        self.before = b""
         self._kept: str | None = None
 
     @property
@@ -185,6 +188,11 @@ class UpstreamError(Exception):
         """Add a ``note`` for the operator."""
         self.caller = self.caller or self.message
         self.message, self.note = self.message + note, note
+
+    def after(self, said: Iterable[bytes]) -> "UpstreamError":
+        """Note the events ``said`` before it; return it."""
+        self.before = b"".join(said)
+        return self
 
     def without_frames(self) -> "UpstreamError":
         """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 
@@ -168,14 +167,17 @@ class TranslatedExchange:
         """Return the next complete events, translated, ``b""`` at the end.
 
         Raises:
-            UpstreamError: as of the inner exchange; or an event cannot be translated.
+            UpstreamError: as of the inner exchange; or an event cannot be translated, ``before`` it what could be.
 
         """
         block = b""
         while not block and not self._over:
             is_last = False
             if not self._waiting:
-                data = await self._exchange.read()
+                try:
+                    data = await self._exchange.read()
+                except UpstreamError as error:
+                    raise (error.after([self._translated(error.before)]) if error.before else error) from None
                 is_last = not data
                 self._waiting = self._splitter.feed(data) if data else self._splitter.rest()
                 del data  # it may be large
@@ -188,7 +190,7 @@ class TranslatedExchange:
                     block = self._translated(whole)
             except UpstreamError as error:
                 self.abort()
-                raise broken_within(error) if is_last else error from None
+                raise broken_within(error).after([error.before]) if is_last else error from None
             if whole and not block:
                 self._unsaid(whole)
             if self._waiting and not self._over:
@@ -200,15 +202,21 @@ class TranslatedExchange:
         """Whether the provider has sent the answer's end, which a translation holds back until the stream ends."""
         return any(translation.finishing for translation in self._translations)
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported, and a translation keeps until the answer's end."""
+        return next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
+
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""
         self._over = True
         self.abort()
         self._splitter.tail()  # may be half an event
         waiting, self._waiting = self._waiting, b""
-        with suppress(UpstreamError):
+        try:
             return self._translated(waiting)
-        return self._translated(b"")
+        except UpstreamError as error:
+            return error.before + self._translated(b"")
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
         """Ignore it: the events have to be translated."""
@@ -225,34 +233,48 @@ class TranslatedExchange:
         """Apply all translations to ``block``; at the end of the answer, end each after the one before it.
 
         The answer ends with [DONE], also where the target has no event that says so: what follows is not waited for.
+
+        Raises:
+            UpstreamError: an event is malformed or an error; ``before`` it is what all translations make of the others.
+
         """
         check_values(block)
         self._silent_bytes += silent_bytes(block)
         if self._silent_bytes > MOST_SILENT_BYTES:
             raise too_many_comments()
         block = self._halves.mend(set_apart(block))
+        broken: UpstreamError | None = None
         if block.find(b"event:") >= 0 or block.find(b"data: [{") >= 0 or block.find(b"data:[{") >= 0:
-            self._check_errors(block)
+            block, broken = self._until_error(block)
         for translation in self._translations:
             if block.find(DONE) >= 0 and any(event.data.strip() == DONE for event in events(block)):
                 self._over = True
-            block = translation.feed(block) if block else b""
-            if self._over:
+            try:
+                block = translation.feed(block) if block else b""
+            except UpstreamError as error:  # earlier in the answer than one behind this block
+                broken = error
+                block = error.before + translation.feed(b"")
+            if self._over and broken is None:
                 block += translation.end()
+        if broken is not None:
+            raise broken.after([block])
         return block
 
-    def _check_errors(self, block: bytes) -> None:
-        """Raise the error of an event that is one only by its name, or that is in an array, as Google sends some.
+    def _until_error(self, block: bytes) -> tuple[bytes, UpstreamError | None]:
+        """Return the events before one that is an error only by its name, or in an array, as Google sends some.
 
         Translations know the others by their data.
         """
-        for event in events(block):
+        found = events(block)
+        for number, event in enumerate(found):
             is_called_one = b'"error"' in event.data
             if is_called_one and event.data.startswith(b"["):
-                raise error_in(event.data, self.secrets, otherwise=ErrorKind.STREAM_ERROR)
-            error = None if event.is_one_line else named_error(event.raw, event.data, self.secrets)
-            if error is not None and not is_called_one:
-                raise error
+                error: UpstreamError | None = error_in(event.data, self.secrets, otherwise=ErrorKind.STREAM_ERROR)
+            else:
+                error = None if event.is_one_line or is_called_one else named_error(event.raw, event.data, self.secrets)
+            if error is not None:
+                return b"".join(each.raw for each in found[:number]), error
+        return block, None
 
 
 async def read_body(response: Body, limit_bytes: int, head: bytes = b"") -> bytes:

@@ -137,16 +137,26 @@ class AnswerStream:
         self._keeps_last = False  # whether the last events are sent after the call is recorded
         self._forward: Forward | None = None
 
-    def read(self, data: bytes, now: float, *, finishing: bool = False, block: Block | None = None) -> Block:
+    def read(
+        self,
+        data: bytes,
+        now: float,
+        *,
+        finishing: bool = False,
+        block: Block | None = None,
+        broken: UpstreamError | None = None,
+    ) -> Block:
         """Parse one read (``b""`` at the end). After a finish reason, even a held-back one, the rest has a time limit.
 
-        ``block``: the read, if its ``reader`` has parsed it already.
+        ``block``: the read, if its ``reader`` has parsed it already. ``broken``: the error that came behind the data.
 
         Raises:
             UpstreamError: only valid answers win, and it calls a tool that was not offered.
 
         """
         block = self.reader.read(data, now) if block is None else block
+        if broken is not None and block.error is None and not self.reader.done:
+            block = Block(block.forward, block.parts, broken)
         if self.speech is not None:
             self._note_speech(self.speech, now)
         elif self.validity is not None:

@@ -31,7 +31,7 @@ from gateway.racing.records import Ending, attempt_record, keep_words, outcome_o
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, SendCount, TranslatedExchange, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -340,12 +340,16 @@ class Attempt:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, answer.reader
         while not reader.done:
-            data = await (
-                exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
-            )
+            broken: UpstreamError | None = None
+            try:
+                data = await (
+                    exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
+                )
+            except UpstreamError as error:
+                data, broken = _taken_before(error)
             now, over, is_large, seen = clock(), not data, len(data) > LARGE_READ_BYTES, self.measurement.meaningful
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
-            block, long = answer.read(data, now, finishing=exchange.finishing, block=long), None
+            block, long = answer.read(data, now, finishing=exchange.finishing, block=long, broken=broken), None
             rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is AttemptState.ANSWERING:
@@ -527,10 +531,21 @@ class Attempt:
         self.race.open_call.ended(self.record, ending.at, whole=self.whole)
 
 
+def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
+    """Return, once, the events that a translation has made before its ``error``, and that; raise it without any."""
+    if not error.before:
+        raise error
+    before, error.before = error.before, b""
+    return before, error.without_frames()
+
+
 def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
     """Return the record of an ``attempt`` that has ended."""
     race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
-    paces, streamed, outcome = race.open_call.services.paces, race.call.streamed, ending.outcome
+    exchange, outcome = attempt.exchange, ending.outcome
+    if outcome is not Outcome.WON and isinstance(exchange, TranslatedExchange) and exchange.usage_so_far is not None:
+        measurement.reported.use(exchange.usage_so_far)
+    paces, streamed = race.open_call.services.paces, race.call.streamed
     dribble = UNKNOWN
     if ending.had_won and streamed:
         first_at, last_at = measurement.first_at, measurement.last_at
@@ -542,7 +557,7 @@ def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> Attemp
         attempt.start,
         ending,
         measurement,
-        exchange=attempt.exchange,
+        exchange=exchange,
         censored_at=ending.at if cut else None,
         overtaken=attempt.overtaken,
         kept=None if streamed else race.was_kept(attempt),

@@ -251,7 +251,7 @@ class Reported:
     def note(self, chunk: Chunk) -> None:
         """Keep what one event reports."""
         if chunk.usage is not None:
-            self.usage = chunk.usage if self.usage is None else completed(chunk.usage, self.usage)
+            self.use(chunk.usage)
         if chunk.model and self.model_version is None:  # Azure's first chunk, about the prompt, has an empty one
             self.model_version, self.answer_id = chunk.model, chunk.id or None
         if chunk.fingerprint and self.fingerprint is None:
@@ -265,6 +265,10 @@ class Reported:
             self.tool_calls.named(chunk.names)
         if chunk.refused:
             self.refused = True
+
+    def use(self, usage: Usage) -> None:
+        """Keep the latest ``usage``."""
+        self.usage = usage if self.usage is None else completed(usage, self.usage)
 
 
 class Measurement:

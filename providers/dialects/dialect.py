@@ -13,6 +13,7 @@ from providers.dialects.events import Chunk, Gathering, Pattern
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.usage import Usage
 
 # How one model must be asked, where models that speak the same dialect differ.
 
@@ -200,11 +201,16 @@ class Translation(Protocol):
     def finishing(self) -> bool:
         """Whether the source has sent the answer's end, and the target has none yet: ``end`` would return it."""
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the source has reported, where the target is told of it at the end; None without any."""
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
 
         Raises:
-            UpstreamError: an event is malformed, or is the provider's error.
+            UpstreamError: an event is malformed, or is the provider's error. What the events before it have become is
+                its ``before``, or is returned by the next call.
 
         """
 

@@ -198,6 +198,7 @@ class ToolIndex:
     """
 
     finishing = False  # an end is passed on as soon as it comes
+    usage_so_far = None  # likewise
 
     def __init__(self) -> None:
         self._ids: dict[tuple[int, str], int] = {}  # of choice and call id: index
@@ -260,6 +261,7 @@ class FinishReason:
     """
 
     finishing = False  # an end is passed on as soon as it comes
+    usage_so_far = None  # likewise
 
     def __init__(self, empty: Mapping[str, Any]) -> None:
         """``empty`` is what a choice has that adds nothing: an empty delta, or an empty text."""

@@ -16,6 +16,7 @@ from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains, events
+from providers.usage import Usage, usage_of
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -31,6 +32,12 @@ class ChunkTranslation(ABC):
         self._beside = BesideChoices(secrets)
         self._tools, self._offered = asked.get("tools"), offered
         self._ended = False
+        self._reported: Mapping[str, Any] | None = None  # the last usage
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the last chunk with one has reported."""
+        return None if self._reported is None else usage_of(self._reported)
 
     @abstractmethod
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
@@ -52,10 +59,10 @@ class ChunkTranslation(ABC):
             data = item.data.strip()
             if not data or self._ended:
                 continue
-            if data == DONE:
-                self._done(said)
-                continue
             try:
+                if data == DONE:
+                    self._done(said)
+                    continue
                 chunk = _decoder.decode(data)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
                 self._beside.take(chunk, choices, data)
@@ -63,9 +70,11 @@ class ChunkTranslation(ABC):
                 if chunk.get("error") or chunk.get("object") == "error" or is_broken:
                     raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
                 self._take(chunk, choices, said)
+            except UpstreamError as error:
+                raise error.after(said) from None
             except SURPRISES as error:
                 message = f"sent an invalid chunk: {type(error).__name__}"
-                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
 

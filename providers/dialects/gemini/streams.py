@@ -29,6 +29,7 @@ from providers.dialects.wording import arguments_object
 from providers.error_bodies import error_in
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
+from providers.usage import Usage
 from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -111,7 +112,7 @@ class FromChat(ChunkTranslation):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
         if reported := usage_in(chunk):
-            self._usage = _gemini_usage(reported) or self._usage
+            self._reported, self._usage = reported, _gemini_usage(reported) or self._usage
         for given in choices:
             index = 0 if self._is_single else index_of(given)
             choice = self._choices.setdefault(index, _Choice())
@@ -278,6 +279,11 @@ class ToChat:
         """Whether each candidate has its finish reason, and the chunk with the usage is still to come."""
         return self._finished and not self._ended and all(each.finished for each in self._candidates.values())
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the last event with one has reported."""
+        return None if self._usage is None else usage_of(self._usage)
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return the chunks.
 
@@ -293,9 +299,11 @@ class ToChat:
             elif data:
                 try:
                     self._take(data, said)
+                except UpstreamError as error:
+                    raise error.after(said) from None
                 except SURPRISES as error:
                     message = f"sent an event that Gemini does not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
     def end(self) -> bytes:

@@ -245,6 +245,12 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
     return Chunk(data, meaningful=True, answer=True, text_chars=len(name), tools=tools, names=names)
 
 
+def told_usage(told: Mapping[str, Any]) -> Usage:
+    """Return the counts of a decoded ``usage``; those of a wrong type are left out."""
+    usage: _Usage = _fit_fields(told, _Usage)
+    return _usage(usage)
+
+
 def _usage(told: _Usage) -> Usage:
     """Return Anthropic's counts as ours: prompt tokens include cached ones, and an answer of 0 tokens is unknown."""
     cached = told.cache_read_input_tokens

@@ -23,12 +23,12 @@ from providers.dialects.chat.events import CUT_SHORT, FILTERED, SHORT
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, Arguments, few
 from providers.dialects.messages.answers import ENDING, event
-from providers.dialects.messages.events import error_of_event
+from providers.dialects.messages.events import error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import usage_of
+from providers.usage import Usage, usage_of
 
 _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 
@@ -208,7 +208,7 @@ class FromChat(ChunkTranslation):
         if choices and not self._begun:
             self._begin(chunk, said)
         if isinstance(usage := usage_in(chunk), dict):
-            self._usage = _messages_usage(usage)
+            self._reported, self._usage = usage, _messages_usage(usage)
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
@@ -415,6 +415,11 @@ class ToChat:
         self._finish_reason: str | None = None
         self._ended = False
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the message's events have reported."""
+        return told_usage(self._usage) if self._usage else None
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return the chunks.
 
@@ -430,9 +435,11 @@ class ToChat:
             elif data:
                 try:
                     said.append(self._chunks(data))
+                except UpstreamError as error:
+                    raise error.after(said) from None
                 except SURPRISES as error:
                     message = f"sent an event that Messages does not have: {type(error).__name__}"
-                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
         return b"".join(said)
 
     def end(self) -> bytes:
@@ -530,9 +537,9 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens. Each is a total so far, so the last one counts, unless it is 0 or no number."""
+        """Note counts of tokens, and the tier. Each is a total so far: the last one counts, unless it is 0 or none."""
         counts = (usage or {}).items()
-        self._usage.update({name: count for name, count in counts if isinstance(count, int | dict) and count})
+        self._usage.update({name: count for name, count in counts if isinstance(count, int | dict | str) and count})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start

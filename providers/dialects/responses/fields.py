@@ -137,6 +137,12 @@ def usage_of_response(reported: Mapping[str, Any], tier: object = None) -> Usage
     return usage_of(chat_usage(reported), tier)
 
 
+def flat(annotation: dict[str, Any]) -> dict[str, Any]:
+    """Return an annotation in flat form; chat nests its fields in an object named by its type."""
+    inner = annotation.get(str(annotation.get("type")))
+    return {"type": annotation.get("type"), **inner} if isinstance(inner, dict) else annotation
+
+
 def chat_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``usage`` of a response in the fields of a chat completion."""
     return {_IN_CHAT.get(name, name): value for name, value in reported.items()}

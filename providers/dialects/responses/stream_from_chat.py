@@ -22,11 +22,11 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
-from providers.dialects.responses.fields import EventWriter, Object, all_tools, names_of, responses_usage
+from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import usage_of
+from providers.usage import Usage, usage_of
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 
@@ -453,6 +453,11 @@ class FromChat:
         """Whether there was a finish reason, and the last event is not sent yet."""
         return self._finish_reason is not None and not self._over
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the last chunk with one has reported."""
+        return None if self._usage is None else usage_of(self._usage)
+
     def feed(self, block: bytes) -> bytes:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
 
@@ -521,7 +526,7 @@ class FromChat:
                 raise no_place("the address of a picture", "the Responses API")
             self._items.picture(*picture)
         for annotation in _objects(delta.get("annotations")):
-            self._items.saying().annotation(_flat(annotation))
+            self._items.saying().annotation(flat(annotation))
         for call in _objects(delta.get("tool_calls")):
             self._items.call(call)
 
@@ -592,9 +597,3 @@ def _texts(content: Any) -> tuple[str, str]:
         thoughts.append(thinking if isinstance(thinking, str) else _texts(thinking)[1])
         texts.append(string(text))
     return "".join(thoughts), "".join(texts)
-
-
-def _flat(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return an annotation in flat form; chat nests its fields in an object named by its type."""
-    inner = annotation.get(str(annotation.get("type")))
-    return {"type": annotation.get("type"), **inner} if isinstance(inner, dict) else annotation

@@ -90,6 +90,7 @@ class ToChat:
     """
 
     finishing = False  # an end is passed on as soon as it comes
+    usage_so_far = None  # likewise
 
     def __init__(self) -> None:
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}

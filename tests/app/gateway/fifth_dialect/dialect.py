@@ -109,6 +109,7 @@ class _EachEvent:
     """A translation of one event at a time."""
 
     finishing = False
+    usage_so_far = None
 
     def __init__(self, translated: Callable[[dict[str, Any]], bytes]) -> None:
         self._translated = translated
