@@ -512,3 +512,73 @@ def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
         return _lists.decode(body)[0]
     except (*UNREADABLE, IndexError):
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not an object") from None
+
+
+# Where answers have what was asked for, as vendors call it.
+_PICTURES = ("data", "images")
+_LISTS = {
+    "embeddings": ("data", "embeddings"),
+    "moderations": ("results",),
+    "rerank": ("results", "data"),
+    "images/generations": _PICTURES,
+    "images/edits": _PICTURES,
+    "images/variations": _PICTURES,
+}
+_BESIDE_LISTS = frozenset({"usage", "meta"})
+_LARGEST_READ_AGAIN_BYTES = 64 * 1024
+_COMPLAINTS = ("message", "detail", "errors", "msg")
+_EMPTY = (b"null", b"[]", b"{}", b'""')
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    embedding: msgspec.Raw = msgspec.Raw(b" ")  # not of rankings, moderations and pictures
+
+
+_arrays = msgspec.json.Decoder(list[msgspec.Raw])
+_entries = msgspec.json.Decoder(list[_Entry | None])
+
+
+def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input."""
+    if any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
+        return 0
+    if path != "embeddings":
+        return 1
+    try:
+        inputs = _arrays.decode(fields.get("input", b""))
+    except UNREADABLE:
+        return 1  # a text
+    is_tokens = inputs and bytes(inputs[0])[:1].isdigit()
+    return 1 if is_tokens else len(inputs)
+
+
+def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
+    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win."""
+    if path not in _LISTS or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
+        return
+    complains = not said.keys().isdisjoint(_COMPLAINTS)
+    if len(body) > _LARGEST_READ_AGAIN_BYTES:  # is not read again, as only vectors are so long
+        count = body.count(b'"embedding":') or fewest
+    else:
+        held = [said[name] for name in _LISTS[path] if name in said]
+        if not held and not complains:  # a vendor's own shape
+            held = [raw for name, raw in said.items() if name not in _BESIDE_LISTS and bytes(raw)[:1] in {b"[", b"{"}]
+        count = max((_count(raw, fewest) for raw in held), default=0)
+    if count >= fewest:
+        return
+    if complains:
+        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    message = f"answered with {count} of {fewest} vectors" if fewest > 1 else "answered with nothing of what was asked"
+    raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+
+
+def _count(raw: msgspec.Raw, fewest: int) -> int:
+    """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
+    try:
+        return sum(each is not None and bytes(each.embedding) not in _EMPTY for each in _entries.decode(raw))
+    except UNREADABLE:
+        pass
+    try:
+        return sum(bytes(each) not in _EMPTY for each in _arrays.decode(raw))
+    except UNREADABLE:
+        return 0 if bytes(raw) in _EMPTY else fewest

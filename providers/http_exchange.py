@@ -9,7 +9,7 @@ from io import BytesIO
 import msgspec
 
 from providers.dialects import DIALECTS, DONE, Translation
-from providers.error_bodies import error_in, named_error, read_answer, says_error
+from providers.error_bodies import check_entries, error_in, named_error, read_answer, says_error
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
 from providers.http import Body, Response
@@ -342,47 +342,12 @@ _LONGEST_SILENCE_BYTES = 1024 * 1024  # of comments before the first event
 _EVENTS = "text/event-stream"
 _UNSAID = ("", "text/plain", "binary/octet-stream")
 
-# Where answers have what was asked for, as vendors call it.
-_PICTURES = ("data", "images")
-_LISTS = {
-    "embeddings": ("data", "embeddings"),
-    "moderations": ("results",),
-    "rerank": ("results", "data"),
-    "images/generations": _PICTURES,
-    "images/edits": _PICTURES,
-    "images/variations": _PICTURES,
-}
-_BESIDE_LISTS = frozenset({"usage", "meta"})
-_COMPLAINTS = ("message", "detail", "errors", "msg")
-_NOTHING = (b"null", b"[]", b"{}", b'""')
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    embedding: msgspec.Raw = msgspec.Raw(b" ")  # not of rankings, moderations and pictures
-
-
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_arrays = msgspec.json.Decoder(list[msgspec.Raw])
-_entries = msgspec.json.Decoder(list[_Entry | None])
 
 
 def comes_whole(path: str) -> bool:
     """Whether every answer of the API at ``path`` is one JSON object, so that it can be compressed."""
     return path in _JSON_ONLY
-
-
-def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input."""
-    if any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
-        return 0
-    if path != "embeddings":
-        return 1
-    try:
-        inputs = _arrays.decode(fields.get("input", b""))
-    except UNREADABLE:
-        return 1  # a text
-    is_tokens = inputs and bytes(inputs[0])[:1].isdigit()
-    return 1 if is_tokens else len(inputs)
 
 
 async def read_beginning(
@@ -399,14 +364,14 @@ async def read_beginning(
     is_json = declared == "application/json" or declared.endswith("+json")
     if comes_whole(path) or declared == "text/html":
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES)
-        _check_entries(path, body, read_answer(outline(body), secrets), secrets, fewest)
+        check_entries(path, body, read_answer(outline(body), secrets), secrets, fewest)
         return masked_body(body, secrets), None
     head = await response.read()
     if is_json or (declared in _UNSAID and head.lstrip().startswith(b"{")):
         body = await read_body(response, _HTTP_ANSWER_LARGEST_ANSWER_BYTES, head)
         # Some servers declare a transcription in plain text as JSON.
         if not path.startswith("audio/") or body.lstrip().startswith(b"{") or not body.strip():
-            _check_entries(path, body, _judge(body, secrets, is_json=is_json), secrets, fewest)
+            check_entries(path, body, _judge(body, secrets, is_json=is_json), secrets, fewest)
         return masked_body(body, secrets), None
     if declared == _EVENTS:
         return await _read_events(head, response, secrets)
@@ -576,37 +541,3 @@ def _judge(body: bytes, secrets: Sequence[str], *, is_json: bool) -> Mapping[str
     if says_error(said):
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
     return said
-
-
-def _check_entries(
-    path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int
-) -> None:
-    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win."""
-    if path not in _LISTS or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
-        return
-    complains = not said.keys().isdisjoint(_COMPLAINTS)
-    if len(body) > LARGE_BYTES:  # is not read again, as only vectors are so long
-        count = body.count(b'"embedding":') or fewest
-    else:
-        held = [said[name] for name in _LISTS[path] if name in said]
-        if not held and not complains:  # a vendor's own shape
-            held = [raw for name, raw in said.items() if name not in _BESIDE_LISTS and bytes(raw)[:1] in {b"[", b"{"}]
-        count = max((_count(raw, fewest) for raw in held), default=0)
-    if count >= fewest:
-        return
-    if complains:
-        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
-    message = f"answered with {count} of {fewest} vectors" if fewest > 1 else "answered with nothing of what was asked"
-    raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
-
-
-def _count(raw: msgspec.Raw, fewest: int) -> int:
-    """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
-    try:
-        return sum(each is not None and bytes(each.embedding) not in _NOTHING for each in _entries.decode(raw))
-    except UNREADABLE:
-        pass
-    try:
-        return sum(bytes(each) not in _NOTHING for each in _arrays.decode(raw))
-    except UNREADABLE:
-        return 0 if bytes(raw) in _NOTHING else fewest

@@ -16,7 +16,7 @@ from yarl import URL
 
 from providers.catalog import Auth, Quirks, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss
-from providers.error_bodies import error_of_response, read_answer
+from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
@@ -26,7 +26,6 @@ from providers.http_exchange import (
     HttpRest,
     TranslatedExchange,
     comes_whole,
-    fewest_entries,
     read_beginning,
     read_body,
 )
