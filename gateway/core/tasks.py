@@ -45,10 +45,16 @@ class BackgroundTasks:
 def retrieve(task: asyncio.Task[Any]) -> None:
     """Fetch the exception of a task that is done, so that asyncio does not log it: it is known elsewhere.
 
-    Without that, from Python 3.14 on, a cancelled task keeps itself and its frames alive.
+    Without that, on Python 3.13 and 3.14, a cancelled task may keep itself and its frames alive.
     """
     with suppress(asyncio.CancelledError):
         task.exception()
+
+
+def forget_frames(task: asyncio.Task[Any]) -> None:
+    """Do so for a cancelled task, as its callback; what another has raised is left to who awaits it."""
+    if task.cancelled():
+        retrieve(task)
 
 
 async def pause(seconds: float, until: asyncio.Event) -> None:

@@ -11,6 +11,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
+from gateway.core.tasks import forget_frames
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.attempts import audits_go_on
 from gateway.racing.call import AttemptSeat, OpenCall, Unanswered
@@ -521,7 +522,8 @@ class Relay:
         open_call.services.recorder.attempt_started(self.call, start)
         attempt = RelayedAttempt(start, deployment, Measurement(now), SendCount())
         self._launched.append(attempt)
-        self._running[asyncio.create_task(self._ask(attempt))] = attempt
+        (task := asyncio.create_task(self._ask(attempt))).add_done_callback(forget_frames)
+        self._running[task] = attempt
 
     def _is_late(self, following: Deployment, failures: int) -> bool:
         """Whether it is too late to try another deployment; the second one is always tried."""

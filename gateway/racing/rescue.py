@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import Call, CallRecord
-from gateway.core.tasks import retrieve
+from gateway.core.tasks import forget_frames, retrieve
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
@@ -334,6 +334,7 @@ class Rescue:
         # The answer as it is now: later text is held back, and dropped if another deployment continues.
         open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
         self._continuing = open_call.services.tasks.loop.create_task(self._continue(takeover, begun, candidates))
+        self._continuing.add_done_callback(forget_frames)
         return True
 
     def _is_allowed(self, rival: Deployment) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.core.calls import Call, Maker, Recorder
 from gateway.core.log import get_logger
-from gateway.core.tasks import retrieve
+from gateway.core.tasks import forget_frames
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.seats import Seats
@@ -113,8 +113,7 @@ class AttemptTasks(Generic[AttemptT, CallT]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.left(self._tasks.pop(task).deployment.name)
-        if task.cancelled():
-            retrieve(task)
+        forget_frames(task)
 
     async def close(self) -> None:
         """Cancel and await every task."""

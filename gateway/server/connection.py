@@ -20,6 +20,7 @@ from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest, TooMuchFraming
+from gateway.core.tasks import forget_frames
 from gateway.server.fast_refusal import FastRefusal
 from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
 
@@ -294,6 +295,8 @@ class Connection(AnsweringHandler):
         self._wire = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
         self._wire.set_write_buffer_limits(high=UNREAD_BYTES)
         super().connection_made(transport)
+        if self._task_handler is not None:
+            self._task_handler.add_done_callback(forget_frames)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End; called by the event loop."""
