@@ -42,7 +42,7 @@ class BackgroundTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def retrieve(task: asyncio.Task[Any]) -> None:
+def retrieve(task: asyncio.Future[Any]) -> None:
     """Fetch the exception of a task that is done, so that asyncio does not log it: it is known elsewhere.
 
     Without that, on Python 3.13 and 3.14, a cancelled task may keep itself and its frames alive.

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core.tasks import retrieve
 from gateway.racing.measurement import Measurement
 from gateway.racing.timeouts import AttemptClocks, Came, came
 from providers import (
@@ -521,8 +522,7 @@ async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIt
         if not read.done():
             read.cancel()
             await asyncio.wait({read})
-        if not read.cancelled():
-            read.exception()  # retrieve a dropped exchange's exception, else asyncio logs it
+        retrieve(read)
 
 
 async def drain(exchange: Exchange) -> None:
