@@ -54,9 +54,11 @@ def read_document(path: Path) -> Document:
     return Document(file, problems=(problem,))
 
 
-def base_of(number: str) -> int | None:
-    """Return the base in which YAML reads a number that people would not write so; None for any other number."""
-    return 60 if ":" in number else 8 if _OCTAL.fullmatch(number) else None
+def _odd_base(node: yaml.Node) -> int | None:
+    """Return the base in which YAML reads a number that people would not write so; None for any other value."""
+    if node.tag not in _NUMBERS:
+        return None
+    return 60 if ":" in node.value else 8 if _OCTAL.fullmatch(node.value) else None
 
 
 def odd_numbers(text: str) -> list[tuple[str, int]]:
@@ -68,9 +70,8 @@ def odd_numbers(text: str) -> list[tuple[str, int]]:
             left += node.value
         elif isinstance(node, yaml.MappingNode):
             left += (value for _, value in node.value)
-        elif isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
-            base = base_of(node.value)
-            found += [] if base is None else [(node.value, base)]
+        elif node is not None and (base := _odd_base(node)) is not None:
+            found.append((node.value, base))
     return found
 
 
@@ -163,7 +164,7 @@ class _Walk:
         return items
 
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
-        if node.tag in _NUMBERS and (base := base_of(node.value)) is not None:
+        if (base := _odd_base(node)) is not None:
             self._complain(node, place, f"is a number in base {base} to YAML: write it in decimal, or in quotes")
             return None
         try:
