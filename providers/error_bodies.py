@@ -20,6 +20,7 @@ from providers.words import names_of
 # milliseconds).
 
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
+COMPLAINTS = ("message", "detail", "errors", "msg")  # the text of errors: vLLM, Mistral; FastAPI; Cloudflare
 NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -355,7 +356,7 @@ def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
         case str(message) if message:  # it may be an error's JSON
             error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
             return {**error, "type": error.get("type") or answer.get("error_type")}
-    for name in ("message", "detail", "errors", "msg"):  # vLLM, Mistral; FastAPI; Cloudflare
+    for name in COMPLAINTS:
         if told := answer.get(name):
             return _openai_error(told if isinstance(told, str) else msgspec.json.encode(told).decode(), answer)
     return None
@@ -526,7 +527,6 @@ _LISTS = {
 }
 _BESIDE_LISTS = frozenset({"usage", "meta"})
 _LARGEST_READ_AGAIN_BYTES = 64 * 1024
-_COMPLAINTS = ("message", "detail", "errors", "msg")
 _EMPTY = (b"null", b"[]", b"{}", b'""')
 
 
@@ -539,8 +539,11 @@ _entries = msgspec.json.Decoder(list[_Entry | None])
 
 
 def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input."""
-    if any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
+    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input.
+
+    0 where the answers of an API have no list.
+    """
+    if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
         return 0
     if path != "embeddings":
         return 1
@@ -554,9 +557,9 @@ def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
 
 def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
     """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win."""
-    if path not in _LISTS or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
+    if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
         return
-    complains = not said.keys().isdisjoint(_COMPLAINTS)
+    complains = not said.keys().isdisjoint(COMPLAINTS)
     if len(body) > _LARGEST_READ_AGAIN_BYTES:  # is not read again, as only vectors are so long
         count = body.count(b'"embedding":') or fewest
     else:

@@ -21,14 +21,7 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
-from providers.http_exchange import (
-    HttpExchange,
-    HttpRest,
-    TranslatedExchange,
-    comes_whole,
-    read_beginning,
-    read_body,
-)
+from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room
 from providers.listings import Listing, read_pages

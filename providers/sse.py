@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from providers.error_bodies import COMPLAINTS
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.large_bodies import check_room_for_answer
 from providers.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
@@ -347,7 +348,7 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _DATA = re.compile(rb"(?:\xef\xbb\xbf)?data(?::|\Z)")
 _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
 _ERROR_NAME = re.compile(rb"error")
-_COMPLAINTS = ("message", "detail", "errors", "msg", "error_message")  # the text of errors that are not called errors
+_COMPLAINTS = (*COMPLAINTS, "error_message")  # the text of errors that are not called errors
 _CHOICES = b'"choices"'  # in every chunk of a chat
 # Fields with the model's own words and the client's, which are never changed.
 _WORDS = frozenset(
