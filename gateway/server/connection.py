@@ -295,8 +295,8 @@ class Connection(AnsweringHandler):
         self._wire = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
         self._wire.set_write_buffer_limits(high=UNREAD_BYTES)
         super().connection_made(transport)
-        if self._task_handler is not None:
-            self._task_handler.add_done_callback(forget_frames)
+        if self.serving is not None:
+            self.serving.add_done_callback(forget_frames)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End; called by the event loop."""
