@@ -7,6 +7,7 @@ import asyncio
 import math
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,9 @@ _T = TypeVar("_T")
 _STATM = Path("/proc/self/statm")
 _SWITCH_S = 0.001  # in which a turn of the event loop gets the interpreter while the thread works; 0.005 by default
 _RESTS_AFTER_S, _LONGEST_REST_S = 0.02, 0.1
+# Of its stack, as glibc's threads have. Python 3.13 lets the JSON decoder recurse 10,000 deep, for which musl's 128 KiB
+# are too few: a body full of brackets would end the process.
+_STACK_BYTES = 8 * 1024 * 1024
 
 
 class _Thread:
@@ -31,6 +35,7 @@ class _Thread:
 
     def submit(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
         if self._pool is None:
+            threading.stack_size(_STACK_BYTES)  # of threads that start from now on
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="work")
         return asyncio.get_running_loop().run_in_executor(self._pool, self._done, work)
 
