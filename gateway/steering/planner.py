@@ -240,7 +240,7 @@ class Draft:
             started += each.delay_s == 0 and each.role is not Role.PROBE
         if started >= width_asked and self.withheld_s is None:
             return width_asked, None
-        able = [each for each in self._others if each.tier <= primary.tier and each.tier < Tier.FULL]
+        able = [each for each in self._others if self._is_rival(each)]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
         lacks = len(rivals) < max(1, width_asked - 1)
         billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
@@ -376,8 +376,13 @@ class Draft:
             ]
 
     def _is_rival(self, spare: Candidate) -> bool:
-        """Whether ``spare`` is worth racing the primary. They are ordered by tier: after the first False all are."""
-        return spare.tier <= self._primary.tier and spare.tier < Tier.FULL
+        """Whether ``spare`` is worth racing the primary. They are ordered by tier: after the first False all are.
+
+        A race that is asked for starts also who is too often late for a deadline: beside others that costs no time.
+        """
+        race = self.race
+        lets_late = race.mode is Mode.RACE and race.min_tok_s is None and spare.tier is Tier.MISSES
+        return spare.tier < Tier.FULL and (spare.tier <= self._primary.tier or lets_late)
 
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
         """Launch the best of ``rivals`` that can still meet ``ttft_ms`` if the primary may miss it.

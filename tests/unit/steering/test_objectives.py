@@ -211,6 +211,17 @@ def test_a_race_that_is_asked_for_starts_at_once_whatever_the_deadline() -> None
     assert [launch.delay_s for launch in plan.launches if launch.role is not Role.FAILOVER] == [0.0, 0.0]
 
 
+def test_it_also_starts_who_is_late_for_the_deadline_but_nobody_who_writes_too_slowly() -> None:
+    replica = VirtualReplica(("soon", "late"))
+    speeds(replica, 0.3, soon=40.0)
+    speeds(replica, 1.5, late=10.0)
+    raced = replica.plan(mode=Mode.RACE, ttft_ms=1000.0)
+    assert [(each.deployment, each.delay_s) for each in raced.launches[:2]] == [("soon", 0.0), ("late", 0.0)]
+    assert (raced.width_asked, raced.narrowed) == (2, None)
+    alone = replica.plan(mode=Mode.RACE, ttft_ms=1000.0, min_tok_s=20.0)  # its first token might win
+    assert {each.role for each in alone.launches[1:]} <= {Role.FAILOVER, Role.EXPLORE}
+
+
 def test_the_primary_is_chosen_among_those_that_keep_the_deadline() -> None:
     replica = VirtualReplica(("soon", "late"))
     speeds(replica, 0.3, soon=40.0)
