@@ -168,6 +168,7 @@ class ConverseExchange:
     """The ``Exchange`` of a Converse answer: an event stream, or one JSON body, as chat chunks."""
 
     finishing = False  # ends are passed on as they arrive
+    usage_so_far = None  # likewise
 
     def __init__(self, response: Body, secrets: Sequence[str], model: str) -> None:
         self.status = response.status

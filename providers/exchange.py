@@ -122,6 +122,10 @@ class Exchange(Protocol):
     def finishing(self) -> bool:
         """Whether the provider has sent the answer's end, but ``read`` has not returned it: see ``conclude``."""
 
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported, and that a translation keeps until the answer's end."""
+
     def conclude(self) -> bytes:
         """Return the last events of a ``finishing`` answer whose stream does not end; drop the rest."""
 
@@ -225,6 +229,11 @@ class WrappedExchange:
     def finishing(self) -> bool:
         """Whether the provider has sent the answer's end, and it is held back."""
         return self._exchange.finishing
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that is kept until then."""
+        return self._exchange.usage_so_far
 
     def conclude(self) -> bytes:
         """Return the end that was held back."""

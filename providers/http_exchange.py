@@ -55,6 +55,7 @@ class HttpExchange:
     """
 
     finishing = False  # ends are passed on as they arrive
+    usage_so_far = None  # likewise
 
     def __init__(
         self, response: Body, secrets: Sequence[str], events_of_answer: Callable[[bytes, Sequence[str]], bytes]
@@ -205,7 +206,8 @@ class TranslatedExchange:
     @property
     def usage_so_far(self) -> Usage | None:
         """The usage that the provider has reported, and a translation keeps until the answer's end."""
-        return next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
+        kept = next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
+        return self._exchange.usage_so_far if kept is None else kept
 
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""

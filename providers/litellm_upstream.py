@@ -25,6 +25,7 @@ class PumpedExchange:
     """An ``Exchange`` that is filled by the task that reads litellm's stream."""
 
     finishing = False  # ends are passed on as they arrive
+    usage_so_far = None  # likewise
 
     def __init__(self) -> None:
         self.status = 200

@@ -31,7 +31,7 @@ from gateway.racing.records import Ending, attempt_record, keep_words, outcome_o
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, SendCount, TranslatedExchange, UpstreamError
+from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -543,8 +543,8 @@ def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> Attemp
     """Return the record of an ``attempt`` that has ended."""
     race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
     exchange, outcome = attempt.exchange, ending.outcome
-    if outcome is not Outcome.WON and isinstance(exchange, TranslatedExchange) and exchange.usage_so_far is not None:
-        measurement.reported.use(exchange.usage_so_far)
+    if outcome is not Outcome.WON and exchange is not None and (usage := exchange.usage_so_far) is not None:
+        measurement.reported.use(usage)
     paces, streamed = race.open_call.services.paces, race.call.streamed
     dribble = UNKNOWN
     if ending.had_won and streamed:

@@ -192,6 +192,7 @@ class SimulatedExchange:
     secrets: Sequence[str] = ("a-secret-key",)
 
     finishing = False
+    usage_so_far = None
 
     def __init__(self, upstream: SimulatedUpstream, asked: Asked, steps: list[tuple[float, Read]]) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": asked.tag, "x-ratelimit-remaining-requests": "9"}

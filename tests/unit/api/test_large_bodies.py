@@ -3,6 +3,7 @@
 import random
 import sys
 import threading
+from functools import partial
 
 import msgspec
 import pytest
@@ -15,7 +16,6 @@ from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, v
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
 from providers import finished, large_bodies
-from providers.large_bodies import aside
 
 MIB = 2**20
 PLAIN = b"lorem ipsum " * (2 * MIB // 12)
@@ -137,13 +137,12 @@ def test_they_are_refused_in_every_thread(stack_kib: int) -> None:
     assert [refusal.message for refusal in refusals] == ["the body is nested too deeply"]
 
 
-async def test_they_are_refused_in_the_thread_for_work_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_they_are_refused_in_the_thread_for_work_that_takes_long() -> None:
     """However small the stacks of threads are otherwise: on musl they have 128 KiB."""
-    monkeypatch.setattr(large_bodies, "_thread", large_bodies._Thread())
     before = threading.stack_size(128 * 1024)
     try:
         with pytest.raises(InvalidRequest, match="the body is nested too deeply"):
-            await aside(read_fields, DEEP)
+            await large_bodies._Thread().submit(partial(read_fields, DEEP))
     finally:
         threading.stack_size(before)
 

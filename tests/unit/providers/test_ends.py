@@ -41,6 +41,7 @@ class Open:
     secrets: Sequence[str] = ()
     ended = False
     finishing = False
+    usage_so_far = None
 
     def __init__(self, data: bytes) -> None:
         self._data = data

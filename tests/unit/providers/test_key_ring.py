@@ -28,6 +28,7 @@ class Answering:
     secrets: Sequence[str] = ()
 
     finishing = False
+    usage_so_far = None
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self.headers = headers

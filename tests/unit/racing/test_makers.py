@@ -29,6 +29,7 @@ class Blocks:
     connect_ms: float | None = None
     secrets: Sequence[str] = ()
     ended = finishing = False
+    usage_so_far = None
 
     def __init__(self, *blocks: bytes) -> None:
         self.blocks = list(blocks)

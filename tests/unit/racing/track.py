@@ -64,6 +64,7 @@ class TimetableExchange:
     secrets: Sequence[str] = ()
 
     finishing = False
+    usage_so_far = None
 
     def __init__(self, upstream: "Timetable", steps: Sequence[tuple[float, Step]], started: float) -> None:
         self.headers: Mapping[str, str] = {"x-request-id": upstream.name, "x-ratelimit-remaining-requests": "7"}
