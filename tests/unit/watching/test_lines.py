@@ -128,6 +128,7 @@ def test_a_finalizer_may_log_in_the_middle_of_a_line(pipe: Pipe) -> None:
     assert pipe.arrived.readline() == b"from a finalizer\n"
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # that is what it is about
 def test_a_forked_process_writes_its_own_lines_and_none_of_its_parents(pipe: Pipe) -> None:
     offered = pipe.fill()  # its thread waits for a reader
     locked, forked = threading.Event(), threading.Event()
