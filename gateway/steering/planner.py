@@ -30,7 +30,7 @@ from gateway.steering.constants import (
 from gateway.steering.health import HealthState, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
 from gateway.steering.strategies import STRATEGIES, Start
-from gateway.steering.worth import best, floor_s, offers, worth_s
+from gateway.steering.worth import best, floor_s, may_race, offers, worth_s
 
 # Selects deployments to explore.
 
@@ -240,7 +240,7 @@ class Draft:
             started += each.delay_s == 0 and each.role is not Role.PROBE
         if started >= width_asked and self.withheld_s is None:
             return width_asked, None
-        able = [each for each in self._others if self._is_rival(each)]
+        able = [each for each in self._others if may_race(each, primary, self.race)]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
         lacks = len(rivals) < max(1, width_asked - 1)
         billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
@@ -301,9 +301,7 @@ class Draft:
         else:
             found = [(each, inf) for each in self._lineup.rivals]
         for each, gain_s in found:
-            if not self._is_rival(each):
-                return
-            if each.deployment not in launched:
+            if each.deployment not in launched and may_race(each, self._primary, self.race):
                 yield each, gain_s
 
     def _rather_hedged(self, rival: Candidate, gain_s: float) -> Why | None:
@@ -374,15 +372,6 @@ class Draft:
             self.launches = [
                 msgspec.structs.replace(each, audited=True) if each.delay_s == 0 else each for each in self.launches
             ]
-
-    def _is_rival(self, spare: Candidate) -> bool:
-        """Whether ``spare`` is worth racing the primary. They are ordered by tier: after the first False all are.
-
-        A race that is asked for starts also who is too often late for a deadline: beside others that costs no time.
-        """
-        race = self.race
-        lets_late = race.mode is Mode.RACE and race.min_tok_s is None and spare.tier is Tier.MISSES
-        return spare.tier < Tier.FULL and (spare.tier <= self._primary.tier or lets_late)
 
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
         """Launch the best of ``rivals`` that can still meet ``ttft_ms`` if the primary may miss it.

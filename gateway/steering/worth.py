@@ -53,6 +53,17 @@ def offers(
     return known
 
 
+def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
+    """Whether ``racer`` may run beside ``primary``.
+
+    Of a later tier only who is often late for a deadline, as it may still be first; not who writes below
+    ``min_tok_s``, as its first token would win.
+    """
+    if racer.tier <= primary.tier or racer.tier is not Tier.MISSES:
+        return racer.tier <= primary.tier and racer.tier < Tier.FULL
+    return race.min_tok_s is None or not racer.estimate.slower_than(race.min_tok_s)
+
+
 def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float, holds: bool) -> float:
     """Return the seconds that a call should gain by ``racer`` from the start; kept with the lineup."""
     key = primary.deployment, racer.deployment, kept, holds
@@ -102,7 +113,7 @@ class _Offers:
         prices: dict[str, Price],
     ) -> None:
         assert lineup.standings is not None
-        self._lineup, self._primary, self._terms, self._kept = lineup, primary, terms, kept
+        self._lineup, self._primary, self._race, self._terms, self._kept = lineup, primary, race, terms, kept
         self._prompt_tokens, self._prices = prompt_tokens, prices
         self._answer_tokens = expected_tokens(lineup.standings, terms)
         # With ``valid`` all attempts run until one answer is valid, and a held rival runs to its end.
@@ -112,7 +123,7 @@ class _Offers:
     def at(self, starts: Sequence[float]) -> Iterator[Offer]:
         primary = self._primary
         for each in self._lineup.ranked:
-            if each is primary or each.tier > primary.tier or each.tier >= Tier.FULL:
+            if each is primary or not may_race(each, primary, self._race):
                 continue
             for come in starts:
                 if not come and each.condition.crowding > CROWDED:

@@ -1,6 +1,7 @@
 """What a call is to be good at: who is chosen for it, and who only when nobody else is left."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -231,13 +232,21 @@ def test_the_primary_is_chosen_among_those_that_keep_the_deadline() -> None:
     assert primaries(replica, objective=COMPLETION, ttft_ms=4000.0) == {"late"}
 
 
-def test_who_never_keeps_the_deadline_is_not_started_beside_who_does() -> None:
-    replica = VirtualReplica(("soon", "late"))
-    replica.warm_up(soon=0.3, late=1.5)
-    roles = {
-        each.role for _ in range(50) for each in replica.plan(ttft_ms=1000.0).launches if each.deployment == "late"
-    }
-    assert roles <= {Role.FAILOVER, Role.EXPLORE}
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.HEDGE, Mode.RACE])
+@pytest.mark.parametrize("more", [{}, {"value_usd_per_s": 1.0, "prices": USD}], ids=["budget", "value"])
+def test_a_deadline_that_only_one_keeps_takes_no_attempt_away(mode: Mode, more: dict[str, Any]) -> None:
+    """The others may still be first, and always are where that one hangs."""
+    replica = VirtualReplica(("a", "b"))
+    replica.warm_up(a=0.3, b=0.6)
+
+    def others(**goal: float) -> list[tuple[str, float, Role]]:
+        plan = replica.plan(mode=mode, **more, **goal)
+        assert plan.narrowed is None
+        return [(each.deployment, each.delay_s, each.role) for each in plan.launches]
+
+    plain, goal = others(), others(ttft_ms=500.0)
+    assert plain == goal
+    assert [role for _, _, role in goal[:2]] == [Role.PRIMARY, Role.HEDGE if mode is Mode.HEDGE else Role.RACE]
 
 
 def test_where_nobody_keeps_the_deadline_the_least_late_is_raced_as_usual() -> None:
