@@ -1,5 +1,6 @@
 """The routes of clients, and the one place where errors become HTTP responses."""
 
+import asyncio
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -47,6 +48,7 @@ from gateway.core.errors import (
     MethodNotAllowed,
     NotFound,
     NoWebSocket,
+    ShuttingDown,
     SignerUnknown,
     Unauthorized,
     WrongKey,
@@ -258,7 +260,13 @@ def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send errors in the format of the API that was called, before the rest of an unread body."""
-    response = await _answered(request, handler)
+    try:
+        response = await _answered(request, handler)
+    except asyncio.CancelledError:
+        has_begun = request.writer.output_size > 0  # its end is told in the answer
+        if has_begun or request.transport is None or request.app[CONTEXT].phase is not Phase.CUTTING:
+            raise
+        response = _response(request, ShuttingDown("the gateway stopped before this request was answered; retry"))
     if not request.content.is_eof():
         await answer_first(request, response, request.app[CONTEXT].body_work)
     return response

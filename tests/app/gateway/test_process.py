@@ -88,6 +88,31 @@ async def test_a_stream_that_does_not_end_is_cut_after_the_grace_time(folder: Pa
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", chat_body()),
+        ("/v1/chat/completions", chat_body(stream=True)),
+        ("/v1/messages", chat_body(max_tokens=9)),
+        ("/v1/embeddings", {"model": MODEL, "input": "a"}),
+    ],
+    ids=["whole", "stream", "messages", "embeddings"],
+)
+async def test_a_call_without_a_first_byte_is_told_when_the_grace_time_is_over(
+    folder: Path, path: str, body: dict[str, Any]
+) -> None:
+    async with gateway_before(folder, [Hang()], shutdown_grace_s=0.1) as (gateway, provider, http, _):
+        asking = asyncio.create_task(http.post(gateway.url + path, json=body))
+        await provider.reach(requests=1)
+        gateway.send(signal.SIGTERM)
+        async with await asking as response:
+            assert (response.status, response.headers["connection"]) == (503, "close")
+            assert "the gateway stopped" in await response.text()
+        assert await gateway.ended() == 0
+    assert rows(folder, "select status_code, error_kind from calls") == [(503, "shutting_down")]
+    assert not gateway.events("connection.defect")
+
+
+@pytest.mark.parametrize(
     ("path", "body", "told"),
     [
         ("/v1/messages", {"max_tokens": 9}, b"event: error"),

@@ -239,7 +239,7 @@ def test_a_deadline_that_only_one_keeps_takes_no_attempt_away(mode: Mode, more: 
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.3, b=0.6)
 
-    def others(ttft_ms: float | None = None) -> list[tuple[str, float, Role]]:
+    def others(ttft_ms: float | str = "none") -> list[tuple[str, float, Role]]:
         plan = replica.plan(mode=mode, ttft_ms=ttft_ms, **more)
         assert plan.narrowed is None
         return [(each.deployment, each.delay_s, each.role) for each in plan.launches]
