@@ -73,25 +73,26 @@ def headroom(headers: Mapping[str, str]) -> float | None:
         if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
             continue
         share = min(1.0, max(0.0, remaining / limit))
-        if _is_long(name, headers):
-            share = min(1.0, share / _NEARLY_USED_UP)
-        least = share if least is None else min(least, share)
+        if least is None or share < least:
+            least = min(1.0 if least is None else least, share / _NEARLY_USED_UP if _is_long(name, headers) else share)
     return least
 
 
 def _is_long(name: str, headers: Mapping[str, str]) -> bool:
     """Whether a limit is of a longer time than a minute, by its name, its window, or the time until it is whole again.
 
-    ``name`` is that of the remainder.
+    ``name`` is that of the remainder. An instant without the answer's ``date`` tells nothing.
     """
     if any(word in name for word in ("day", "hour", "month")):
         return True
     window = _WINDOW.search(headers.get(name.replace("remaining", "limit"), ""))
-    reset = headers.get(name.replace("remaining", "reset"), "").strip()
-    seconds = _number(reset) if window is None else float(window[1])
-    if seconds is None:
-        seconds = _duration_s(reset)
-    return seconds is not None and _LONG_S < seconds < _UNIX_S
+    if window is not None:
+        return float(window[1]) > _LONG_S
+    reset = headers.get(name.replace("remaining", "reset"), "")
+    seconds = _delay_s(reset, math.inf)
+    if seconds == -math.inf and (sent_at_s := _delay_s(headers.get("date", ""), 0.0)) is not None:
+        seconds = _delay_s(reset, sent_at_s)
+    return seconds is not None and seconds > _LONG_S
 
 
 def parse_delay_s(text: str) -> float | None:
