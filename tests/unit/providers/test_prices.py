@@ -490,3 +490,19 @@ def test_it_is_read_in_the_messages_api_too_and_when_that_is_translated(
     assert translation.usage_so_far.stated_usd == pytest.approx(usd)
     [usage] = [each["usage"] for line in chunks.split(b"\n\n") if b'"usage"' in line for each in [json.loads(line[6:])]]
     assert usage_of(usage).stated_usd == pytest.approx(usd)
+
+
+@pytest.mark.parametrize(
+    ("last", "usd"),
+    [
+        (Usage(9, 2), 0.5),
+        (Usage(9), 0.5),
+        (Usage(9, 3), None),
+        (Usage(9, 2, stated_usd=0.25), 0.25),
+        (Usage(9, 2, stated_usd=0.0), 0.0),
+    ],
+)
+def test_a_cost_stays_that_the_last_report_does_not_repeat_unless_the_answer_has_grown(
+    last: Usage, usd: float | None
+) -> None:
+    assert completed(last, Usage(9, 2, stated_usd=0.5)).stated_usd == usd
