@@ -543,7 +543,7 @@ class ToChat:
         One that is 0 or none does not, except for the cost: a call may be free.
         """
         for name, count in (usage or {}).items():
-            if isinstance(count, int | float | dict | str) and (count or name == "cost"):
+            if (isinstance(count, int | dict | str) and count) or (name == "cost" and count is not None):
                 self._usage[name] = count
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
