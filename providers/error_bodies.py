@@ -12,6 +12,7 @@ import msgspec
 
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
+from providers.usage import LARGE_BYTES
 from providers.words import names_of
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
@@ -20,7 +21,7 @@ from providers.words import names_of
 # milliseconds).
 
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
-COMPLAINTS = ("message", "detail", "errors", "msg")  # the text of errors: vLLM, Mistral; FastAPI; Cloudflare
+COMPLAINTS = ("message", "detail", "errors", "msg", "error_message")  # vLLM, Mistral; FastAPI; Cloudflare; Anthropic
 NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -72,25 +73,26 @@ def headroom(headers: Mapping[str, str]) -> float | None:
         if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
             continue
         share = min(1.0, max(0.0, remaining / limit))
-        if _is_long(name, headers):
-            share = min(1.0, share / _NEARLY_USED_UP)
-        least = share if least is None else min(least, share)
+        if least is None or share < least:
+            least = min(1.0 if least is None else least, share / _NEARLY_USED_UP if _is_long(name, headers) else share)
     return least
 
 
 def _is_long(name: str, headers: Mapping[str, str]) -> bool:
     """Whether a limit is of a longer time than a minute, by its name, its window, or the time until it is whole again.
 
-    ``name`` is that of the remainder.
+    ``name`` is that of the remainder. An instant without the answer's ``date`` tells nothing.
     """
     if any(word in name for word in ("day", "hour", "month")):
         return True
     window = _WINDOW.search(headers.get(name.replace("remaining", "limit"), ""))
-    reset = headers.get(name.replace("remaining", "reset"), "").strip()
-    seconds = _number(reset) if window is None else float(window[1])
-    if seconds is None:
-        seconds = _duration_s(reset)
-    return seconds is not None and _LONG_S < seconds < _UNIX_S
+    if window is not None:
+        return float(window[1]) > _LONG_S
+    reset = headers.get(name.replace("remaining", "reset"), "")
+    seconds = _delay_s(reset, math.inf)
+    if seconds == -math.inf and (sent_at_s := _delay_s(headers.get("date", ""), 0.0)) is not None:
+        seconds = _delay_s(reset, sent_at_s)
+    return seconds is not None and seconds > _LONG_S
 
 
 def parse_delay_s(text: str) -> float | None:
@@ -201,10 +203,7 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
-_FIELDS_OF_ERRORS = (
-    *("error", "base_resp", "error_message", "message", "detail", "errors", "msg"),
-    *("type", "error_type", "param", "code", "status_code"),
-)
+_FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -515,19 +514,26 @@ def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
         raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not an object") from None
 
 
-# Where answers have what was asked for, as vendors call it.
-_PICTURES = ("data", "images")
+# Where answers have what was asked for. A vendor's own shape has none of these, and passes.
 _LISTS = {
     "embeddings": ("data", "embeddings"),
     "moderations": ("results",),
     "rerank": ("results", "data"),
-    "images/generations": _PICTURES,
-    "images/edits": _PICTURES,
-    "images/variations": _PICTURES,
+    **{f"images/{what}": ("data", "images") for what in ("generations", "edits", "variations")},
 }
-_BESIDE_LISTS = frozenset({"usage", "meta"})
-_LARGEST_READ_AGAIN_BYTES = 64 * 1024
 _EMPTY = (b"null", b"[]", b"{}", b'""')
+_BESIDE_COMPLAINTS = frozenset(  # what errors have beside their text, and what no client could use
+    (
+        *_FIELDS_OF_ERRORS,
+        *("created", "id", "meta", "metadata", "model", "name", "object", "path", "reason", "request", "request_id"),
+        *("requestId", "status", "statusCode", "success", "timestamp", "traceId", "trace_id", "usage"),
+    )
+)
+_OF_RANKINGS = ("documents", "max_chunks_per_doc", "max_tokens_per_doc", "query", "rank_fields", "return_documents")
+_LEAVE_NOTHING_OUT = frozenset((*_OF_RANKINGS, "model", "top_k", "top_n", "truncate", "truncation", "user"))
+# Servers may make one vector of all inputs if one is a file: docs.litellm.ai/blog/gemini_embedding_2_multimodal, read
+# on 2026-11-27.
+_FILE = re.compile(rb'"(?:data:|files\\?/|[a-z]+:\\?/)')
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -539,35 +545,38 @@ _entries = msgspec.json.Decoder(list[_Entry | None])
 
 
 def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many entries the list in an answer to ``fields`` has at least: for embeddings one of each input.
+    """Return how many entries the list in an answer to ``fields`` has at least: of vectors one for each text.
 
-    0 where the answers of an API have no list.
+    0 where the answers of an API have no list, or it may be empty.
     """
     if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
+        return 0
+    if path == "rerank" and not fields.keys() <= _LEAVE_NOTHING_OUT:
         return 0
     if path != "embeddings":
         return 1
     try:
-        inputs = _arrays.decode(fields.get("input", b""))
+        inputs = [bytes(each) for each in _arrays.decode(fields.get("input", b""))]
     except UNREADABLE:
         return 1  # a text
-    is_tokens = inputs and bytes(inputs[0])[:1].isdigit()
-    return 1 if is_tokens else len(inputs)
+    are_texts = all(each.startswith(b'"') and _FILE.match(each) is None for each in inputs)
+    are_tokens = all(each.startswith(b"[") and each[1:].lstrip()[:1].isdigit() for each in inputs)
+    return len(inputs) if are_texts or are_tokens else 1
 
 
 def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
-    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win."""
+    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win.
+
+    ``said`` is its top level, of a large answer without what is in its list.
+    """
     if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
         return
-    complains = not said.keys().isdisjoint(COMPLAINTS)
-    if len(body) > _LARGEST_READ_AGAIN_BYTES:  # is not read again, as only vectors are so long
-        count = body.count(b'"embedding":') or fewest
-    else:
-        held = [said[name] for name in _LISTS[path] if name in said]
-        if not held and not complains:  # a vendor's own shape
-            held = [raw for name, raw in said.items() if name not in _BESIDE_LISTS and bytes(raw)[:1] in {b"[", b"{"}]
-        count = max((_count(raw, fewest) for raw in held), default=0)
-    if count >= fewest:
+    held = [said[name] for name in _LISTS[path] if name in said]
+    if (count := max((_count(raw, body, fewest) for raw in held), default=0)) >= fewest:
+        return
+    full = {name for name, raw in said.items() if bytes(raw) not in _EMPTY}
+    complains = not full.isdisjoint(COMPLAINTS)
+    if not held and not (complains and ("error_message" in full or full <= _BESIDE_COMPLAINTS)):
         return
     if complains:
         raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
@@ -575,8 +584,10 @@ def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secre
     raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
 
 
-def _count(raw: msgspec.Raw, fewest: int) -> int:
+def _count(raw: msgspec.Raw, body: bytes, fewest: int) -> int:
     """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
+    if len(body) > LARGE_BYTES and bytes(raw).startswith(b"["):  # is not read again, as only vectors are so long
+        return body.count(b'"embedding":') or fewest
     try:
         return sum(each is not None and bytes(each.embedding) not in _EMPTY for each in _entries.decode(raw))
     except UNREADABLE:

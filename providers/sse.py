@@ -348,7 +348,6 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _DATA = re.compile(rb"(?:\xef\xbb\xbf)?data(?::|\Z)")
 _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
 _ERROR_NAME = re.compile(rb"error")
-_COMPLAINTS = (*COMPLAINTS, "error_message")  # the text of errors that are not called errors
 _CHOICES = b'"choices"'  # in every chunk of a chat
 # Fields with the model's own words and the client's, which are never changed.
 _WORDS = frozenset(
@@ -360,7 +359,7 @@ _WORDS = frozenset(
     }
 )
 _HOLDERS = frozenset({"audio", "content", "delta", "reasoning", "summary"})
-_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join(_COMPLAINTS).encode())
+_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join(COMPLAINTS).encode())
 
 
 def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> Event:
@@ -511,7 +510,7 @@ def complains(data: bytes) -> bool:
         said = msgspec.json.decode(data)
     except UNREADABLE:
         return False
-    return isinstance(said, dict) and any(isinstance(said.get(name), str | list) for name in _COMPLAINTS)
+    return isinstance(said, dict) and any(isinstance(said.get(name), str | list) for name in COMPLAINTS)
 
 
 def _masked_line(line: bytes, secrets: Sequence[str]) -> bytes:

@@ -491,7 +491,7 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
 def completed(usage: Usage, earlier: Usage) -> Usage:
     """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
 
-    A last report may repeat a prompt's tokens without those of the cache.
+    A last report may repeat a prompt's tokens without those of the cache, or an answer's without its cost.
     """
     prompt, whole = usage.prompt_tokens, earlier.prompt_tokens
     is_part = _tells_cache(earlier) and not _tells_cache(usage)
@@ -506,6 +506,12 @@ def completed(usage: Usage, earlier: Usage) -> Usage:
         usage = msgspec.structs.replace(usage, tier=earlier.tier)
     if earlier.units is not None:
         usage = msgspec.structs.replace(usage, units={**earlier.units, **(usage.units or {})})
+    if (
+        usage.stated_usd is None
+        and earlier.stated_usd is not None
+        and usage.completion_tokens in {None, earlier.completion_tokens}  # else it was the cost of a part
+    ):
+        usage = msgspec.structs.replace(usage, stated_usd=earlier.stated_usd)
     return usage
 
 

@@ -123,8 +123,7 @@ class Attempts:
         open_call.use_model(model)
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
-        self.failed = 0  # how many of them, by themselves: not by a timeout
-        self._lost = 0  # how many of them, to one that had its first token
+        self.excused: set[Attempt] = set()  # who failed by themselves, not by a timeout, or lost to a first token
         is_kept = model.race.keep_rival and not open_call.call.streamed
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
@@ -155,11 +154,12 @@ class Attempts:
         """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.
 
         A single attempt is always replaced. Those that failed by themselves were not silent, nor were those that lost:
-        where a winner breaks that took long, the call's age says nothing of another. Nor does it of a continuation,
+        where an answer breaks that took long, the call's age says nothing of another. Nor does it of a continuation,
         which has a limit of its own (``takeover.in_time``).
         """
-        silent = len(self.all) - self.failed - self._lost
-        if self._plan.launches[0].role is Role.TAKEOVER or (self._lost and not silent):
+        mute = [attempt for attempt in self.all if attempt.token_at() is None]
+        silent = sum(attempt not in self.excused for attempt in mute)
+        if self._plan.launches[0].role is Role.TAKEOVER or (len(mute) < len(self.all) and not silent):
             return False
         age_s = self._open_call.services.clock() - self._open_call.call.received_at
         timeouts = 1 if silent > 1 else 2
@@ -199,7 +199,7 @@ class Attempts:
     def launch_whole(self, refused: Attempt) -> None:
         """Repeat the request of an attempt whose deployment refused to stream the answer, in its seat."""
         launch = Launch(refused.deployment.name, 0.0, Role.WHOLE, audited=refused.start.audited)
-        self.failed += 1
+        self.excused.add(refused)
         self._ask([self._prepare(launch, refused)])
 
     def overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
@@ -210,7 +210,7 @@ class Attempts:
         """
         losers = [attempt for attempt in self.all if attempt is not winner and attempt.state in ACTIVE]
         backup = None if self._backup is None or winner is None else self._backup.choose(losers)
-        self._lost += len(losers)
+        self.excused.update(losers)
         for loser in losers:
             if (
                 runs_on
@@ -303,6 +303,7 @@ class Attempts:
     def forget(self) -> None:
         """Release all attempts; a watched one is kept alive by its task."""
         self.all.clear()
+        self.excused.clear()
         self.empty.clear()
         if self._backup is not None:
             self._backup.dismiss()

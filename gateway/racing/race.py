@@ -320,7 +320,8 @@ class Race:
         self._failures.append((attempt.deployment.name, error))
         if error.is_bound and self.call.maker is not None:
             self.open_call.services.makers.refused(self.call.maker, attempt.deployment.name)
-        self._attempts.failed += was_winner or outcome_of(error) is not Outcome.TIMEOUT
+        if outcome_of(error) is not Outcome.TIMEOUT:
+            self._attempts.excused.add(attempt)
         self._learn_from(error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced

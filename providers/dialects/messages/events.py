@@ -131,6 +131,8 @@ class _Usage(msgspec.Struct, gc=False):
     service_tier: str | None = None
     speed: str | None = None
     cost: Any = None
+    is_byok: Any = None
+    cost_details: Any = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -160,8 +162,8 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
 
     Some proxies end streams of any API with ``[DONE]``, beside ``message_stop`` or in its place.
 
-    Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens: the
-    count sent there is not that of the answer.
+    Redacted thinking is meaningful, but has no characters. Usage at a message's start has no completion tokens
+    and no cost: what is sent there is not that of the answer.
 
     Raises:
         UpstreamError: the data is not a JSON object (invalid_response).
@@ -201,7 +203,7 @@ def _start_of_message(data: bytes, event: _Event) -> Chunk:
         usage = (
             None
             if told.prompt_tokens is None
-            else msgspec.structs.replace(told, completion_tokens=None, reasoning_tokens=None)
+            else msgspec.structs.replace(told, completion_tokens=None, reasoning_tokens=None, stated_usd=None)
         )
     message = event.message or _Message()
     return Chunk(data, usage=usage, model=message.model, id=message.id)
@@ -265,7 +267,9 @@ def _usage(told: _Usage) -> Usage:
     units = None
     if told.cache_creation is not None or told.server_tool_use is not None:
         units = _units(told)
-    usd = None if told.cost is None else stated_usd({"cost": told.cost})
+    usd = None
+    if told.cost is not None:
+        usd = stated_usd({"cost": told.cost, "is_byok": told.is_byok, "cost_details": told.cost_details})
     return Usage(prompt or None, told.output_tokens or None, thinking, cached, written, tier, units, usd)
 
 

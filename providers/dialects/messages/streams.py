@@ -467,7 +467,8 @@ class ToChat:
         return said
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:
-        self._use({**(message.get("usage") or {}), "output_tokens": None})  # the count sent here is not the answer's
+        # What is sent here is not the answer's.
+        self._use({**(message.get("usage") or {}), "output_tokens": None, "cost": None})
         top = {
             "id": message.get("id") or "",
             "object": "chat.completion.chunk",
@@ -537,9 +538,13 @@ class ToChat:
         return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
 
     def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens, and the tier. Each is a total so far: the last one counts, unless it is 0 or none."""
-        counts = (usage or {}).items()
-        self._usage.update({name: count for name, count in counts if isinstance(count, int | dict | str) and count})
+        """Note counts of tokens, the tier and the cost. Each is a total so far: the last one counts.
+
+        One that is 0 or none does not, except for the cost: a call may be free.
+        """
+        for name, count in (usage or {}).items():
+            if (isinstance(count, int | dict | str) and count) or (name == "cost" and count is not None):
+                self._usage[name] = count
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start
@@ -564,4 +569,6 @@ def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
     details = told.get("output_tokens_details")
     if isinstance(details, dict) and details.get("thinking_tokens") is not None:
         usage["completion_tokens_details"] = {"reasoning_tokens": details["thinking_tokens"]}
+    if (usd := told_usage(told).stated_usd) is not None:
+        usage["cost"] = usd
     return usage

@@ -7,6 +7,8 @@ import pytest
 
 from providers.datasheets import DatasheetTable, Leaf, parse, read
 from providers.dialects import DIALECTS
+from providers.dialects.messages.events import read_event
+from providers.dialects.messages.streams import ToChat
 from providers.usage import (
     STANDARD,
     Price,
@@ -456,3 +458,51 @@ def test_what_the_cache_had_is_read_wherever_a_vendor_says_it(
 )
 def test_what_a_usage_states_that_the_call_cost_is_read_in_dollars(reported: dict[str, Any], usd: float | None) -> None:
     assert usage_of({"prompt_tokens": 9, "completion_tokens": 2} | reported).stated_usd == pytest.approx(usd)
+
+
+@pytest.mark.parametrize(
+    ("reported", "usd"),
+    [
+        ({"cost": 0.95, "is_byok": False, "cost_details": {"upstream_inference_cost": None}}, 0.95),
+        ({"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.9}}, 0.95),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.95}}, 0.95),
+        ({"cost": 0, "is_byok": True}, None),
+        ({"cost": 0, "is_byok": False}, 0.0),
+        ({"cost": "0.95"}, None),
+        ({"cost": None}, None),
+        ({}, None),
+    ],
+)
+def test_it_is_read_in_the_messages_api_too_and_when_that_is_translated(
+    reported: dict[str, Any], usd: float | None
+) -> None:
+    begin = {"input_tokens": 9, "output_tokens": 1, "cost": 0}
+    end = {"input_tokens": 9, "output_tokens": 2} | reported
+    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": end}
+    events = [{"type": "message_start", "message": {"model": "m", "usage": begin}}, delta, {"type": "message_stop"}]
+    sent = [json.dumps(each).encode() for each in events]
+    told = read_event(sent[1]).usage
+    assert told is not None
+    assert told.stated_usd == pytest.approx(usd)
+    translation = ToChat()
+    chunks = b"".join(translation.feed(b"data: " + each + b"\n\n") for each in sent)
+    assert translation.usage_so_far is not None
+    assert translation.usage_so_far.stated_usd == pytest.approx(usd)
+    [usage] = [each["usage"] for line in chunks.split(b"\n\n") if b'"usage"' in line for each in [json.loads(line[6:])]]
+    assert usage_of(usage).stated_usd == pytest.approx(usd)
+
+
+@pytest.mark.parametrize(
+    ("last", "usd"),
+    [
+        (Usage(9, 2), 0.5),
+        (Usage(9), 0.5),
+        (Usage(9, 3), None),
+        (Usage(9, 2, stated_usd=0.25), 0.25),
+        (Usage(9, 2, stated_usd=0.0), 0.0),
+    ],
+)
+def test_a_cost_stays_that_the_last_report_does_not_repeat_unless_the_answer_has_grown(
+    last: Usage, usd: float | None
+) -> None:
+    assert completed(last, Usage(9, 2, stated_usd=0.5)).stated_usd == usd

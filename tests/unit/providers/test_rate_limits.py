@@ -76,6 +76,11 @@ def _of_cerebras(left: int) -> dict[str, str]:
     }
 
 
+def _until(reset: str, left: str) -> dict[str, str]:
+    sent = {"date": "Tue, 14 Nov 2023 22:13:20 GMT", "x-ratelimit-limit": "1000", "x-ratelimit-remaining": left}
+    return {**sent, "x-ratelimit-reset": reset}
+
+
 @pytest.mark.parametrize(
     ("headers", "share"),
     [
@@ -100,6 +105,18 @@ def _of_cerebras(left: int) -> dict[str, str]:
         pytest.param(_of_groq(72, "23h52m48s"), 0.1, id="little is left of the day's requests"),
         pytest.param(_of_groq(0, "24h"), 0.0, id="nothing is left of the day's requests"),
         pytest.param(_of_cerebras(300), 0.5, id="by name"),
+        *(
+            pytest.param(_until(reset, left), share, id=f"{left} until {reset}")
+            for reset, is_long in (
+                ("1700086400", True),
+                ("1700086400000", True),
+                ("2023-11-15T22:13:20Z", True),
+                ("1700000060", False),
+                ("1700000060000", False),
+                ("2023-11-14T22:14:20Z", False),
+            )
+            for left, share in (("100", 1.0 if is_long else 0.1), ("10", 0.2 if is_long else 0.01))
+        ),
         ({"x-ratelimit-limit": "50", "x-ratelimit-remaining": "25", "x-ratelimit-reset": "1700000005500"}, 0.5),
         ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "-5"}, 0.0),
         ({"x-ratelimit-limit-tokens": "100", "x-ratelimit-remaining-tokens": "105"}, 1.0),

@@ -120,6 +120,45 @@ def test_a_gathered_answer_that_ends_badly_after_minutes_is_replaced_by_one_that
     assert track.outcomes["winner"] == ("failed" if breaks else "stalled")
 
 
+@pytest.mark.parametrize("keep_rival", [True, False])
+@pytest.mark.parametrize("breaks", [True, False], ids=["it breaks", "it stalls"])
+@pytest.mark.parametrize("second", [0.2, 250.0, 450.0], ids=["it has broken", "sooner", "later"])
+def test_a_backup_that_breaks_too_is_replaced_however_late_it_is(
+    second: float, *, keep_rival: bool, breaks: bool
+) -> None:
+    long: list[tuple[float, Step]] = [(0.1, ROLE), *((float(at), delta("more")) for at in range(1, 400))]
+    track = Track(
+        Timetable("winner", [*long, (400.0, RESET)] if breaks else long[:2]),
+        Timetable(
+            "backup", [(0.1, ROLE), *((at, delta("more")) for at in (1.5, 200.0) if at < second), (second, RESET)]
+        ),
+        answers("third", 0.2),
+        launches=[("winner", 0.0, Role.PRIMARY), ("backup", 0.0, Role.RACE)],
+        rest=["third"],
+        keep_rival=keep_rival,
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    record = run(track.run())
+    assert (record.status_code, track.outcomes["third"]) == (200, "won")
+
+
+@pytest.mark.parametrize("breaks", [True, False], ids=["it breaks", "it refuses"])
+def test_each_gathered_answer_that_breaks_after_minutes_is_replaced(*, breaks: bool) -> None:
+    long: list[tuple[float, Step]] = [(0.1, ROLE), *((float(at), delta("more")) for at in range(1, 250))]
+    track = Track(
+        Timetable("first", [*long, (250.0, RESET)]),
+        Timetable("second", [*long, (250.0, RESET)] if breaks else [(0.1, RESET)]),
+        answers("third", 0.2),
+        launches=[("first", 0.0, Role.PRIMARY)],
+        rest=["second", "third"],
+        sink=GatheringSink(CHAT),
+        streamed=False,
+    )
+    assert run(track.run()).status_code == 200
+    assert track.outcomes == {"first": "failed", "second": "failed", "third": "won"}
+
+
 def test_a_gathered_answer_that_does_not_break_leaves_no_rescue_behind() -> None:
     track = Track(
         Timetable("breaks", BREAKS),

@@ -106,12 +106,24 @@ NOTHING_GIVEN: list[tuple[str, dict[str, Any], Any, Any, str]] = [
         vectors([0.5], [0.25], [0.125]),
         "upstream_empty",
     ),
+    ("embeddings", TWO, {"embeddings": [LARGE[:4000]]}, {"embeddings": [[0.5], [0.25]]}, "upstream_empty"),
+    ("embeddings", TWO, {"code": "rate_limit", "message": "boom", "request_id": "r"}, GIVEN, "rate_limited"),
     ("rerank", RANKED, {"message": "boom"}, RANKING, "server_error"),
     ("rerank", RANKED, {"results": []}, {"object": "list", "data": RANKING["results"]}, "upstream_empty"),
     ("rerank", RANKED, {"data": []}, [{"index": 0, "score": 0.5}], "upstream_empty"),
     ("moderations", {"input": "x"}, {"results": []}, MODERATION, "upstream_empty"),
     ("images/generations", DRAWN, {"created": 1, "data": []}, PICTURES, "upstream_empty"),
     ("images/generations", DRAWN, {"detail": "boom"}, PICTURES, "server_error"),
+    *(
+        (path, body, {"error_message": "boom", "error_type": type_, "request": {"id": "1"}}, good, kind)
+        for type_, kind in (("rate_limit_error", "rate_limited"), (None, "server_error"))
+        for path, body, good in (
+            ("embeddings", TWO, GIVEN),
+            ("rerank", RANKED, RANKING),
+            ("moderations", {"input": "x"}, MODERATION),
+            ("images/generations", DRAWN, PICTURES),
+        )
+    ),
 ]
 
 
@@ -125,7 +137,7 @@ async def test_whoever_answers_with_nothing_has_failed(  # noqa: PLR0917 - what 
         assert await running.outcomes() == {"alpha": "failed", "beta": "won"}
         [row] = await running.rows("select error_kind, error_message from attempts where provider = 'alpha'")
     assert row["error_kind"] == kind
-    assert ("boom" in row["error_message"]) is (kind == "server_error")
+    assert ("boom" in row["error_message"]) is (kind != "upstream_empty")
 
 
 @pytest.mark.parametrize(
@@ -135,9 +147,26 @@ async def test_whoever_answers_with_nothing_has_failed(  # noqa: PLR0917 - what 
         ("embeddings", {"input": [1, 2, 3]}, vectors([0.5])),
         ("embeddings", TWO, {"embeddings": {"float": [[0.5], [0.25]]}}),
         ("embeddings", TWO, {**GIVEN, "message": "beside"}),
+        *(("embeddings", TWO, {"data": {"embedding": LARGE[:size]}, "usage": {}}) for size in (9, 9_000, 90_000)),
+        *(
+            ("embeddings", {"input": fused}, vectors(LARGE[:size]))
+            for fused in (
+                [{"type": "text"}, {"type": "image_url"}],
+                [["a", "b"], ["c"]],
+                ["a", "data:image/png;base64,AA"],
+            )
+            for size in (9, 9_000)
+        ),
         ("rerank", {**RANKED, "top_n": 0}, {"results": []}),
         ("rerank", RANKED, {"rankings": [{"index": 0, "logit": 0.5}]}),
+        *(("rerank", {**RANKED, each: 0.5}, {"results": []}) for each in ("min_score", "score_threshold")),
         ("moderations", {"input": ["a", "b"]}, MODERATION),
+        ("moderations", {"input": "a"}, {"flagged": False, "message": "ok"}),
+        ("images/generations", DRAWN, {"task_status": "SUCCEED", "task_id": "1", "request_id": "2"}),
+        ("images/generations", DRAWN, {"id": "1", "status": "queued", "polling_url": "https://x.test"}),
+        ("images/generations", DRAWN, {"code": 0, "message": "accepted", "task_id": "1"}),
+        *(("images/generations", DRAWN, {"image": "A" * size}) for size in (9, 99_000)),
+        ("images/generations", DRAWN, {"output": {"task_id": "1"}, "code": "", "message": ""}),
     ],
 )
 async def test_what_has_all_that_was_asked_for_passes(
