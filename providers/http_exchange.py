@@ -256,8 +256,10 @@ class TranslatedExchange:
             except UpstreamError as error:  # earlier in the answer than one behind this block
                 broken = error
                 block = error.before + translation.feed(b"")
-            if self._over and broken is None:
-                block += translation.end()
+            try:
+                block += translation.end() if self._over and broken is None else b""
+            except UpstreamError as error:  # the source has said why it broke off
+                broken = error
         if broken is not None:
             raise broken.after([block])
         return block

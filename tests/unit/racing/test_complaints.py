@@ -9,7 +9,7 @@ import pytest
 from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
-from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event, usage
+from tests.unit.racing.track import DONE, FINISH, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -73,3 +73,24 @@ def test_an_answer_with_a_finish_reason_is_whole_whatever_stands_beside_it(diale
 def test_an_answer_that_breaks_off_without_a_word_is_truncated(dialect: Dialect) -> None:
     track = told(delta("Hel"), event(choices=[], note={"message": "boom"}), dialect=dialect)
     assert failure(track) == ("upstream_truncated", "the stream ended without a finish reason")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_text_before_the_reason_reaches_the_client_also_from_the_same_read(
+    dialect: Dialect, shape: str, end: bytes
+) -> None:
+    track = told(delta("Hel"), delta("written") + event(**SHAPES[shape]) + end, dialect=dialect)
+    assert failure(track) == ("server_error", "boom")
+    assert isinstance(track.sink, RememberingSink)
+    assert b"written" in track.sink.bytes
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("end", [event(detail="boom"), event(detail="boom").rstrip()])
+def test_an_event_at_the_end_may_lack_its_blank_line(dialect: Dialect, end: bytes) -> None:
+    track = told(delta("Hel"), delta("written") + end, dialect=dialect)
+    assert failure(track) == ("server_error", "boom")
+    assert isinstance(track.sink, RememberingSink)
+    assert b"written" in track.sink.bytes
