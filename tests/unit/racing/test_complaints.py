@@ -94,3 +94,19 @@ def test_an_event_at_the_end_may_lack_its_blank_line(dialect: Dialect, end: byte
     assert failure(track) == ("server_error", "boom")
     assert isinstance(track.sink, RememberingSink)
     assert b"written" in track.sink.bytes
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("later", [(delta("written"),), (delta("written").rstrip(),), (delta("writ") + delta("ten"),)])
+def test_what_came_before_later_text_is_no_reason(dialect: Dialect, later: tuple[bytes, ...]) -> None:
+    track = told(delta("Hel"), event(detail="slow"), *later, dialect=dialect)
+    assert failure(track) == ("upstream_truncated", "the stream ended without a finish reason")
+    assert isinstance(track.sink, RememberingSink)
+    assert b"".join(later).count(b"writ") == track.sink.bytes.count(b"writ")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("nothing", [delta(), delta(role="assistant", content=""), event(choices=[]), usage()])
+def test_later_events_without_text_leave_the_reason(dialect: Dialect, nothing: bytes) -> None:
+    track = told(delta("Hel"), event(detail="boom"), nothing, DONE, dialect=dialect)
+    assert failure(track) == ("server_error", "boom")
