@@ -341,6 +341,8 @@ class AnswerReader:
             dropped = dropped or event is not sent
             chunk = self._last(chunk) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
+            if chunk.failed and self._measurement.answer_at is None:
+                failed = UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {chunk.finish_reason}")
             if failed is not None:
                 error, dropped = failed, True
                 break

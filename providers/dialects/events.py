@@ -64,6 +64,7 @@ class Chunk(msgspec.Struct, frozen=True):
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
     sound: bool = False  # it has sound: such an answer may end without a finish reason
     whole: bool = False  # its ``tools`` are whole arguments, of which events before may have had the pieces
+    failed: bool = False  # its finish reason says that there is no answer, unless one came before
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
