@@ -101,6 +101,11 @@ class BesideChoices:
             raise error_in(self._complaint, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
 
 
+def complaint(data: bytes) -> bytes:
+    """Return the chunk that passes on an event of another API, if it has the text of an error; nothing otherwise."""
+    return b"data: " + b" ".join(data.splitlines()) + b"\n\n" if complains(data) else b""
+
+
 def _says_some(choice: Mapping[str, Any]) -> bool:
     delta = delta_of(choice)
     return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")

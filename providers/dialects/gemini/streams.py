@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import (
     ChunkTranslation,
+    complaint,
     delta_of,
     no_place,
     pictures_in,
@@ -311,6 +312,9 @@ class ToChat:
         fields = _decoder.decode(data)
         if fields.get("error"):
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        if not (fields.get("candidates") or fields.get("promptFeedback")) and (complained := complaint(data)):
+            said.append(complained)
+            return
         if self._head is None:
             self._head = {
                 "id": fields.get("responseId") or self._new_id(),

@@ -21,12 +21,12 @@ SHAPES: dict[str, dict[str, Any]] = {
 DIALECTS = [CHAT, MESSAGES, RESPONSES, GEMINI]
 
 
-def told(*events: bytes, dialect: Dialect = CHAT) -> Track:
-    """Return the track of a race in which the only upstream sends these events."""
+def told(*events: bytes, dialect: Dialect = CHAT, speaks: Dialect = CHAT) -> Track:
+    """Return the track of a race in which the only upstream, which ``speaks`` this API, sends these events."""
     steps: list[tuple[float, Step]] = [(0.1 * number, each) for number, each in enumerate(events)]
     track = Track(Timetable("a", [*steps, (steps[-1][0], None)]))
     track._call_options["dialect"] = dialect
-    speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(CHAT,))
+    speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(speaks,))
     track.model = msgspec.structs.replace(track.model, deployments={"a": speaking})
     return track
 
@@ -110,3 +110,47 @@ def test_what_came_before_later_text_is_no_reason(dialect: Dialect, later: tuple
 def test_later_events_without_text_leave_the_reason(dialect: Dialect, nothing: bytes) -> None:
     track = told(delta("Hel"), event(detail="boom"), nothing, DONE, dialect=dialect)
     assert failure(track) == ("server_error", "boom")
+
+
+def named(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\n".encode() + event(type=kind, **fields)
+
+
+BEGUN = {
+    MESSAGES: named("message_start", message={"id": "m", "usage": {"input_tokens": 1}})
+    + named("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+    RESPONSES: named("response.created", response={"id": "r", "status": "in_progress", "output": []}),
+    GEMINI: event(candidates=[{"content": {"parts": [{"text": "So "}]}}]),
+}
+TEXT = {
+    MESSAGES: named("content_block_delta", index=0, delta={"type": "text_delta", "text": "written"}),
+    RESPONSES: named("response.output_text.delta", output_index=0, delta="written"),
+    GEMINI: event(candidates=[{"content": {"parts": [{"text": "written"}]}}]),
+}
+WHOLE = {
+    MESSAGES: named("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 1})
+    + named("message_stop"),
+    RESPONSES: named("response.completed", response={"id": "r", "status": "completed", "output": []}),
+    GEMINI: event(candidates=[{"finishReason": "STOP"}]),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("speaks", TEXT, ids=lambda each: each.name)
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_a_provider_of_any_api_says_why_it_breaks_off(dialect: Dialect, speaks: Dialect, end: bytes) -> None:
+    for shape in SHAPES.values():
+        for said in ((BEGUN[speaks] + TEXT[speaks], TEXT[speaks] + event(**shape) + end), (event(**shape) + end,)):
+            track = told(*said, dialect=dialect, speaks=speaks)
+            assert failure(track) == ("server_error", "boom")
+            assert isinstance(track.sink, RememberingSink)
+            assert track.sink.bytes.count(b"written") == b"".join(said).count(b"written")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("speaks", TEXT, ids=lambda each: each.name)
+def test_beside_an_end_of_any_api_it_is_no_reason(dialect: Dialect, speaks: Dialect) -> None:
+    queued, over = event(message="queued"), event(message="over")
+    track = told(queued, BEGUN[speaks], TEXT[speaks] + queued, WHOLE[speaks] + over, dialect=dialect, speaks=speaks)
+    (attempt,) = run(track.run()).attempts
+    assert attempt.outcome == "won"
