@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import BACKSLASH, CR, LF, QUOTE
+from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
@@ -147,6 +148,13 @@ def fit(value: object, type_: Any) -> Any:
 def no_json_object() -> UpstreamError:
     """Return the error of an event that is not a JSON object, to be raised."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
+
+
+def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
+    """Return the error of JSON that is not ``what`` was asked for: the one that its message tells, if any."""
+    if complains(body):
+        return error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with JSON that is not {what}")
 
 
 # The pattern of a stream's plain events, by which all but the first are recognised without parsing them. Nearly every

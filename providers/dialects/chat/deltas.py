@@ -90,7 +90,7 @@ class BesideChoices:
         match chunk.get("base_resp"):
             case {"status_code": int(code)} if code:
                 raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        if not choices and complains(data):
+        if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
         elif self._complaint is not None and any(map(_says_some, choices)):
             self._complaint = None

@@ -20,6 +20,7 @@ from providers.dialects.events import (
     few,
     fit,
     join,
+    no_answer,
     no_json_object,
     whole,
 )
@@ -353,7 +354,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """
     answer = read_answer(body, secrets)
     if "candidates" not in answer and "promptFeedback" not in answer:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a GenerateContentResponse")
+        raise no_answer(body, "a GenerateContentResponse", secrets)
     try:
         return b"".join(map(event, _lists.decode(body)))
     except UNREADABLE:

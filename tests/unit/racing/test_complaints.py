@@ -1,4 +1,4 @@
-"""Streams that break off after an event that is an error by its message alone, which then is the reason."""
+"""Errors by their message alone: of a stream that breaks off after it that is the reason, and so of a whole answer."""
 
 from contextlib import suppress
 from typing import Any
@@ -8,7 +8,8 @@ import pytest
 
 from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
-from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
+from providers import UpstreamError
+from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
@@ -153,4 +154,38 @@ def test_beside_an_end_of_any_api_it_is_no_reason(dialect: Dialect, speaks: Dial
     queued, over = event(message="queued"), event(message="over")
     track = told(queued, BEGUN[speaks], TEXT[speaks] + queued, WHOLE[speaks] + over, dialect=dialect, speaks=speaks)
     (attempt,) = run(track.run()).attempts
+    assert attempt.outcome == "won"
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, COMPLETIONS], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        *((each, "server_error") for each in SHAPES.values()),
+        ({"message": "boom", "code": "rate_limit_exceeded"}, "rate_limited"),
+        ({"error_message": "boom", "error_type": "rate_limit_error", "request": {"id": "1"}}, "rate_limited"),
+        ({"detail": "", "message": None, "errors": []}, "invalid_response"),
+        ({"message": {"role": "assistant", "content": "a"}}, "invalid_response"),
+    ],
+)
+def test_whole_json_without_an_answer_says_why(dialect: Dialect, said: dict[str, Any], kind: str) -> None:
+    with pytest.raises(UpstreamError) as caught:
+        dialect.answers.events_of_answer(msgspec.json.encode(said), ())
+    assert caught.value.kind == kind
+    assert (caught.value.message == "boom") == (kind != "invalid_response")
+
+
+@pytest.mark.parametrize("shape", ["detail", "code", "error_message"])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
+def test_a_chat_without_choices_says_why(dialect: Dialect, shape: str) -> None:
+    answer = {"id": "c1", "object": "chat.completion", "choices": [], **SHAPES[shape]}
+    events = CHAT.answers.events_of_answer(msgspec.json.encode(answer), ())
+    assert failure(told(events, dialect=dialect)) == ("server_error", "boom")
+
+
+@pytest.mark.parametrize("beside", [{"message": "success"}, {"error_message": "", "msg": "ok", "detail": "ok"}])
+def test_what_stands_beside_a_whole_answer_is_no_error(beside: dict[str, Any]) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}
+    events = CHAT.answers.events_of_answer(msgspec.json.encode({"choices": [choice], **beside}), ())
+    (attempt,) = run(told(events).run()).attempts
     assert attempt.outcome == "won"
