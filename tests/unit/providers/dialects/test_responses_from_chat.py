@@ -162,8 +162,9 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
-def test_an_answer_whose_server_failed_ends_with_an_error(reason: str) -> None:
-    assert from_chat(chunk(content="Hel"), chunk(reason), used())[-1]["type"] == "error"
+def test_an_answer_whose_server_failed_says_by_which_reason(reason: str) -> None:
+    with pytest.raises(UpstreamError, match=f"the answer ended with finish_reason '{reason}'"):
+        from_chat(chunk(content="Hel"), chunk(reason), used())
 
 
 def test_an_answer_that_broke_off_is_given_no_end() -> None:
