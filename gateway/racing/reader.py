@@ -345,6 +345,8 @@ class AnswerReader:
                 failed = UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {chunk.finish_reason}")
             if failed is not None:
                 error, dropped = failed, True
+                if chunk.usage is not None:
+                    self._measurement.reported.use(chunk.usage)
                 break
             self._measurement.event(chunk, now)
             chunks.append(chunk)

@@ -185,6 +185,7 @@ class ToChat:
                 self._begin()
             case "response.failed" | "response.cancelled":
                 kind = event.type.removeprefix("response.")
+                self._say_usage(response)
                 self._fail(response.error or {"message": f"the provider says that the response is {kind}"})
             case "response.completed":
                 self._complete(response, "tool_calls" if self._send_rest(response) else "stop")
@@ -267,9 +268,12 @@ class ToChat:
         self._over = True
         self._begin()
         self._chunk({}, reason)
+        self._say_usage(response)
+        self._out.append(b"data: [DONE]\n\n")
+
+    def _say_usage(self, response: _Response) -> None:
         if response.usage is not None:
             self._event({**self._top, "choices": [], "usage": chat_usage(response.usage)})
-        self._out.append(b"data: [DONE]\n\n")
 
     def _fail(self, error: dict[str, Any]) -> None:
         """Send an error as an event. The reader of the chunks classifies it, and masks secrets in it."""

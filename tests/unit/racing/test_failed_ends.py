@@ -1,13 +1,15 @@
-"""Finish reasons of Gemini's that say why there is no answer: without one, another deployment is asked."""
+"""Ends that say why there is no answer: another deployment is asked if there was none yet, and usage counts."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import Role
+from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
-from providers.dialects import CHAT, GEMINI, Dialect
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import RememberingSink, Step, Timetable, Track, event
 from tests.unit.racing.virtual_time import run
 
@@ -16,18 +18,18 @@ FAILED = ["OTHER", "MALFORMED_FUNCTION_CALL", "NO_IMAGE", "TOO_MANY_TOOL_CALLS"]
 
 def answer(reason: str | None = None, *parts: dict[str, Any]) -> bytes:
     end = {} if reason is None else {"finishReason": reason}
-    usage = {"promptTokenCount": 9, "candidatesTokenCount": 0}
+    usage = {"promptTokenCount": 9, "thoughtsTokenCount": 7}
     return event(candidates=[{"index": 0, "content": {"parts": list(parts)}, **end}], usageMetadata=usage)
 
 
-def track_of(*steps: bytes, dialect: Dialect) -> Track:
+def track_of(*steps: bytes, dialect: Dialect, speaks: Dialect = GEMINI) -> Track:
     """Return the track of a race whose second upstream, with a good answer, is asked once the first has failed."""
     first: list[tuple[float, Step]] = [(0.1, each) for each in steps]
     good = [(0.1, answer("STOP", {"text": "good"})), (0.1, None)]
     upstreams = Timetable("a", [*first, (0.1, None)]), Timetable("b", good)
     track = Track(*upstreams, launches=[("a", 0.0, Role.PRIMARY)], rest=["b"])
     track._call_options["dialect"] = dialect
-    speaking = {name: msgspec.structs.replace(each, speaks=(GEMINI,)) for name, each in track.model.deployments.items()}
+    speaking = {name: msgspec.structs.replace(each, speaks=(speaks,)) for name, each in track.model.deployments.items()}
     track.model = msgspec.structs.replace(track.model, deployments=speaking)
     return track
 
@@ -77,3 +79,25 @@ def test_a_prompt_that_was_blocked_for_another_reason_has_its_answer(dialect: Di
     track = track_of(event(promptFeedback={"blockReason": "OTHER"}), dialect=dialect)
     run(track.run())
     assert track.outcomes == {"a": "won"}
+
+
+@pytest.mark.parametrize("dialect", [RESPONSES, CHAT, MESSAGES, GEMINI], ids=lambda each: each.name)
+@pytest.mark.parametrize("text", [b"", event(type="response.output_text.delta", output_index=0, delta="Hi")])
+def test_a_response_that_failed_has_the_usage_it_tells(dialect: Dialect, text: bytes) -> None:
+    usage = {"input_tokens": 50, "output_tokens": 9, "total_tokens": 59}
+    error = {"code": "server_error", "message": "boom"}
+    failed = event(type="response.failed", response={"status": "failed", "error": error, "usage": usage})
+    track = track_of(event(type="response.created", response={}) + text, failed, dialect=dialect, speaks=RESPONSES)
+    with suppress(ApiError):  # where nothing went to the client: the other one fails, too
+        run(track.run())
+    attempt = track.recorder.ended[0]
+    assert (attempt.error_message, attempt.prompt_tokens, attempt.completion_tokens) == ("boom", 50, 9)
+    assert attempt.tokens_source == "reported"
+
+
+@pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
+def test_an_empty_answer_that_failed_has_the_usage_it_tells(dialect: Dialect) -> None:
+    track = track_of(answer("OTHER"), dialect=dialect)
+    run(track.run())
+    attempt = track.recorder.ended[0]
+    assert (attempt.outcome, attempt.prompt_tokens, attempt.completion_tokens) == ("failed", 9, 7)
