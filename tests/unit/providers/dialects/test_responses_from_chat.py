@@ -150,6 +150,7 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
         ("max_tokens", "max_output_tokens"),
         ("model_context_window_exceeded", "max_output_tokens"),  # Z.ai
         ("sensitive", "content_filter"),  # Z.ai
+        ("refusal", "content_filter"),  # Anthropic
         ("content_filter", "content_filter"),
         ("SAFETY", "content_filter"),
     ],
