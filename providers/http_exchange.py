@@ -137,14 +137,15 @@ def _first_events(block: bytes) -> tuple[bytes, bytes]:
 class TranslatedExchange:
     """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``.
 
-    ``unsaid`` is called with whole events of which nothing can be said in the target's events, or not yet.
+    ``unsaid`` is called with whole events of which nothing can be said in the target's events, or not yet, and with
+    whether the answer is ``finishing``.
     """
 
     def __init__(
         self,
         exchange: Exchange,
         translations: Sequence[Translation],
-        unsaid: Callable[[bytes], None] = lambda _: None,
+        unsaid: Callable[[bytes, bool], None] = lambda _, __: None,
     ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
@@ -193,7 +194,7 @@ class TranslatedExchange:
                 self.abort()
                 raise broken_within(error).after([error.before]) if is_last else error from None
             if whole and not block:
-                self._unsaid(whole)
+                self._unsaid(whole, self.finishing)
             if self._waiting and not self._over:
                 await asyncio.sleep(0)
         return block
@@ -256,8 +257,10 @@ class TranslatedExchange:
             except UpstreamError as error:  # earlier in the answer than one behind this block
                 broken = error
                 block = error.before + translation.feed(b"")
-            if self._over and broken is None:
-                block += translation.end()
+            try:
+                block += translation.end() if self._over and broken is None else b""
+            except UpstreamError as error:  # the source has said why it broke off
+                broken = error
         if broken is not None:
             raise broken.after([block])
         return block

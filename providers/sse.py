@@ -348,7 +348,7 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _DATA = re.compile(rb"(?:\xef\xbb\xbf)?data(?::|\Z)")
 _NAME = re.compile(rb"(?:\xef\xbb\xbf)?event:")
 _ERROR_NAME = re.compile(rb"error")
-_CHOICES = b'"choices"'  # in every chunk of a chat
+_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*[^\s\]]')  # some, as in nearly every chunk of a chat
 # Fields with the model's own words and the client's, which are never changed.
 _WORDS = frozenset(
     {
@@ -504,13 +504,14 @@ def _is_named_line(event: Event) -> bool:
 
 def complains(data: bytes) -> bool:
     """Whether data that adds nothing to an answer has the text of an error, though it is not called an error."""
-    if data.find(_CHOICES) >= 0 or len(data) > _LONGEST_ERROR or _COMPLAINT.search(data) is None:
+    if len(data) > _LONGEST_ERROR or _CHOICES.search(data) is not None or _COMPLAINT.search(data) is None:
         return False
     try:
         said = msgspec.json.decode(data)
     except UNREADABLE:
         return False
-    return isinstance(said, dict) and any(isinstance(said.get(name), str | list) for name in COMPLAINTS)
+    told = [said.get(name) for name in COMPLAINTS] if isinstance(said, dict) else ()
+    return any(each and isinstance(each, str | list) for each in told)
 
 
 def _masked_line(line: bytes, secrets: Sequence[str]) -> bytes:

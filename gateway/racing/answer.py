@@ -34,7 +34,8 @@ async def open_exchange(
 ) -> Exchange:
     """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
 
-    The ``clocks`` hear of thoughts that the client is not shown, and of a call's pieces; the ``makers`` of reasoning.
+    The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
+    reasoning.
 
     Raises:
         UpstreamError: as for ``Upstream.stream``.
@@ -63,12 +64,15 @@ async def open_exchange(
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
+    is_one = answers_asked(call.fields, call.dialect) == 1
 
-    def unsaid(block: bytes) -> None:
+    def unsaid(block: bytes, finishing: bool) -> None:
         with suppress(UpstreamError):  # behind the answer's end anything may stand
             for event in events(block):
-                if (chunk := read_event(event.data, secrets)).meaningful:
-                    clocks.heard(came(chunk))
+                if event.data and not (chunk := read_event(event.data, secrets)).idle:
+                    clocks.heard(came(chunk), meaningful=chunk.meaningful)
+        if is_one and finishing:
+            clocks.finish()
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
 

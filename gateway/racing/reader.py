@@ -175,7 +175,7 @@ class AnswerReader:
         self.held = self._splitter.held  # the beginning of an event, of which the rest has not come
         self._halves = HalfCharacters()
         self._complaints = 0
-        self._latest_complaint: UpstreamError | None = None  # the last text of an error that is not called one
+        self._latest_complaint: UpstreamError | None = None  # what was said last, if it is the text of an error
         self._has_sound = False
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
@@ -267,6 +267,7 @@ class AnswerReader:
 
     def take(self, run: Run, now: float) -> None:
         """Update measurement and clocks with plain events."""
+        self._latest_complaint = None
         self._clocks.event(now, Came.TEXT, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
         if self._text is not None:
@@ -311,7 +312,9 @@ class AnswerReader:
                     chunk = (
                         self._read_event(event.data, self._secrets) if event.is_one_line else self._read_named(event)
                     )
-                    if not (chunk.meaningful or chunk.finished or chunk.done or chunk.usage) and complains(event.data):
+                    if chunk.meaningful:
+                        self._latest_complaint = None
+                    elif not (chunk.finished or chunk.done or chunk.usage) and complains(event.data):
                         event, chunk = self._complaint(event, chunk)
             except UpstreamError as broken:
                 return block, found, broken.without_frames()
@@ -338,8 +341,12 @@ class AnswerReader:
             dropped = dropped or event is not sent
             chunk = self._last(chunk) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
+            if chunk.failed and self._measurement.answer_at is None:
+                failed = UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {chunk.finish_reason}")
             if failed is not None:
                 error, dropped = failed, True
+                if chunk.usage is not None:
+                    self._measurement.reported.use(chunk.usage)
                 break
             self._measurement.event(chunk, now)
             chunks.append(chunk)

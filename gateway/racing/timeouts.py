@@ -233,9 +233,9 @@ class AttemptClocks:
         if meaningful:
             self._first_token = True
 
-    def heard(self, came: Came) -> None:
-        """Record that the provider sent something meaningful which the client is not shown, or not yet."""
-        self.event(self._clock(), came, meaningful=True)
+    def heard(self, came: Came, *, meaningful: bool) -> None:
+        """Record an event which the client is not shown, or not yet."""
+        self.event(self._clock(), came, meaningful=meaningful)
 
     def finish(self) -> None:
         """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""

@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
-from providers.sse import BACKSLASH, CR, LF, QUOTE
+from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
@@ -64,6 +65,7 @@ class Chunk(msgspec.Struct, frozen=True):
     of_tool: bool = False  # its characters are of a tool's call or code, though it has no ``tools`` of the client's
     sound: bool = False  # it has sound: such an answer may end without a finish reason
     whole: bool = False  # its ``tools`` are whole arguments, of which events before may have had the pieces
+    failed: bool = False  # its finish reason says that there is no answer, unless one came before
 
 
 _STRUCTURE = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
@@ -146,6 +148,13 @@ def fit(value: object, type_: Any) -> Any:
 def no_json_object() -> UpstreamError:
     """Return the error of an event that is not a JSON object, to be raised."""
     return UpstreamError(ErrorKind.INVALID_RESPONSE, "an event of the stream is not a JSON object")
+
+
+def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
+    """Return the error of JSON that is not ``what`` was asked for: the one that its message tells, if any."""
+    if complains(body):
+        return error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    return UpstreamError(ErrorKind.INVALID_RESPONSE, f"answered with JSON that is not {what}")
 
 
 # The pattern of a stream's plain events, by which all but the first are recognised without parsing them. Nearly every

@@ -23,6 +23,7 @@ from providers.dialects.events import (
     index_of,
     join,
     join_entries,
+    no_answer,
     whole,
 )
 from providers.error_bodies import read_answer
@@ -59,7 +60,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         choices = few(_lists.decode(answer.pop("choices", _EMPTY_OBJECT)), "choices")
         deltas = [_with_delta(choice) for choice in choices]
     except msgspec.ValidationError:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a chat completion") from None
+        raise no_answer(body, "a chat completion", secrets) from None
     answer["object"] = _CHUNK
     return events_of(answer, deltas, choices, {"delta": _EMPTY_OBJECT})
 

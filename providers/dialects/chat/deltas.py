@@ -83,20 +83,32 @@ class BesideChoices:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
-        self._complaint: bytes | None = None  # the last event without choices that has the text of an error
+        self._complaint: bytes | None = None  # the last event, without choices, if it has the text of an error
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in ``base_resp``, which MiniMax also sends without one. ``data``: the chunk as it came."""
         match chunk.get("base_resp"):
             case {"status_code": int(code)} if code:
                 raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        if not choices and complains(data):
+        if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
+        elif self._complaint is not None and any(map(_says_some, choices)):
+            self._complaint = None
 
     def check(self) -> None:
         """Raise what the stream said last instead of a finish reason, if that was an error."""
         if self._complaint is not None:
             raise error_in(self._complaint, self._secrets, otherwise=ErrorKind.SERVER_ERROR)
+
+
+def complaint(data: bytes) -> bytes:
+    """Return the chunk that passes on an event of another API, if it has the text of an error; nothing otherwise."""
+    return b"data: " + b" ".join(data.splitlines()) + b"\n\n" if complains(data) else b""
+
+
+def _says_some(choice: Mapping[str, Any]) -> bool:
+    delta = delta_of(choice)
+    return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")
 
 
 def thought_in(part: Mapping[str, Any]) -> str:

@@ -91,7 +91,7 @@ class _Event(msgspec.Struct, gc=False):
 # Finish reasons, with those that some vendors have beside OpenAI's: Gemini and Anthropic their own, Mistral
 # ``model_length``, Z.ai ``sensitive``.
 CUT_SHORT = frozenset({"length", "MAX_TOKENS", "max_tokens", "model_length", "model_context_window_exceeded"})
-FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "sensitive"})
+FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"})
 SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on

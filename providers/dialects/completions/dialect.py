@@ -10,7 +10,7 @@ from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_com
 from providers.dialects.chat.events import choices, read_untyped
 from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
-from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_json_object, whole
+from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
@@ -122,7 +122,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     try:
         choices = few(_choices.decode(answer.pop("choices", _NULL)), "choices")
     except msgspec.ValidationError:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a completion") from None
+        raise no_answer(body, "a completion", secrets) from None
     texts = [{"index": msgspec.Raw(b"0"), **choice, "finish_reason": _NULL} for choice in choices]
     return events_of(answer, texts, choices, {"text": _EMPTY})
 

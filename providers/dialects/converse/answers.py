@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
-from providers.dialects.events import Pieces, few
+from providers.dialects.events import Pieces, few, no_answer
 from providers.error_bodies import error_in, read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError, identifier, kind_of_status
 
@@ -266,7 +266,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
         events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
         events.append(("metadata", {"usage": answer.get("usage")}))
     except SURPRISES:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not Converse's") from None
+        raise no_answer(body, "Converse's", secrets) from None
     messages = [
         Message({":message-type": "event", ":event-type": name}, msgspec.json.encode(event)) for name, event in events
     ]

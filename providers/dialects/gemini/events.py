@@ -20,6 +20,7 @@ from providers.dialects.events import (
     few,
     fit,
     join,
+    no_answer,
     no_json_object,
     whole,
 )
@@ -139,6 +140,11 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
     error: Any = None
 
 
+BLOCKED = frozenset({
+    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
+    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
+})  # fmt: skip
+MAY_BE_EMPTY = BLOCKED | {"STOP", "MAX_TOKENS"}  # an answer that says nothing and ends otherwise has failed
 _decoder = msgspec.json.Decoder(_Event)
 
 
@@ -235,12 +241,13 @@ def _by_kind(details: Any, unit: str) -> dict[str, int]:
 
 def _chunk(data: bytes, said: _Event) -> Chunk:
     answer_chars = reasoning_chars = searches = 0
-    answer = False
+    answer = failed = False
     finish_reason: str | None = None
     tools: list[tuple[int, str]] = []
     names: list[str] = []
     for candidate in few(said.candidates or (), "candidates"):
         finish_reason = candidate.finish_reason or finish_reason
+        failed = failed or (bool(finish_reason) and finish_reason not in MAY_BE_EMPTY)
         if candidate.grounding_metadata is not None:
             searches += _searches(candidate.grounding_metadata)
         for part in _parts(candidate):
@@ -276,6 +283,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
         refused=blocked is not None,
         idle=not (answer or reasoning_chars or finish_reason)
         and (bool(said.candidates) or said.usage_metadata is None),
+        failed=failed and not answer,
     )
 
 
@@ -346,7 +354,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     """
     answer = read_answer(body, secrets)
     if "candidates" not in answer and "promptFeedback" not in answer:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a GenerateContentResponse")
+        raise no_answer(body, "a GenerateContentResponse", secrets)
     try:
         return b"".join(map(event, _lists.decode(body)))
     except UNREADABLE:

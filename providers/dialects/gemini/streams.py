@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import (
     ChunkTranslation,
+    complaint,
     delta_of,
     no_place,
     pictures_in,
@@ -21,7 +22,7 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, few, index_of
-from providers.dialects.gemini.events import UsageMetadata, event, usage_of
+from providers.dialects.gemini.events import BLOCKED, MAY_BE_EMPTY, UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
@@ -228,12 +229,6 @@ def _gemini_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
 # Translates Gemini's events into chat chunks as they arrive.
 
 _DONE_EVENT = b"data: [DONE]\n\n"
-_CUT = frozenset({"MAX_TOKENS"})
-_FILTERED = frozenset({
-    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
-    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
-})  # fmt: skip
-
 
 # The model wanted to call a function, and there is no call: Google could not read it, none was offered, a thought's
 # signature was missing, or there were too many.
@@ -241,7 +236,6 @@ _BOTCHED = frozenset({
     *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"),
     *("MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"),
 })  # fmt: skip
-_MAY_BE_EMPTY = frozenset({"STOP"}) | _CUT | _FILTERED  # an answer that says nothing and ends otherwise has failed
 _SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
 
 
@@ -318,6 +312,9 @@ class ToChat:
         fields = _decoder.decode(data)
         if fields.get("error"):
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        if not (fields.get("candidates") or fields.get("promptFeedback")) and (complained := complaint(data)):
+            said.append(complained)
+            return
         if self._head is None:
             self._head = {
                 "id": fields.get("responseId") or self._new_id(),
@@ -337,7 +334,7 @@ class ToChat:
                 said.append(self._of_choice(index, delta))
             reason = given.get("finishReason")
             is_empty = not (candidate.spoken or candidate.finished)
-            if reason in _BOTCHED or (reason and is_empty and reason not in _MAY_BE_EMPTY):
+            if reason in _BOTCHED or (reason and is_empty and reason not in MAY_BE_EMPTY):
                 raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True
@@ -383,9 +380,9 @@ class ToChat:
 
 
 def _chat_reason(reason: str, candidate: _Candidate) -> str:
-    if reason in _CUT:
+    if reason == _CUT_SHORT:
         return "length"
-    if reason in _FILTERED:
+    if reason in BLOCKED:
         return "content_filter"
     return "tool_calls" if candidate.calls else "stop"
 

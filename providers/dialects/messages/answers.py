@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import Chunk, Gathering, few
+from providers.dialects.events import Chunk, Gathering, few, no_answer
 from providers.dialects.messages.events import error_of_event, type_of_kind
 from providers.dialects.wording import arguments_object
 from providers.error_bodies import read_answer
@@ -81,7 +81,7 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
         for index, block in enumerate(blocks):
             stream += _block(index, block)
     except _SURPRISES:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a message") from None
+        raise no_answer(body, "a message", secrets) from None
     delta = {name: message[name] for name in _AT_THE_END if name in message}
     delta.setdefault("stop_sequence", _NULL)
     if bytes(delta.get("stop_reason", _NULL)) == b"null":  # the answer is complete

@@ -10,6 +10,7 @@ import msgspec
 from providers.dialects.chat.deltas import (
     CallNumbers,
     ChunkTranslation,
+    complaint,
     delta_of,
     no_place,
     pictures_in,
@@ -464,6 +465,8 @@ class ToChat:
                 said = self.end()  # without a stop reason it has broken off: the reader of the chunks is told of no end
             case "error" | None if event.get("error"):
                 raise error_of_event(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+            case _:
+                said = complaint(data)
         return said
 
     def _begin(self, message: Mapping[str, Any]) -> bytes:

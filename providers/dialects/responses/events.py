@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.events import DONE, Chunk, Gathering, few, no_json_object
+from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
 from providers.error_bodies import read_answer
@@ -417,14 +417,14 @@ def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:
     try:
         items = _lists.decode(answer.get("output", _NULL))
         if items is None and answer.get("status") not in _BEGUN:
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response")
+            raise no_answer(body, "a response", secrets)
         began: dict[str, Any] = {**answer, "status": _IN_PROGRESS, "output": [], "usage": None}
         for state in ("created", "in_progress"):
             writer.say(f"response.{state}", response=began)
         for index, item in enumerate(few(items or (), "items")):
             write_item(writer, index, item)
     except UNREADABLE:
-        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not a response") from None
+        raise no_answer(body, "a response", secrets) from None
     end = "incomplete" if answer.get("status") == _INCOMPLETE else "completed"
     writer.say(f"response.{end}", response=msgspec.Raw(body.strip()))
     return writer.take()

@@ -283,13 +283,8 @@ def failure(kind: str, message: str) -> bytes:
 
     The API documents the first form and sends the second; OpenAI's SDKs raise only at the second.
     """
-    return error_event({"type": "upstream_error", "code": kind, "message": message, "param": None}, 0)
-
-
-def error_event(error: Mapping[str, Any], sequence_number: int) -> bytes:
-    """Return an error object as an event in both forms."""
-    facts = {name: _string(error.get(name)) for name in ("code", "message", "param")}
-    event = {"type": "error", "sequence_number": sequence_number, **facts, "error": error}
+    facts = {"code": kind, "message": message, "param": None}
+    event = {"type": "error", "sequence_number": 0, **facts, "error": {"type": "upstream_error", **facts}}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 
@@ -301,10 +296,6 @@ def numbered(failure: bytes, before: bytes) -> bytes:
         if numbers
         else failure
     )
-
-
-def _string(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 # Writes the typed events of a Responses stream, with their sequence numbers.
@@ -323,11 +314,6 @@ class EventWriter:
         if b"\n" in data or b"\r" in data:  # raw JSON may be pretty-printed; an event's data is one line
             data = msgspec.json.format(data, indent=-1)
         self._written.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), data))
-        self._number += 1
-
-    def fail(self, error: Mapping[str, Any]) -> None:
-        """Write an error, which must be the last event."""
-        self._written.append(error_event(error, self._number))
         self._number += 1
 
     def take(self) -> bytes:

@@ -24,6 +24,7 @@ from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
+from providers.error_bodies import error_in
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage, usage_of
@@ -440,7 +441,7 @@ class FromChat:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
-        self._beside, self._writer = BesideChoices(secrets), EventWriter()
+        self._secrets, self._beside, self._writer = secrets, BesideChoices(secrets), EventWriter()
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
@@ -462,7 +463,7 @@ class FromChat:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
 
         Raises:
-            UpstreamError: an event is no JSON object (invalid_response), or MiniMax's error. Others become events.
+            UpstreamError: an event is no JSON object (invalid_response), or the provider's error.
 
         """
         for event in events(block):
@@ -489,11 +490,9 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._beside.take(chunk, choices, data)
-        error = next((error for each in (chunk, *choices) if (error := each.get("error"))), None)
-        is_broken = any(string(choice.get("finish_reason")) in FAILED for choice in choices)
-        if error or chunk.get("object") == "error" or is_broken:
-            self._fail(error or chunk)
-            return
+        is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
+        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         self._usage = _usage(chunk) or self._usage
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
@@ -558,11 +557,6 @@ class FromChat:
         else:
             state = echo.state("incomplete", **facts, incomplete_details={"reason": why})
             self._writer.say("response.incomplete", response=state)
-
-    def _fail(self, error: Any) -> None:
-        self._over = True
-        told = error if isinstance(error, dict) else {"message": str(error)}
-        self._writer.fail({"type": None, "code": None, "message": "the provider sent an error", "param": None} | told)
 
 
 def _read(data: bytes) -> dict[str, Any]:

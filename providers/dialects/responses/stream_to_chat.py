@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import complaint
 from providers.dialects.events import DONE, few
 from providers.dialects.responses.events import lenient, read
 from providers.dialects.responses.fields import chat_usage
@@ -114,7 +115,7 @@ class ToChat:
         for event in events(block):
             data = event.data.strip()
             if data and data != DONE and not self._over:
-                self._take(_read(data))
+                self._take(_read(data), data)
         told = b"".join(self._out)
         self._out.clear()
         return told
@@ -123,7 +124,7 @@ class ToChat:
         """Return nothing: a response without a last event broke off."""
         return b""
 
-    def _take(self, event: _Event) -> None:
+    def _take(self, event: _Event, data: bytes) -> None:
         index, delta = event.output_index, event.delta
         if delta and event.type in _PLAIN:
             kind, field = _PLAIN[event.type]
@@ -149,7 +150,7 @@ class ToChat:
             ):
                 self._end_text(index, event)
             case _:
-                self._take_state(event)
+                self._take_state(event, data)
 
     def _end_text(self, index: int, event: _Event) -> None:
         """Send the text or the arguments that an event ends, if no delta had any of it."""
@@ -168,13 +169,14 @@ class ToChat:
         elif self._thoughts.setdefault(index, event.type or "") == event.type:
             self._delta(index, kind, {"reasoning_content": event.text})
 
-    def _take_state(self, event: _Event) -> None:
+    def _take_state(self, event: _Event, data: bytes) -> None:
         """Translate an event with the state of the whole response."""
         if event.type == "error" or event.error:
             error = event.error or {"code": event.code, "message": event.message}
             self._fail(error if isinstance(error, dict) else {"message": str(error)})
             return
         if event.response == _NULL:
+            self._out.append(complaint(data))
             return
         response = lenient(event.response, _Response)
         self._note(response)
@@ -183,6 +185,7 @@ class ToChat:
                 self._begin()
             case "response.failed" | "response.cancelled":
                 kind = event.type.removeprefix("response.")
+                self._say_usage(response)
                 self._fail(response.error or {"message": f"the provider says that the response is {kind}"})
             case "response.completed":
                 self._complete(response, "tool_calls" if self._send_rest(response) else "stop")
@@ -265,9 +268,12 @@ class ToChat:
         self._over = True
         self._begin()
         self._chunk({}, reason)
+        self._say_usage(response)
+        self._out.append(b"data: [DONE]\n\n")
+
+    def _say_usage(self, response: _Response) -> None:
         if response.usage is not None:
             self._event({**self._top, "choices": [], "usage": chat_usage(response.usage)})
-        self._out.append(b"data: [DONE]\n\n")
 
     def _fail(self, error: dict[str, Any]) -> None:
         """Send an error as an event. The reader of the chunks classifies it, and masks secrets in it."""

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from gateway.fleet.models import Clocks
-from providers.dialects import CHAT, GEMINI, MESSAGES, Dialect
-from tests.unit.racing.test_several import candidate
+from gateway.racing.timeouts import FINISH_GRACE_S
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
+from tests.unit.racing.test_several import candidate, of
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
 
@@ -70,3 +71,30 @@ def test_googles_events_without_a_word_are_silence_in_chat() -> None:
     events = [candidate(0, "So"), *[candidate(0)] * 3, candidate(0, " be it", "STOP")]
     track = track_of(every_nine_seconds(events, []), CHAT, GEMINI)
     assert run(track.run()).error_kind == "stall_timeout"
+
+
+@pytest.mark.parametrize("dialect", [CHAT, MESSAGES, RESPONSES, GEMINI], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "last", [[(8.0, FINISH)], [(8.0, delta()), (8.0, FINISH)], [(8.0, FINISH + b": a comment\n\n")]]
+)
+def test_the_end_must_come_soon_after_a_finish_reason_whether_or_not_the_client_is_told_of_that(
+    dialect: Dialect, last: list[tuple[float, Step]]
+) -> None:
+    track = track_of([(0.1, delta("Yes")), *last], dialect)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+    assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)
+
+
+def test_usage_has_the_whole_time_after_the_finish_reason() -> None:
+    track = track_of([(0.1, delta("Yes")), (8.0, FINISH), (12.0, usage())], GEMINI)
+    (attempt,) = run(track.run()).attempts
+    assert (attempt.outcome, attempt.completion_tokens, attempt.tokens_source) == ("won", 5, "reported")
+
+
+def test_the_end_of_one_answer_hurries_no_other_that_was_asked_for() -> None:
+    steps = every_nine_seconds([of(0, "Yes"), of(0, reason="stop"), of(1, "No"), of(1, reason="stop")], [usage()])
+    two: dict[str, Any] = {"generationConfig.candidateCount": 2}
+    track = track_of(steps, GEMINI, **two)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, record.total_ms) == (200, None, pytest.approx(27_200))

@@ -699,6 +699,7 @@ def test_googles_finish_reasons_become_chats(reason: str, chats: str) -> None:
         ("model_context_window_exceeded", "MAX_TOKENS"),  # Z.ai
         ("SAFETY", "SAFETY"),
         ("sensitive", "SAFETY"),  # Z.ai
+        ("refusal", "SAFETY"),  # Anthropic
     ],
 )
 def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) -> None:

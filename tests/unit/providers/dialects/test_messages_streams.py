@@ -203,6 +203,7 @@ def test_text_may_follow_tools_and_calls_may_have_no_index() -> None:
         ("max_tokens", {}, ("max_tokens", None)),
         ("model_context_window_exceeded", {}, ("max_tokens", None)),  # Z.ai
         ("sensitive", {}, ("refusal", None)),  # Z.ai
+        ("refusal", {}, ("refusal", None)),  # Anthropic, where a server passes its words on
         ("SAFETY", {}, ("refusal", None)),
         ("content_filter", {}, ("refusal", None)),
         ("eos", {}, ("end_turn", None)),

@@ -150,6 +150,7 @@ def test_an_answer_is_told_with_the_same_events_as_the_whole_response_it_makes(s
         ("max_tokens", "max_output_tokens"),
         ("model_context_window_exceeded", "max_output_tokens"),  # Z.ai
         ("sensitive", "content_filter"),  # Z.ai
+        ("refusal", "content_filter"),  # Anthropic
         ("content_filter", "content_filter"),
         ("SAFETY", "content_filter"),
     ],
@@ -162,8 +163,9 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(reason: str, why: str
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "network_error", "insufficient_system_resource"])
-def test_an_answer_whose_server_failed_ends_with_an_error(reason: str) -> None:
-    assert from_chat(chunk(content="Hel"), chunk(reason), used())[-1]["type"] == "error"
+def test_an_answer_whose_server_failed_says_by_which_reason(reason: str) -> None:
+    with pytest.raises(UpstreamError, match=f"the answer ended with finish_reason '{reason}'"):
+        from_chat(chunk(content="Hel"), chunk(reason), used())
 
 
 def test_an_answer_that_broke_off_is_given_no_end() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import openai
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from providers.dialects import arguments_object
-from providers.dialects.responses.events import read_event
+from providers.dialects.responses.fields import failure
 from providers.dialects.responses.stream_from_chat import LONGEST_ECHO_BYTES, FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.errors import ErrorKind, UpstreamError
@@ -25,20 +24,18 @@ from tests.unit.providers.dialects.responses_streams import (
     from_chat,
     sse,
     to_chat,
-    types,
     used,
     whole,
 )
 from tests.unit.providers.dialects.test_responses_events import sdk
 
 
-def test_an_error_in_the_stream_is_told_as_one_and_ends_it() -> None:
+@pytest.mark.parametrize("place", ["chunk", "choice"])
+def test_an_error_in_the_stream_is_raised_as_one(place: str) -> None:
     failed = {"error": {"message": "slow down", "code": 429}}
-    told = from_chat(*TEXT[:2], failed, *TEXT[2:])
-    assert types(told)[-1] == "error"
-    error = read_event(msgspec.json.encode(told[-1])).error
-    assert error is not None
-    assert (error.kind, error.message) == (ErrorKind.RATE_LIMITED, "slow down")
+    with pytest.raises(UpstreamError, match="slow down") as caught:
+        from_chat(*TEXT[:2], failed if place == "chunk" else {"choices": [failed]}, *TEXT[2:])
+    assert caught.value.kind is ErrorKind.RATE_LIMITED
 
 
 @pytest.mark.parametrize("make", [lambda: FromChat({}), ToChat], ids=["FromChat", "ToChat"])
@@ -69,7 +66,7 @@ def test_the_sdk_parses_structured_output_out_of_a_translated_stream() -> None:
 
 
 def test_the_sdk_raises_on_an_error_in_a_translated_stream() -> None:
-    client = sdk(whole({"model": "m"}, chunk(content="x"), {"error": {"message": "broke"}}))
+    client = sdk(whole({"model": "m"}, chunk(content="x")) + failure("stream_error", "broke"))
     with pytest.raises(openai.APIError, match="broke"):
         list(client.responses.create(model="m", input="hi", stream=True))
 
