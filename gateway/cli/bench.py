@@ -115,6 +115,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
     """
+    from providers import BENCH, has_scipy  # noqa: PLC0415 - only where it is needed
+
+    if not has_scipy():
+        fail(f"bench needs scipy for its intervals and tests: {BENCH}")
     gate = _read_gate(fail_if or [], against)
     if junit is not None and gate is None:
         fail("--junit needs something to judge: add --fail-if or --against", MISUSED)
@@ -136,10 +140,6 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         fail("give --json or --csv, not both", MISUSED)
     if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
         fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
-    from providers import BENCH, has_scipy  # noqa: PLC0415 - only where it is needed
-
-    if not has_scipy():
-        fail(f"bench needs scipy for its intervals and tests: {BENCH}")
     from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,

@@ -114,6 +114,7 @@ class ShuffledLoop(asyncio.BaseEventLoop):
         del ready[at]
         if not handle.cancelled():
             handle._run()
+        del handle, ready  # as asyncio's does: the frame of this method may outlive it, in that of a task that raised
 
     def close(self) -> None:
         """Close the loop and the coroutines of tasks that have not ended, which would disturb other tests later."""

@@ -81,7 +81,7 @@ _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-deployment": (str, "The deployment that answered."),
     "x-holeshot-mode": (
         str,
-        f"How the call was raced: {', '.join(f'`{mode}`' for mode in Mode if mode is not Mode.AUTO)}.",
+        f"The mode of its race: {', '.join(f'`{mode}`' for mode in Mode)}.",
     ),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),

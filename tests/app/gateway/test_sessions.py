@@ -1,7 +1,6 @@
 """An operator's key is exchanged for a cookie: what it opens, what it does not, and when it ends."""
 
 import asyncio
-from sys import version_info
 from typing import Any
 
 import aiohttp
@@ -88,8 +87,6 @@ async def test_other_keys_are_exchanged_for_nothing(
         (b'["key"]', {}, 400),
         (b"{", {}, 400),
         (b"\xff", {}, 400),
-        # From Python 3.12 on so deep a body is read, and the key is wrong.
-        (b'{"key": "hs-x", "more": ' + b"[" * 2000 + b"]" * 2000 + b"}", {}, 401 if version_info >= (3, 12) else 400),
         (b"", {}, 400),
         (b'{"key": "' + b"x" * 5000 + b'"}', {}, 413),
         (b"key=hs-key-of-the-admin", {"content-type": "application/x-www-form-urlencoded"}, 415),
@@ -103,6 +100,15 @@ async def test_what_is_no_key_is_refused(serve: Serve, body: bytes, headers: dic
         sent = {"content-type": "application/json", **headers}
         async with running.http.post(f"{running.url}/api/session", data=body, headers=sent) as response:
             assert (response.status, response.headers.get("set-cookie")) == (status, None)
+
+
+async def test_what_is_nested_deeply_is_no_key_either(serve: Serve) -> None:
+    async with serve(config=people()) as running:
+        body = b'{"key": "hs-x", "more": ' + b"[" * 2000 + b"]" * 2000 + b"}"
+        sent = {"content-type": "application/json"}
+        async with running.http.post(f"{running.url}/api/session", data=body, headers=sent) as response:
+            assert response.status in {400, 401}  # too deep on Python 3.11 and some of 3.12, else no key
+            assert "set-cookie" not in response.headers
 
 
 async def test_a_body_that_does_not_end_is_not_awaited(serve: Serve) -> None:
