@@ -239,13 +239,12 @@ def test_a_deadline_that_only_one_keeps_takes_no_attempt_away(mode: Mode, more: 
     replica = VirtualReplica(("a", "b"))
     replica.warm_up(a=0.3, b=0.6)
 
-    def others(ttft_ms: float | str = "none") -> list[tuple[str, float, Role]]:
-        plan = replica.plan(mode=mode, ttft_ms=ttft_ms, **more)
+    def others(plan: Plan) -> list[tuple[str, float, Role]]:
         assert plan.narrowed is None
         return [(each.deployment, each.delay_s, each.role) for each in plan.launches]
 
-    plain, goal = others(), others(ttft_ms=500.0)
-    assert plain == goal
+    goal = others(replica.plan(mode=mode, ttft_ms=500.0, **more))
+    assert goal == others(replica.plan(mode=mode, **more))
     assert [role for _, _, role in goal[:2]] == [Role.PRIMARY, Role.HEDGE if mode is Mode.HEDGE else Role.RACE]
 
 
