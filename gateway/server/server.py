@@ -16,6 +16,7 @@ import socket
 import ssl
 import sys
 import time
+import warnings
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, date, datetime
@@ -254,7 +255,10 @@ class Supervisor:
         # Until it has its own handlers, a signal to the child would reach the parent's pipe.
         mask_signals(_HANDLED, blocked=True)
         try:
-            pid = os.fork()
+            with warnings.catch_warnings():
+                # The log's thread runs beside: a child begins with lines and a lock of its own (``watching/logs.py``).
+                warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+                pid = os.fork()
         except OSError as error:
             mask_signals(_HANDLED, blocked=False)
             if not self._has_forked:
