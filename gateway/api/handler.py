@@ -264,7 +264,7 @@ class ArraySink(StreamingSink):
         return bytes(said)
 
 
-_LAST_WORD_S = 1.0  # for a client that does not read, when the gateway ends
+LAST_WORD_S = 1.0  # for a client that does not read, when the gateway ends
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 
@@ -397,7 +397,7 @@ class Responder:
         except asyncio.CancelledError:
             if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_LAST_WORD_S):
+                    async with asyncio.timeout(LAST_WORD_S):
                         await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
             raise
         except Exception:

@@ -4,6 +4,7 @@ import asyncio
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from aiohttp import HttpVersion11, web
@@ -17,7 +18,7 @@ from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
-from gateway.api.handler import answering
+from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.passthrough import counting, relaying
 from gateway.api.passthrough_requests import (
@@ -260,6 +261,7 @@ def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send errors in the format of the API that was called, before the rest of an unread body."""
+    drains_s: float | None = None
     try:
         response = await _answered(request, handler)
     except asyncio.CancelledError:
@@ -267,8 +269,11 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         if has_begun or request.transport is None or request.app[CONTEXT].phase is not Phase.CUTTING:
             raise
         response = _response(request, ShuttingDown("the gateway stopped before this request was answered; retry"))
+        drains_s = LAST_WORD_S
     if not request.content.is_eof():
-        await answer_first(request, response, request.app[CONTEXT].body_work)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drains_s):
+                await answer_first(request, response, request.app[CONTEXT].body_work)
     return response
 
 

@@ -341,7 +341,8 @@ class AnswerReader:
             dropped = dropped or event is not sent
             chunk = self._last(chunk) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
-            if chunk.failed and self._measurement.answer_at is None:
+            is_alone = self._choices is None  # else another choice may answer
+            if chunk.failed and is_alone and self._measurement.answer_at is None:
                 failed = UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {chunk.finish_reason}")
             if failed is not None:
                 error, dropped = failed, True
@@ -350,8 +351,7 @@ class AnswerReader:
                 break
             self._measurement.event(chunk, now)
             chunks.append(chunk)
-            is_one = self._choices is None
-            self.finished = self.finished or chunk.finished if is_one else self._each_finished(chunk)
+            self.finished = self.finished or chunk.finished if is_alone else self._each_finished(chunk)
             if chunk.usage_only and self._drop_usage:
                 dropped = True
             else:

@@ -103,7 +103,7 @@ class BesideChoices:
 
 def complaint(data: bytes) -> bytes:
     """Return the chunk that passes on an event of another API, if it has the text of an error; nothing otherwise."""
-    return b"data: " + b" ".join(data.splitlines()) + b"\n\n" if complains(data) else b""
+    return b"data: %s\n\n" % msgspec.json.encode({**_decoder.decode(data), "choices": []}) if complains(data) else b""
 
 
 def _says_some(choice: Mapping[str, Any]) -> bool:

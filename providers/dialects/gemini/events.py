@@ -86,15 +86,19 @@ class _Call(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class _Object(msgspec.Struct, gc=False):
+    """An object of which only matters that it is there. A union with ``msgspec.Raw`` would take none."""
+
+
 class _Part(msgspec.Struct, gc=False, rename="camel"):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
     function_call: _Call | None = None
-    inline_data: msgspec.Raw | None = None
-    file_data: msgspec.Raw | None = None
-    executable_code: msgspec.Raw | None = None
-    code_execution_result: msgspec.Raw | None = None
+    inline_data: _Object | None = None
+    file_data: _Object | None = None
+    executable_code: _Object | None = None
+    code_execution_result: _Object | None = None
 
 
 class _Content(msgspec.Struct, gc=False):
@@ -144,7 +148,9 @@ BLOCKED = frozenset({
     *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
     *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
 })  # fmt: skip
-MAY_BE_EMPTY = BLOCKED | {"STOP", "MAX_TOKENS"}  # an answer that says nothing and ends otherwise has failed
+UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"  # Google's default; some servers have it in each event
+# An answer that says nothing and ends otherwise has failed.
+MAY_BE_EMPTY = BLOCKED | {"STOP", "MAX_TOKENS", UNSPECIFIED}
 _decoder = msgspec.json.Decoder(_Event)
 
 

@@ -22,7 +22,7 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import DONE, few, index_of
-from providers.dialects.gemini.events import BLOCKED, MAY_BE_EMPTY, UsageMetadata, event, usage_of
+from providers.dialects.gemini.events import BLOCKED, MAY_BE_EMPTY, UNSPECIFIED, UsageMetadata, event, usage_of
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
@@ -247,6 +247,20 @@ class _Candidate(msgspec.Struct):
     finished: bool = False
 
 
+def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
+    """Return a candidate's finish reason, if it has one; the default word is none before anything was said.
+
+    Raises:
+        UpstreamError: it says that there is no answer (stream_error).
+
+    """
+    reason: str | None = given.get("finishReason")
+    is_empty = not (candidate.spoken or candidate.finished)
+    if reason in _BOTCHED or (reason and is_empty and reason not in MAY_BE_EMPTY):
+        raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+    return None if is_empty and reason == UNSPECIFIED else reason
+
+
 class ToChat:
     """Translates one answer. Thoughts become ``reasoning_content``; signatures go into Google's field of chat.
 
@@ -332,10 +346,7 @@ class ToChat:
             for delta in filter(None, (self._delta(part, candidate) for part in parts)):
                 candidate.spoken = candidate.spoken or not _SPOKEN.isdisjoint(delta)
                 said.append(self._of_choice(index, delta))
-            reason = given.get("finishReason")
-            is_empty = not (candidate.spoken or candidate.finished)
-            if reason in _BOTCHED or (reason and is_empty and reason not in MAY_BE_EMPTY):
-                raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+            reason = _reason_in(given, candidate)
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True
                 said.append(self._of_choice(index, {}, _chat_reason(reason, candidate)))

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import ApiError
 from gateway.racing.sinks import GatheringSink
-from providers import UpstreamError
+from providers import UpstreamError, events
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Step, Timetable, Track, delta, event, usage
 from tests.unit.racing.virtual_time import run
@@ -22,9 +22,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 DIALECTS = [CHAT, MESSAGES, RESPONSES, GEMINI]
 
 
-def told(*events: bytes, dialect: Dialect = CHAT, speaks: Dialect = CHAT) -> Track:
+def told(*said: bytes, dialect: Dialect = CHAT, speaks: Dialect = CHAT) -> Track:
     """Return the track of a race in which the only upstream, which ``speaks`` this API, sends these events."""
-    steps: list[tuple[float, Step]] = [(0.1 * number, each) for number, each in enumerate(events)]
+    steps: list[tuple[float, Step]] = [(0.1 * number, each) for number, each in enumerate(said)]
     track = Track(Timetable("a", [*steps, (steps[-1][0], None)]))
     track._call_options["dialect"] = dialect
     speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(speaks,))
@@ -155,6 +155,9 @@ def test_beside_an_end_of_any_api_it_is_no_reason(dialect: Dialect, speaks: Dial
     track = told(queued, BEGUN[speaks], TEXT[speaks] + queued, WHOLE[speaks] + over, dialect=dialect, speaks=speaks)
     (attempt,) = run(track.run()).attempts
     assert attempt.outcome == "won"
+    if dialect is CHAT:  # clients take the first choice of a chunk, if the list is not empty
+        assert isinstance(track.sink, RememberingSink)
+        assert all(b'"choices":' in each.data for each in events(track.sink.bytes) if each.data != b"[DONE]")
 
 
 @pytest.mark.parametrize("dialect", [*DIALECTS, COMPLETIONS], ids=lambda each: each.name)

@@ -50,7 +50,18 @@ def test_an_answer_that_says_nothing_has_failed_by_its_reason(
 
 
 @pytest.mark.parametrize("reason", FAILED)
-@pytest.mark.parametrize("part", [{"text": "Hi"}, {"functionCall": {"name": "f", "args": {}}}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "Hi"},
+        {"functionCall": {"name": "f", "args": {}}},
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+        {"fileData": {"fileUri": "gs://a/b"}},
+        {"executableCode": {"code": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
+    ],
+    ids=lambda part: next(iter(part)),
+)
 def test_what_was_said_reaches_clients_of_the_same_api_with_its_reason(reason: str, part: dict[str, Any]) -> None:
     for said in ([answer(None, part), answer(reason)], [answer(reason, part)]):
         track = track_of(*said, dialect=GEMINI)
@@ -58,6 +69,35 @@ def test_what_was_said_reaches_clients_of_the_same_api_with_its_reason(reason: s
         assert track.outcomes == {"a": "won"}
         assert isinstance(track.sink, RememberingSink)
         assert track.sink.bytes == b"".join(said)
+
+
+@pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
+def test_a_picture_wins_at_once(dialect: Dialect) -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
+    track = track_of(answer("STOP", picture), dialect=dialect)
+    record = run(track.run())
+    assert (record.ttft_ms, record.is_empty) == (pytest.approx(100), False)
+    assert track.outcomes == {"a": "won"}
+
+
+@pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
+@pytest.mark.parametrize("part", [{"text": "hm", "thought": True}, {"text": ""}], ids=["thought", "nothing"])
+def test_the_default_word_for_a_reason_is_none_before_the_answer(dialect: Dialect, part: dict[str, Any]) -> None:
+    default = "FINISH_REASON_UNSPECIFIED"
+    track = track_of(answer(default, part), answer("STOP", {"text": "Hi"}), dialect=dialect)
+    run(track.run())
+    assert track.outcomes == {"a": "won"}
+    assert isinstance(track.sink, RememberingSink)
+    assert b"Hi" in track.sink.bytes
+
+
+def test_of_two_answers_one_that_failed_leaves_the_other() -> None:
+    other = event(candidates=[{"index": 1, "content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}])
+    track = track_of(answer("OTHER"), other, dialect=GEMINI)
+    assert GEMINI.requests.choices is not None
+    track._fields[GEMINI.requests.choices] = msgspec.Raw(b"2")
+    run(track.run())
+    assert track.outcomes == {"a": "won"}
 
 
 def test_thoughts_alone_are_no_answer() -> None:
