@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.core.calls import Call, Maker, Recorder
 from gateway.core.log import get_logger
-from gateway.core.tasks import forget_frames
+from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.seats import Seats
@@ -113,7 +113,8 @@ class AttemptTasks(Generic[AttemptT, CallT]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.left(self._tasks.pop(task).deployment.name)
-        forget_frames(task)
+        if task.cancelled():
+            retrieve(task)  # or it would keep its frames
 
     async def close(self) -> None:
         """Cancel and await every task."""
