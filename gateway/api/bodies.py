@@ -416,17 +416,19 @@ class Wire(Protocol):
         """Parse nothing more: drop what comes, and pass its bytes to ``dropped``."""
 
 
-async def answer_first(request: web.Request, response: web.StreamResponse, work: BodyWork) -> None:
+async def answer_first(
+    request: web.Request, response: web.StreamResponse, work: BodyWork, limit_s: float = DRAINED_S
+) -> None:
     """Send ``response`` to a request whose body was not fully read, then read the rest or close the connection.
 
-    A chunked rest is not parsed: its framing may take much CPU.
+    All of that within ``limit_s``. A chunked rest is not parsed: its framing may take much CPU.
     """
     length = request.content_length
     if length is None or length > DRAINED_BYTES or "expect" in request.headers:
         response.force_close()  # many clients stop sending when they see this header
     content = request.content
     try:
-        async with asyncio.timeout(DRAINED_S):
+        async with asyncio.timeout(limit_s):
             await response.prepare(request)
             await response.write_eof()
             if length is None:

@@ -264,7 +264,7 @@ class ArraySink(StreamingSink):
         return bytes(said)
 
 
-LAST_WORD_S = 1.0  # for a client that does not read, when the gateway ends
+LAST_WORD_S = 1.0  # for a client that does not read, or that still sends, when the gateway ends
 COMMENT_S = 10.0  # between two comments while no answer is known to be valid
 
 

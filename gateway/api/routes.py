@@ -4,7 +4,6 @@ import asyncio
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from aiohttp import HttpVersion11, web
@@ -15,7 +14,7 @@ from multidict import istr
 from gateway.api import headers
 from gateway.api.aiohttp_adapter import past_the_router
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
-from gateway.api.bodies import answer_first, withhold_continue
+from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
@@ -261,7 +260,7 @@ def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], 
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send errors in the format of the API that was called, before the rest of an unread body."""
-    drains_s: float | None = None
+    limit_s = DRAINED_S
     try:
         response = await _answered(request, handler)
     except asyncio.CancelledError:
@@ -269,11 +268,9 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         if has_begun or request.transport is None or request.app[CONTEXT].phase is not Phase.CUTTING:
             raise
         response = _response(request, ShuttingDown("the gateway stopped before this request was answered; retry"))
-        drains_s = LAST_WORD_S
+        limit_s = LAST_WORD_S
     if not request.content.is_eof():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(drains_s):
-                await answer_first(request, response, request.app[CONTEXT].body_work)
+        await answer_first(request, response, request.app[CONTEXT].body_work, limit_s)
     return response
 
 
