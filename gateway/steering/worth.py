@@ -59,9 +59,10 @@ def may_race(racer: Candidate, primary: Candidate, race: RaceSettings) -> bool:
     Of a later tier only who is often late for a deadline, as it may still be first; not who writes below
     ``min_tok_s``, as its first token would win.
     """
-    if racer.tier <= primary.tier or racer.tier is not Tier.MISSES:
-        return racer.tier <= primary.tier and racer.tier < Tier.FULL
-    return race.min_tok_s is None or not racer.estimate.slower_than(race.min_tok_s)
+    is_later = racer.tier > primary.tier
+    if is_later and racer.tier is Tier.MISSES:
+        return race.min_tok_s is None or not racer.estimate.slower_than(race.min_tok_s)
+    return not is_later and racer.tier < Tier.FULL
 
 
 def worth_s(lineup: Lineup, primary: Candidate, racer: Candidate, *, kept: float, holds: bool) -> float:
