@@ -74,7 +74,9 @@ def headroom(headers: Mapping[str, str]) -> float | None:
             continue
         share = min(1.0, max(0.0, remaining / limit))
         if least is None or share < least:
-            least = min(1.0 if least is None else least, share / _NEARLY_USED_UP if _is_long(name, headers) else share)
+            if _is_long(name, headers):
+                share = min(1.0, share / _NEARLY_USED_UP)
+            least = share if least is None else min(least, share)
     return least
 
 
