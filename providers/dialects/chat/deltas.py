@@ -28,8 +28,7 @@ class ChunkTranslation(ABC):
         self, asked: Mapping[str, msgspec.Raw], secrets: Sequence[str] = (), *, offered: Offered = lambda _: ()
     ) -> None:
         """``offered`` reads the tools of the request ``asked``."""
-        self._secrets = secrets
-        self._beside = BesideChoices(secrets)
+        self._errors = StreamErrors(secrets)
         self._tools, self._offered = asked.get("tools"), offered
         self._ended = False
         self._reported: Mapping[str, Any] | None = None  # the last usage
@@ -65,10 +64,7 @@ class ChunkTranslation(ABC):
                     continue
                 chunk = _decoder.decode(data)
                 choices: list[dict[str, Any]] = few(chunk.get("choices") or [], "choices")
-                self._beside.take(chunk, choices, data)
-                is_broken = any(choice.get("error") or choice.get("finish_reason") in FAILED for choice in choices)
-                if chunk.get("error") or chunk.get("object") == "error" or is_broken:
-                    raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+                self._errors.take(chunk, choices, data)
                 self._take(chunk, choices, said)
             except UpstreamError as error:
                 raise error.after(said) from None
@@ -78,18 +74,21 @@ class ChunkTranslation(ABC):
         return b"".join(said)
 
 
-class BesideChoices:
-    """The errors of a stream that stand beside its choices, and are not called errors."""
+class StreamErrors:
+    """Finds the errors of a stream: in its choices, beside them, and those that are not called errors."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
         self._complaint: bytes | None = None  # the last event, without choices, if it has the text of an error
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
-        """Raise the error in ``base_resp``, which MiniMax also sends without one. ``data``: the chunk as it came."""
+        """Raise the error in a chunk; ``base_resp`` is MiniMax's, also without ``error``. ``data``: as it came."""
         match chunk.get("base_resp"):
             case {"status_code": int(code)} if code:
                 raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
+        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
         elif self._complaint is not None and any(map(_says_some, choices)):

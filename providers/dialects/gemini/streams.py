@@ -92,7 +92,7 @@ class FromChat(ChunkTranslation):
         if self._ended:
             return b""
         if all(choice.reason is None for choice in self._choices.values()):
-            self._beside.check()
+            self._errors.check()
             return b""
         self._ended = True
         last = [

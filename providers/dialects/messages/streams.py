@@ -200,7 +200,7 @@ class FromChat(ChunkTranslation):
 
         """
         if self._stop is None:
-            self._beside.check()
+            self._errors.check()
         said: list[bytes] = []
         self._done(said)
         return b"".join(said)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
-    BesideChoices,
     CallNumbers,
+    StreamErrors,
     delta_of,
     no_place,
     pictures_in,
@@ -24,8 +24,7 @@ from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
 from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
-from providers.error_bodies import error_in
-from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage, usage_of
 
@@ -441,7 +440,7 @@ class FromChat:
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
-        self._secrets, self._beside, self._writer = secrets, BesideChoices(secrets), EventWriter()
+        self._errors, self._writer = StreamErrors(secrets), EventWriter()
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
@@ -479,7 +478,7 @@ class FromChat:
     def end(self) -> bytes:
         """Return the last event, unless it was sent, or the answer broke off; then raise the error that says why."""
         if self._finish_reason is None:
-            self._beside.check()
+            self._errors.check()
         self._end()
         return self._writer.take()
 
@@ -489,10 +488,7 @@ class FromChat:
 
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
-        self._beside.take(chunk, choices, data)
-        is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
-        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
-            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        self._errors.take(chunk, choices, data)
         self._usage = _usage(chunk) or self._usage
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
