@@ -54,6 +54,9 @@ from .large_bodies import aside as aside
 from .large_bodies import bound_memory as bound_memory
 from .large_bodies import check_room as check_room
 from .large_bodies import check_room_for_answer as check_room_for_answer
+from .learnt import Fact as Fact
+from .learnt import Kind as Kind
+from .learnt import Learnt as Learnt
 from .listings import Listed as Listed
 from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error

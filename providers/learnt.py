@@ -15,12 +15,11 @@ LONGEST_NAME = 200  # characters of a field's or model's name
 class Kind(StrEnum):
     """What a model refused."""
 
-    FIELD = "field"  # a field: it is left out
+    FIELD = "field"  # a field, or only its ``value``: it is left out
     NAME = "name"  # the name of a field: its value is sent as ``instead``
-    HISTORY = "history"  # the order or names of roles, or lists of texts: the strictest form of history is sent
-    USAGE = "usage"  # to be asked for usage
+    VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
+    HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
     SCHEMAS = "schemas"  # strict schemas: they are sent as best effort
-    THOUGHTS = "thoughts"  # thoughts that it has not signed: they are left out of the history
     API = "api"  # ``field`` is the name of a dialect that it does not have
     LENGTH = "length"  # a prompt of ``tokens``
 
@@ -29,37 +28,38 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a model refuses."""
 
     kind: Kind
-    field: str = ""  # its path in a request's body, as reasoning.effort
-    instead: str = ""  # the name that it is sent by
-    dialect: str = ""  # of the requests whose field it is; "": of all
+    field: str = ""  # its path in a request, as reasoning.effort
+    instead: str = ""
+    value: str = ""  # as JSON; "": any
+    dialect: str = ""  # the API in which it has this name; "": it is not about a field
     tokens: int = 0  # about so many, by the gateway's own estimate
 
 
 Facts = tuple[Fact, ...]
-_NOTHING: Facts = ()
+NOTHING: Facts = ()
+OnFact = Callable[[str, Fact, float], object]
+
+
+def _tell_nobody(_model: str, _fact: Fact, _until: float) -> None:
+    pass
 
 
 class Learnt:
     """The facts of one provider's models, with any of its keys, for a day each; bounded.
 
-    ``on_fact`` is called with a model and a fact that is new here: the log and the other replicas are told by it. What
-    another replica has found is noted by ``note`` with ``until``, and not told again.
+    ``on_fact`` is called with a model, a fact that is new here, and its end in Unix time: the log and the other
+    replicas are told by it.
     """
 
-    def __init__(
-        self,
-        on_fact: Callable[[str, Fact, float], object] = lambda _model, _fact, _until: None,
-        *,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, on_fact: OnFact = _tell_nobody, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._on_fact = on_fact
         self._wall_clock = wall_clock
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
 
     def of(self, model: str) -> Facts:
         """Return what is known of ``model``, in the order in which it was learnt."""
-        if not self._until or (known := self._until.get(model)) is None:
-            return _NOTHING
+        if (known := self._until.get(model)) is None:
+            return NOTHING
         now = self._wall_clock()
         if any(until <= now for until in known.values()):
             known = {fact: until for fact, until in known.items() if until > now}
@@ -68,23 +68,19 @@ class Learnt:
 
     def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
         """Note what ``model`` refused. ``until`` (Unix time): another replica told it; else it is told to them."""
-        if max(len(model), len(fact.field), len(fact.instead)) > LONGEST_NAME:
+        if max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
             return
         is_own, now = until is None, self._wall_clock()
         until = now + DAY_S if until is None else min(until, now + DAY_S)
         if until <= now:
             return
-        known = dict(self._until.get(model, {}))
-        is_new = fact not in known
+        before = self._until.get(model, {})
+        known = {each: end for each, end in before.items() if not _replaces(fact, each)}
         known[fact] = max(until, known.get(fact, 0.0))
-        if fact.kind is Kind.LENGTH:  # only the shortest prompt that was refused
-            least = min((each for each in known if each.kind is Kind.LENGTH), key=lambda each: each.tokens)
-            known = {each: end for each, end in known.items() if each.kind is not Kind.LENGTH or each == least}
-            is_new = is_new and fact == least
         while len(known) > MOST_FACTS:
             del known[next(iter(known))]
         self._set(model, known)
-        if is_own and is_new:
+        if is_own and fact not in before:
             self._on_fact(model, fact, until)
 
     def forget(self, model: str, facts: Collection[Fact]) -> None:
@@ -97,7 +93,7 @@ class Learnt:
         return any(fact.kind is Kind.API and fact.field == dialect for fact in self.of(model))
 
     def refused_length(self, model: str) -> int | None:
-        """Return the tokens of the shortest prompt that was too long for ``model``; None: none was."""
+        """Return the tokens of the last prompt that was too long for ``model``; None: none was."""
         return next((fact.tokens for fact in self.of(model) if fact.kind is Kind.LENGTH), None)
 
     @property
@@ -116,3 +112,14 @@ class Learnt:
             self._until[model] = known
         while len(self._until) > MOST_MODELS:
             del self._until[next(iter(self._until))]
+
+
+def _replaces(fact: Fact, known: Fact) -> bool:
+    """Whether ``fact`` is about the same as ``known``, and says another thing."""
+    if fact == known or fact.dialect != known.dialect or fact.kind is not known.kind:
+        return False
+    if fact.kind is Kind.NAME:
+        return known.field in {fact.field, fact.instead}
+    if fact.kind is Kind.VALUE:
+        return (fact.field, fact.value) == (known.field, known.value)
+    return fact.kind is Kind.LENGTH

@@ -5,7 +5,7 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -135,6 +135,9 @@ class RaceHandle(Protocol[Attempt_contra]):
 
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
+
+    def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
 
     def ask_whole(self, attempt: Attempt_contra) -> bool:
         """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
@@ -325,6 +328,8 @@ class Attempt:
             self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
+        if self.sendings.left_out:
+            self.race.sent_without(self, self.sendings.left_out)
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer

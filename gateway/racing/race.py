@@ -341,6 +341,10 @@ class Race:
         elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
+    def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        self.call = self._claim.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
+
     def ask_whole(self, attempt: Attempt) -> bool:
         """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
         if self.phase is not Phase.RUNNING:

@@ -222,6 +222,8 @@ MESSAGES = Dialect(
         ),
         system=SystemPrompt("system", lambda text: {"type": "text", "text": text}),
         effort="thinking",
+        thinking=frozenset({"thinking", "output_config.effort"}),
+        wishes=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
         essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},
