@@ -12,6 +12,7 @@ Who may lose what:
 - Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -80,10 +81,13 @@ class Asked(NamedTuple):
     api: str
     formats: RequestFormat
     renamed: Mapping[str, str] = {}  # from the client's name of a field to that of ``fields``
+    aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
 
 
 def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
+    if not facts:
+        return Sent(fields)
     said, told = dict(fields), list[str]()
     for fact in facts:
         if fact.dialect != asked.api or (place := _place_of(said, fact.field)) is None:
@@ -99,8 +103,11 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
             given = said.pop(place.top)
             said.setdefault(fact.instead, given)
         elif fact.kind is Kind.VALUE:
-            _set(said, place, msgspec.Raw(fact.instead.encode()))
             told.append(place.path)
+            if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
+                said = dict(asked.formats.thinking_as(said, fact.instead.strip('"')))
+            else:
+                _set(said, place, msgspec.Raw(fact.instead.encode()))
         elif fact.kind is Kind.FIELD and (why := _may_lose(said, place, asked)) is not None:
             _leave_out(said, place, asked.formats)
             if why.is_told:
@@ -128,6 +135,38 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
     )
+
+
+def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
+    """Note that a form to which ``facts`` led was answered, and what it lacked."""
+    request.sendings.left_out = sent.told
+    if learnt.supposed:
+        learnt.confirm(request.model, facts)
+
+
+async def taken(
+    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+) -> _T:
+    """Return the answer to a request in the form that its model is known to take, or in which it turns out to.
+
+    Raises:
+        UpstreamError: as of ``in_another_form``, or of another kind.
+
+    """
+    request = asked.request
+    facts = learnt.of(request.model)
+    sent = say(facts)
+    try:
+        answer = await ask(sent)
+    except UpstreamError as error:
+        if not may_teach(error, request):
+            raise
+        refusal = error.without_frames()
+    else:
+        if facts:
+            answered(learnt, request, facts, sent)
+        return answer
+    return await in_another_form(refusal, facts, learnt, asked, say=say, ask=ask)
 
 
 async def in_another_form(
@@ -161,6 +200,10 @@ async def in_another_form(
             refusal = error.without_frames()
             if not may_teach(refusal, request):
                 break
+        except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
+            for fact in tried[len(known) :]:
+                learnt.suppose(request.model, fact)
+            raise
         else:
             for fact in tried[len(known) :]:
                 learnt.note(request.model, fact)
@@ -184,7 +227,7 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
             if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
                 return NOTHING
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
-        elif (place := _find(fields, refused.path, formats)) is not None:
+        elif (place := _find(fields, refused.path, asked)) is not None:
             if (fact := _fact_of(refused, place, fields, asked)) is None:
                 return NOTHING
             found.append(fact)
@@ -208,6 +251,8 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
         if other is not None:
             return Fact(Kind.NAME, place.top, other, dialect=api)
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
+    if refused.is_of_value and place.path == asked.formats.thinking_kind:
+        return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if refused.values else None
     if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
         return Fact(Kind.VALUE, place.path, nearest, value, api)
     if _may_lose(fields, place, asked) is None:
@@ -310,9 +355,11 @@ def _place_of(fields: Fields, path: str) -> Place | None:
     return place if _value_at(fields, place) is not None else None
 
 
-def _find(fields: Fields, named: tuple[str, ...], formats: RequestFormat) -> Place | None:
+def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
     """Return the place of a field as a refusal names it: in another spelling, without what is around it, or deeper."""
     path = tuple(_spelt(name) for name in named)
+    if (alias := asked.aliases.get(path[-1])) is not None:
+        return Place(alias) if alias in fields else None
     for top, value in fields.items():
         own = tuple(_spelt(name) for name in top.split("."))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
@@ -322,7 +369,7 @@ def _find(fields: Fields, named: tuple[str, ...], formats: RequestFormat) -> Pla
     for top in fields:
         if "." in top and _spelt(top.rpartition(".")[2]) == path[0]:
             return Place(top)
-    around = {wish.partition(".")[0] for wish in formats.wishes if "." in wish}
+    around = {wish.partition(".")[0] for wish in asked.formats.wishes if "." in wish}
     for top in around & fields.keys():
         if (inner := _within(fields[top], path)) is not None:
             return Place(top, inner)

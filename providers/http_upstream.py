@@ -18,7 +18,7 @@ from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, R
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.forms import Asked, Fields, Sent, adapted, in_another_form, may_teach, with_strict
+from providers.forms import Asked, Fields, Sent, adapted, answered, in_another_form, may_teach, taken, with_strict
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
@@ -65,7 +65,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts) -> Sent:
             said["stream_options"] = _with_usage(said.get("stream_options"))
         else:
             said.pop("stream_options", None)
-    if not facts:
+    if not facts:  # as nearly always
         return Sent(said)
     sent = adapted(said, facts, Asked(request, request.dialect.name, requests, quirks.rename))
     return sent._replace(told=(*(loss.field for loss in told), *sent.told))
@@ -235,7 +235,7 @@ class HttpUpstream:
             refusal = error.without_frames()
         else:
             if facts:
-                request.sendings.left_out = sent.told
+                answered(self._learnt, request, facts, sent)
             return response
         return await in_another_form(
             refusal,
@@ -286,24 +286,12 @@ class HttpUpstream:
             fields = with_own(request, request.fields)
             if not model_is_said:
                 del fields["model"]
-            return adapted(fields, facts, asked) if facts else Sent(fields)
+            return adapted(fields, facts, asked)
 
         async def ask(sent: Sent) -> Body:
             return await self._ask(head, path, request, msgspec.json.encode(sent.fields))
 
-        facts = self._learnt.of(request.model)
-        sent = say(facts)
-        try:
-            response = await ask(sent)
-        except UpstreamError as error:
-            if not may_teach(error, request):
-                raise
-            refusal = error.without_frames()
-        else:
-            if facts:
-                request.sendings.left_out = sent.told
-            return response
-        return await in_another_form(refusal, facts, self._learnt, asked, say=say, ask=ask)
+        return await taken(self._learnt, asked, say=say, ask=ask)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.

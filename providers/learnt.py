@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+SUPPOSED_S = 60.0
 DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
@@ -55,15 +56,16 @@ class Learnt:
         self._on_fact = on_fact
         self._wall_clock = wall_clock
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
+        self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
 
     def of(self, model: str) -> Facts:
         """Return what is known of ``model``, in the order in which it was learnt."""
         if (known := self._until.get(model)) is None:
             return NOTHING
         now = self._wall_clock()
-        if any(until <= now for until in known.values()):
-            known = {fact: until for fact, until in known.items() if until > now}
-            self._set(model, known)
+        if ended := [fact for fact, until in known.items() if until <= now]:
+            self.forget(model, ended)
+            known = self._until.get(model, {})
         return tuple(known)
 
     def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
@@ -80,12 +82,30 @@ class Learnt:
         while len(known) > MOST_FACTS:
             del known[next(iter(known))]
         self._set(model, known)
-        if is_own and fact not in before:
+        if (is_own and fact not in before) or (model, fact) in self.supposed:
+            self.supposed.discard((model, fact))
             self._on_fact(model, fact, until)
+
+    def suppose(self, model: str, fact: Fact) -> None:
+        """Use a fact for a minute, though no form without it has been answered: the request was cut, a loser's say.
+
+        ``confirm`` notes it once it has led to an answer.
+        """
+        known = self._until.get(model, {})
+        if fact not in known and len(known) < MOST_FACTS and len(self.supposed) < MOST_MODELS:
+            self._set(model, {**known, fact: self._wall_clock() + SUPPOSED_S})
+            self.supposed.add((model, fact))
+
+    def confirm(self, model: str, facts: Facts) -> None:
+        """Note those of ``facts`` that were supposed: a form that they led to was answered."""
+        for fact in facts:
+            if (model, fact) in self.supposed:
+                self.note(model, fact)
 
     def forget(self, model: str, facts: Collection[Fact]) -> None:
         """Forget facts of ``model``: the form that they lead to was refused as well."""
         if known := self._until.get(model):
+            self.supposed.difference_update((model, fact) for fact in facts)
             self._set(model, {fact: until for fact, until in known.items() if fact not in facts})
 
     def lacks(self, model: str, dialect: str) -> bool:

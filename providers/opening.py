@@ -97,6 +97,7 @@ def open_upstream(
                 base_url=base_url,
                 headers=fixed,
                 secrets=masked,
+                learnt=learnt,
             )
         assert base_url is not None
         common: dict[str, Any] = {

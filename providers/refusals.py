@@ -57,7 +57,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(r"(?P<include>Encrypted content) is not supported", "OpenAI, Responses: pydantic/pydantic-ai/issues/3326"),
     Rule(
-        rf"{_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
+        r"(?P<adaptive>adaptive thinking is not supported|for thinking; 'adaptive' is not)",
+        "Anthropic: agentforce314/clawcodex/pull/699; Alibaba: anthropics/claude-code/issues/29531",
+    ),
+    Rule(
+        r"(?P<enabled>\"?thinking\.type\.enabled\"? is not supported)",
+        "Anthropic: zhukunpenglinyutong/jetbrains-cc-gui/issues/1003",
+    ),
+    Rule(
+        rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
         " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442",
     ),
@@ -115,14 +123,12 @@ RULES: tuple[Rule, ...] = (
         "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
     ),
 )
-# Of thinking, without a field's name: Anthropic (agentforce314/clawcodex/pull/699), Ollama
-# (itayinbarr/little-coder/issues/86), Gemini (RooCodeInc/Roo-Code/issues/10700, lobehub/lobehub/issues/7985,
-# googleapis/js-genai/issues/681), Alibaba (anthropics/claude-code/issues/29531).
+# Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
+# (RooCodeInc/Roo-Code/issues/10700, lobehub/lobehub/issues/7985, googleapis/js-genai/issues/681).
 _OF_THINKING = re.compile(
     r"does(?: not|n.t) support (?:extended |adaptive )?(?:thinking|reasoning)\b"
     r"|(?:thinking|reasoning)(?: level| budget| mode)? is (?:not supported|not enabled|only enabled when)"
-    r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when"
-    r"|supported for thinking; '\w+' is not",
+    r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
@@ -144,6 +150,7 @@ _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for 
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
+_GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
 _WORDS = re.compile(r"[A-Za-z]+")
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
@@ -189,14 +196,16 @@ def _named(text: str, param: str) -> Iterator[Refused]:
     for pattern, is_of_value in _PATTERNS:
         for match in pattern.finditer(text):
             said = match.groupdict()
-            values = tuple(_WORDS.findall(said.get("values") or ""))
-            values = tuple(value for value in values if value not in {"or", "and"})
+            values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
             if said.get("fields"):
                 yield from (Refused((name.strip(),)) for name in said["fields"].split(","))
             elif said.get("include"):
                 yield Refused(("include",))
             elif said.get("management"):
                 yield Refused(("context_management",))
+            elif said.get("adaptive") or said.get("enabled"):
+                kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
+                yield Refused(("thinking", "type"), values=kinds, is_of_value=True)
             elif said.get("loc"):
                 yield Refused(_path(said["loc"]), values=values, is_of_value=is_of_value)
             elif said.get("field"):
