@@ -1,5 +1,6 @@
 """What the refusals of one provider have taught about its models: the form in which each takes a request."""
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
@@ -11,6 +12,7 @@ DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor ma
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
 LONGEST_NAME = 200  # characters of a field's or model's name
+_WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 
 
 class Kind(StrEnum):
@@ -48,8 +50,8 @@ def _tell_nobody(_model: str, _fact: Fact, _until: float) -> None:
 class Learnt:
     """The facts of one provider's models, with any of its keys, for a day each; bounded.
 
-    ``on_fact`` is called with a model, a fact that is new here, and its end in Unix time: the log and the other
-    replicas are told by it.
+    ``on_fact`` is called with a model, a fact that is new here, and its end in Unix time, which is 0 for one that was
+    wrong: the log and the other replicas are told by it.
     """
 
     def __init__(self, on_fact: OnFact = _tell_nobody, *, wall_clock: Callable[[], float] = time.time) -> None:
@@ -64,20 +66,22 @@ class Learnt:
             return NOTHING
         now = self._wall_clock()
         if ended := [fact for fact, until in known.items() if until <= now]:
-            self.forget(model, ended)
-            known = self._until.get(model, {})
+            known = self._without(model, ended)
         return tuple(known)
 
     def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
         """Note what ``model`` refused. ``until`` (Unix time): another replica told it; else it is told to them."""
         if max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
             return
+        if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
+            return
         is_own, now = until is None, self._wall_clock()
         until = now + DAY_S if until is None else min(until, now + DAY_S)
         if until <= now:
             return
         before = self._until.get(model, {})
-        known = {each: end for each, end in before.items() if not _replaces(fact, each)}
+        replaced = [each for each in before if _replaces(fact, each)]
+        known = {each: end for each, end in before.items() if each not in replaced}
         known[fact] = max(until, known.get(fact, 0.0))
         while len(known) > MOST_FACTS:
             del known[next(iter(known))]
@@ -85,6 +89,8 @@ class Learnt:
         if (is_own and fact not in before) or (model, fact) in self.supposed:
             self.supposed.discard((model, fact))
             self._on_fact(model, fact, until)
+            for each in replaced:
+                self._on_fact(model, each, 0.0)
 
     def suppose(self, model: str, fact: Fact) -> None:
         """Use a fact for a minute, though no form without it has been answered: the request was cut, a loser's say.
@@ -104,9 +110,10 @@ class Learnt:
 
     def forget(self, model: str, facts: Collection[Fact]) -> None:
         """Forget facts of ``model``: the form that they lead to was refused as well."""
-        if known := self._until.get(model):
-            self.supposed.difference_update((model, fact) for fact in facts)
-            self._set(model, {fact: until for fact, until in known.items() if fact not in facts})
+        told = [fact for fact in self._until.get(model, {}) if fact in facts and (model, fact) not in self.supposed]
+        self._without(model, facts)
+        for fact in told:
+            self._on_fact(model, fact, 0.0)
 
     def lacks(self, model: str, dialect: str) -> bool:
         """Whether ``model`` is known not to have the API of a dialect."""
@@ -125,6 +132,12 @@ class Learnt:
         """Note what another replica has found: models, facts, and when they end in Unix time."""
         for model, fact, until in told:
             self.note(model, fact, until=until)
+
+    def _without(self, model: str, facts: Collection[Fact]) -> dict[Fact, float]:
+        known = {fact: until for fact, until in self._until.get(model, {}).items() if fact not in facts}
+        self.supposed.difference_update((model, fact) for fact in facts)
+        self._set(model, known)
+        return known
 
     def _set(self, model: str, known: dict[Fact, float]) -> None:
         self._until.pop(model, None)

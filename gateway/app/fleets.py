@@ -31,9 +31,11 @@ _STRICT = "history: { alternating: true, one_system: true, plain_texts: true, us
 OnFact = Callable[[str, str, Fact, float], object]
 
 
-def log_fact(provider: str, model: str, fact: Fact, _until: float) -> None:
-    """Say in the log what a refusal has taught."""
+def log_fact(provider: str, model: str, fact: Fact, until: float) -> None:
+    """Say in the log what a refusal has taught, unless it turned out to be wrong."""
     deployment = f"{provider}/{model}"
+    if not until:
+        return
     if fact.kind is Kind.HISTORY and not fact.field:
         # Event deployment.strict_order: A server of an unknown kind refused a conversation for the order or names of
         # its roles, or for lists of texts, and took it in the strictest form, which it gets for a day.
@@ -155,7 +157,8 @@ class Fleets:
     def __init__(self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
-        self._upstreams = Upstreams(rotates=True)
+        self.tell: OnFact | None = None  # the other replicas, what refusals have taught
+        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks
@@ -176,6 +179,15 @@ class Fleets:
             previous=previous,
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
         )
+
+    def learnt(self, provider: str) -> Learnt | None:
+        """Return what refusals have taught about a provider's models; None: it is not opened."""
+        return self._upstreams.learnt(provider)
+
+    def _on_fact(self, provider: str, model: str, fact: Fact, until: float) -> None:
+        log_fact(provider, model, fact, until)
+        if self.tell is not None:
+            self.tell(provider, model, fact, until)
 
     def warm_up(self, fleet: Fleet) -> None:
         """Import litellm, and fetch credentials, in the background, before one of the fleet's deployments is raced."""
