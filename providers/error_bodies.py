@@ -205,6 +205,7 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
+_FOR_CLIENTS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND})  # the latter if it is about what it names
 _FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
@@ -244,7 +245,7 @@ def error_of_response(
         names=names_of(error or {}),
         status=status,
         retry_after_s=retry,
-        body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        body=_client_body(error or {"message": message}, secrets) if kind in _FOR_CLIENTS else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error or {}),
     )
@@ -276,8 +277,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
-        error.message = _presentable(message_of_text(data), secrets) or error.message
-        error.words = error.message
+        error.message = error.words = _presentable(message_of_text(data), secrets) or error.message
     return error
 
 

@@ -24,10 +24,12 @@ from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room
+from providers.learnt import Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
+from providers.wrong_api import Lacking, lacking, names_model, names_stored
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
@@ -111,7 +113,6 @@ _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
 _NO_SUCH_PATH = frozenset({404, 405})
-_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _VERSION = re.compile(r"/v\d")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
 _UNKNOWN_MODEL = re.compile(
@@ -189,6 +190,7 @@ class HttpUpstream:
         tls: TlsContexts | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         strict: StrictModels | None = None,  # shared by the upstreams of a provider's keys
+        learnt: Learnt | None = None,  # likewise
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
@@ -209,6 +211,7 @@ class HttpUpstream:
         history = self._quirks.history
         self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
         self._strict = StrictModels(lambda _: None) if strict is None else strict
+        self.learnt = Learnt() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
         self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
@@ -383,14 +386,16 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            if path != PIVOT.name and _lacks_api(error):
+            if error.kind is ErrorKind.NOT_FOUND and names_stored(error):
+                error.kind = ErrorKind.BAD_REQUEST
+            elif path != PIVOT.name and lacking(error) is Lacking.PATH:
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
-        if error.status not in _NO_SUCH_PATH or _names_model(error):
+        if error.status not in _NO_SUCH_PATH or names_model(error) or names_stored(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
@@ -477,22 +482,10 @@ class HttpUpstream:
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
-def _lacks_api(error: UpstreamError) -> bool:
-    """Whether an error says that there is no such API, and nothing of the server or the model."""
-    if error.kind is ErrorKind.NOT_FOUND:
-        return not _names_model(error)
-    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
-
-
 def _knows_no(model: str, error: UpstreamError) -> bool:
     """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
     found = _UNKNOWN_MODEL.match(error.message)
     return found is not None and found["id"] in {None, model}
-
-
-def _names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
-    return "model" in error.message.lower() or error.message.startswith("No endpoints found")
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

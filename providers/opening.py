@@ -12,6 +12,7 @@ from providers.http import TlsContexts, Versions
 from providers.http_upstream import HttpUpstream, StrictModels
 from providers.key_ring import KeyRing
 from providers.key_rotation import Keys, RotatedKey, Rotation
+from providers.learnt import Learnt
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
 from providers.redaction import Fleeting
@@ -80,7 +81,7 @@ def open_upstream(
         base_url = base_url or service.base_url
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
-    own, strict = dict(headers or {}), StrictModels(on_strict)
+    own, strict, learnt = dict(headers or {}), StrictModels(on_strict), Learnt()
     masked = (*own.values(), *secrets)
     fixed = {**(service.headers if service is not None else {}), **row.headers, **own}
     if organization is not None:
@@ -109,6 +110,7 @@ def open_upstream(
             "tls": tls,
             "is_own_url": is_own_url,
             "strict": strict,
+            "learnt": learnt,
             "chat_path": row.chat_path,
             "embeddings_path": row.embeddings_path,
             "models_path": row.models_path,
