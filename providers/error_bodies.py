@@ -14,6 +14,7 @@ from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
+from providers.wrong_api import kind_of_404
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
 # first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
@@ -168,7 +169,6 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -205,7 +205,6 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
-_FOR_CLIENTS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND})  # the latter if it is about what it names
 _FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
@@ -245,7 +244,7 @@ def error_of_response(
         names=names_of(error or {}),
         status=status,
         retry_after_s=retry,
-        body=_client_body(error or {"message": message}, secrets) if kind in _FOR_CLIENTS else None,
+        body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error or {}),
     )
@@ -410,7 +409,7 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others. A
+    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
     429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
@@ -418,8 +417,8 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
         return ErrorKind.BAD_REQUEST
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
-    if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
+    if kind is ErrorKind.NOT_FOUND:
+        return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST

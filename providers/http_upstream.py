@@ -29,7 +29,7 @@ from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
-from providers.wrong_api import Lacking, lacking, names_model, names_stored
+from providers.wrong_api import Lacking, lacking, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
@@ -112,6 +112,7 @@ _QUERIES = {dialect.name: dialect.query for dialect in DIALECTS.values()}
 _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
+_NOT_FOUND = 404
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
@@ -345,7 +346,12 @@ class HttpUpstream:
         started = perf_counter()
         head = self._build_head(method, path, "", packed=True, query=query)
         body = None if method in {"GET", "DELETE"} else b""
-        response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        try:
+            response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and error.status == _NOT_FOUND:
+                error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
+            raise
         headers_ms = (perf_counter() - started) * 1000
         answer = masked_body(await self._read_whole(response), self._secrets)
         headers = masked(response.headers, self._secrets, relayed=True)
@@ -386,16 +392,14 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            if error.kind is ErrorKind.NOT_FOUND and names_stored(error):
-                error.kind = ErrorKind.BAD_REQUEST
-            elif path != PIVOT.name and lacking(error) is Lacking.PATH:
+            if path != PIVOT.name and lacking(error) is Lacking.PATH:
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
-        if error.status not in _NO_SUCH_PATH or names_model(error) or names_stored(error):
+        if error.status not in _NO_SUCH_PATH or error.kind is ErrorKind.BAD_REQUEST or names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None

@@ -1,6 +1,7 @@
 """Refusals that are about the API in which a model was asked: another one of its provider takes the same request."""
 
 import re
+from collections.abc import Container
 from enum import StrEnum
 
 from providers.errors import ErrorKind, UpstreamError
@@ -51,6 +52,7 @@ _DIALECT = {
 # What a 404 says of something stored that the request names by its id: OpenAI of items, responses, conversations and
 # files (openai/openai-agents-python/issues/2020, vercel/ai/issues/7543, likewise), vLLM's server of responses.
 _THINGS = r"(?:file|item|response|conversation|container|vector.?store|prompt|batch|cached.?content)"
+_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters
 _OF_STORED = re.compile(
     rf"\bwith (?:the )?id\b.{{0,120}}(?:not found|not exist|n't exist|expired)|\bno such {_THINGS}"
     rf"|\b{_THINGS}s?\W{{1,3}}[a-z]+[-_/]\w{{6,}}.{{0,80}}not found|not found\W{{1,3}}[a-z]+[-_/]\w{{6,}}",
@@ -67,8 +69,9 @@ def lacking(error: UpstreamError) -> Lacking | None:
         if _OF_MODEL.search(said) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
             return Lacking.MODEL
     if error.kind is ErrorKind.NOT_FOUND or error.kind is ErrorKind.NO_SUCH_API:
-        return None if names_model(error) or names_stored(error) else Lacking.PATH
-    is_path = error.status in _NOT_OFFERED if error.kind is ErrorKind.SERVER_ERROR else said.startswith(_AT_LM_STUDIO)
+        return None if names_model(error) else Lacking.PATH
+    is_path = error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
+    is_path = is_path or said.startswith(_AT_LM_STUDIO)
     return Lacking.PATH if is_path else None
 
 
@@ -84,9 +87,16 @@ def names_model(error: UpstreamError) -> bool:
     return "model" in said.lower() or said.startswith("No endpoints found") or "model_not_found" in error.names
 
 
-def names_stored(error: UpstreamError) -> bool:
-    """Whether a 404 is about something stored that the request names: an item, a response, a file."""
-    return "previous_response_not_found" in error.names or _OF_STORED.search(_said(error)) is not None
+def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
+    """Return the kind of a 404 with this message, and with the code and type ``names``.
+
+    It may be about one request: what it needs (OpenRouter), or something stored that it names: an item, a response, a
+    file.
+    """
+    if message.startswith(_OF_ONE_REQUEST):
+        return ErrorKind.SERVER_ERROR
+    is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
+    return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND
 
 
 def _said(error: UpstreamError) -> str:

@@ -266,7 +266,7 @@ def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[
     The table may be wrong about a model, and a server of an unknown kind may have any of OpenAI's and Anthropic's APIs.
     """
     usual = provider.apis or (*apis_of(vendor, provider.kind), *apis_perhaps(vendor, provider.kind))
-    further = _spoken(api for api in usual if api not in apis)
+    further = _spoken([api for api in usual if api not in apis])
     return (further or None) if provider.apis else further
 
 

@@ -129,7 +129,7 @@ class Deployment(MaskedRecord, frozen=True):
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
         """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.
 
-        Of an API that nobody has named for it, only its offer tells, unless nothing is known of its server.
+        Of an API that its catalog row does not name only its offer tells, unless there is no such row.
         """
         offers = () if offered is None else (DIALECTS[offered],)
         known = (*self.speaks, *(offers if self.may_have is not None else ()), *(self.may_have or ()))

@@ -64,7 +64,7 @@ class OtherApis:
         """Return the request in another API that its deployment may have, if it refused this one; and its error.
 
         Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
-        answered in another way is nobody's fault. What continues an answer, or must not be sent twice, is not repeated.
+        answered in another API is no fault. What continues an answer, or must not be sent twice, is not repeated.
         """
         lacks = lacking(error)
         if lacks is None or call.stateful or attempt.start.continues is not None:
