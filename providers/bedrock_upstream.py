@@ -101,7 +101,7 @@ class BedrockUpstream(HttpUpstream):
             raise self._lacks(request.dialect.name)
         asked = Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
         response = await taken(
-            self._learnt,
+            self.learnt,
             asked,
             say=lambda facts: adapted(request.fields, facts, asked),
             ask=lambda sent: self._asked(request, sent),

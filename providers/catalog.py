@@ -278,6 +278,11 @@ def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]
     return vendor.apis or _USUAL[vendor.kind]
 
 
+def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
+    """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
+    return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
+
+
 @cache
 def load_catalog() -> Mapping[str, Vendor]:
     """Return the catalog: vendors by name, in the order of the file, which is read once."""

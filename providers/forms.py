@@ -25,10 +25,12 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
 from providers.refusals import Reading, Refused, mentions, read
+from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 3  # that are tried after the usual one
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _NONE = (b"null",)
 # What changes which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
@@ -129,8 +131,8 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a request that was refused so may be sent again in another form."""
-    if request.once:
+    """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
+    if request.once or lacking(refusal) in _OF_THE_API:
         return False
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
@@ -412,6 +414,8 @@ def _list(value: msgspec.Raw) -> list[Any]:
 
 
 def _names(fact: Fact) -> tuple[str, ...]:
-    """Return the names by which a refusal may be about a fact."""
+    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
+        return ()
     names = (fact.field, fact.field.rpartition(".")[2], fact.instead if fact.kind is Kind.NAME else "")
     return tuple(name for name in dict.fromkeys(names) if name)

@@ -29,6 +29,7 @@ from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
+from providers.wrong_api import Lacking, lacking, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
@@ -126,8 +127,8 @@ _QUERIES = {dialect.name: dialect.query for dialect in DIALECTS.values()}
 _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
+_NOT_FOUND = 404
 _NO_SUCH_PATH = frozenset({404, 405})
-_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _VERSION = re.compile(r"/v\d")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
 _UNKNOWN_MODEL = re.compile(
@@ -177,7 +178,7 @@ class HttpUpstream:
             "models": models_path,
         }
         self._quirks = quirks or Quirks()
-        self._learnt = Learnt() if learnt is None else learnt
+        self.learnt = Learnt() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
         self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
@@ -225,7 +226,7 @@ class HttpUpstream:
 
     async def _accepted(self, head: Head, request: Request) -> Body:
         """Return the response to ``request``, which is asked again in another form where it was refused for that."""
-        api, facts = request.dialect.name, self._learnt.of(request.model)
+        api, facts = request.dialect.name, self.learnt.of(request.model)
         sent = _said(request, self._quirks, facts)
         try:
             response = await self._ask(head, api, request, _encoded(request, sent.fields))
@@ -235,12 +236,12 @@ class HttpUpstream:
             refusal = error.without_frames()
         else:
             if facts:
-                answered(self._learnt, request, facts, sent)
+                answered(self.learnt, request, facts, sent)
             return response
         return await in_another_form(
             refusal,
             facts,
-            self._learnt,
+            self.learnt,
             Asked(request, api, request.dialect.requests, self._quirks.rename),
             say=lambda facts: _said(request, self._quirks, facts),
             ask=lambda sent: self._ask(head, api, request, _encoded(request, sent.fields)),
@@ -291,7 +292,7 @@ class HttpUpstream:
         async def ask(sent: Sent) -> Body:
             return await self._ask(head, path, request, msgspec.json.encode(sent.fields))
 
-        return await taken(self._learnt, asked, say=say, ask=ask)
+        return await taken(self.learnt, asked, say=say, ask=ask)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.
@@ -303,7 +304,12 @@ class HttpUpstream:
         started = perf_counter()
         head = self._build_head(method, path, "", packed=True, query=query)
         body = None if method in {"GET", "DELETE"} else b""
-        response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        try:
+            response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and error.status == _NOT_FOUND:
+                error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
+            raise
         headers_ms = (perf_counter() - started) * 1000
         answer = masked_body(await self._read_whole(response), self._secrets)
         headers = masked(response.headers, self._secrets, relayed=True)
@@ -344,14 +350,14 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            if path != PIVOT.name and _lacks_api(error):
+            if path != PIVOT.name and lacking(error) is Lacking.PATH:
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
-        if error.status not in _NO_SUCH_PATH or _names_model(error):
+        if error.status not in _NO_SUCH_PATH or error.kind is ErrorKind.BAD_REQUEST or names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
@@ -438,22 +444,10 @@ class HttpUpstream:
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
-def _lacks_api(error: UpstreamError) -> bool:
-    """Whether an error says that there is no such API, and nothing of the server or the model."""
-    if error.kind is ErrorKind.NOT_FOUND:
-        return not _names_model(error)
-    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
-
-
 def _knows_no(model: str, error: UpstreamError) -> bool:
     """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
     found = _UNKNOWN_MODEL.match(error.message)
     return found is not None and found["id"] in {None, model}
-
-
-def _names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
-    return "model" in error.message.lower() or error.message.startswith("No endpoints found")
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

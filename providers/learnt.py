@@ -23,7 +23,8 @@ class Kind(StrEnum):
     VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
     SCHEMAS = "schemas"  # strict schemas: they are sent as best effort
-    API = "api"  # ``field`` is the name of a dialect that it does not have
+    API = "api"  # the dialect named ``field``: it is asked in ``instead``
+    TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     LENGTH = "length"  # a prompt of ``tokens``
 
 
@@ -38,6 +39,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int = 0  # about so many, by the gateway's own estimate
 
 
+_STEERING = frozenset({Kind.API, Kind.TOOLS, Kind.LENGTH})
 Facts = tuple[Fact, ...]
 NOTHING: Facts = ()
 OnFact = Callable[[str, Fact, float], object]
@@ -59,6 +61,7 @@ class Learnt:
         self._wall_clock = wall_clock
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
         self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
+        self.steers = False  # whether anything is known of APIs or lengths, which decides who is asked, and in what
 
     def of(self, model: str) -> Facts:
         """Return what is known of ``model``, in the order in which it was learnt."""
@@ -115,9 +118,19 @@ class Learnt:
         for fact in told:
             self._on_fact(model, fact, 0.0)
 
-    def lacks(self, model: str, dialect: str) -> bool:
-        """Whether ``model`` is known not to have the API of a dialect."""
-        return any(fact.kind is Kind.API and fact.field == dialect for fact in self.of(model))
+    def instead_of(self, model: str, dialect: str, *, tools: bool) -> str:
+        """Return the name of the dialect that ``model`` is asked in, in place of ``dialect``, which it may lack.
+
+        ``tools``: the request has some.
+        """
+        facts, passed = self.of(model), [dialect]
+        while True:
+            refusals = (fact for fact in facts if fact.field == passed[-1] and _is_api(fact, tools=tools))
+            if (refusal := next(refusals, None)) is None:
+                return passed[-1]
+            if refusal.instead in passed:
+                return dialect
+            passed.append(refusal.instead)
 
     def refused_length(self, model: str) -> int | None:
         """Return the tokens of the last prompt that was too long for ``model``; None: none was."""
@@ -145,6 +158,7 @@ class Learnt:
             self._until[model] = known
         while len(self._until) > MOST_MODELS:
             del self._until[next(iter(self._until))]
+        self.steers = any(fact.kind in _STEERING for facts in self._until.values() for fact in facts)
 
 
 def _replaces(fact: Fact, known: Fact) -> bool:
@@ -156,3 +170,13 @@ def _replaces(fact: Fact, known: Fact) -> bool:
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
     return fact.kind is Kind.LENGTH
+
+
+def _is_api(fact: Fact, *, tools: bool) -> bool:
+    return fact.kind is Kind.API or (tools and fact.kind is Kind.TOOLS)
+
+
+def learnt_of(upstream: object) -> Learnt | None:
+    """Return what refusals have taught an upstream of its models; None if it learns nothing."""
+    learnt = getattr(upstream, "learnt", None)
+    return learnt if isinstance(learnt, Learnt) else None

@@ -316,7 +316,7 @@ class LiteLLMUpstream:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._litellm = litellm
-        self._learnt = Learnt() if learnt is None else learnt
+        self.learnt = Learnt() if learnt is None else learnt
         self._provider = provider
         self._prefix = litellm_prefix
         self._api_key = api_key
@@ -355,7 +355,7 @@ class LiteLLMUpstream:
         self._refuse_losses(request)
         asked = Asked(request, CHAT.name, CHAT.requests)
         return await taken(
-            self._learnt,
+            self.learnt,
             asked,
             say=lambda facts: adapted(request.fields, facts, asked),
             ask=lambda sent: self._opened(litellm, msgspec.structs.replace(request, fields=sent.fields)),

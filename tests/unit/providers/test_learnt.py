@@ -81,8 +81,8 @@ def test_what_is_supposed_is_used_for_a_minute_and_told_once_it_is_confirmed() -
 
 def test_an_api_that_is_missing_and_a_prompt_that_is_too_long_are_facts_too() -> None:
     known, _, _ = learnt()
-    known.note("m", Fact(Kind.API, "responses"))
+    known.note("m", Fact(Kind.API, "responses", "chat"))
     known.note("m", Fact(Kind.LENGTH, tokens=200_000))
     known.note("m", Fact(Kind.LENGTH, tokens=150_000))
-    assert (known.lacks("m", "responses"), known.lacks("m", "messages")) == (True, False)
+    assert known.instead_of("m", "responses", tools=False) == "chat"
     assert (known.refused_length("m"), known.refused_length("n")) == (150_000, None)
