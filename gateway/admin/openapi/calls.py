@@ -85,7 +85,10 @@ _OF_CALLS: Mapping[str, Any] = {
     ),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
-    "x-holeshot-dropped": (str, "Parameters that the deployment was not sent, as `drop_params` allows."),
+    "x-holeshot-dropped": (
+        str,
+        "What the deployment was not sent, or not so: hints, wishes that it refuses, with `drop_params` parameters.",
+    ),
     LOWERED: (str, "Parameters that were lowered to the model's maximum."),
     IGNORED: (str, "Preferences that have no effect here."),
     FALLBACK: (str, "The model that answered instead of the one that was asked for."),
