@@ -41,6 +41,9 @@ class Wording(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
 
 
+PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought
+
+
 def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     """Return ``raw`` as ``type_``, None where it is missing or null.
 
