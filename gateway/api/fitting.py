@@ -19,7 +19,7 @@ from gateway.limits import Use
 from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished
+from providers import finished, fitted_to
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
@@ -136,6 +136,9 @@ class _Translations:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         fields, lowered = self._within(deployment)
         wording = self._for(deployment, spoken, fields)
+        if deployment.rules is not None and spoken.requests.takes_rules:
+            fit = fitted_to(deployment.rules, wording.fields)
+            wording = Wording(fit.fields, (*wording.losses, *fit.losses))
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
         except Malformed as malformed:

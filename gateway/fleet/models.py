@@ -19,7 +19,7 @@ from gateway.settings import (
     TakeoverSettings,
     model_identity,
 )
-from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
+from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, ModelRules, Price, Upstream, UpstreamError
 from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
@@ -59,6 +59,7 @@ class Deployment(MaskedRecord, frozen=True):
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
+    rules: ModelRules | None = None  # what its model takes of the vendor's parameters; None: all
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
@@ -254,7 +255,8 @@ class Common(msgspec.Struct, frozen=True):
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
-        spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
+        free = [one.upstream.accepts_all_parameters and one.rules is None for one in each]
+        spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
             # Requests in other dialects may need their reasoning removed.

@@ -260,6 +260,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
     with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    takes_rules: bool = False  # rules of vendors' models apply: likewise
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields, Habits], Wording] | None = None
     efforts: frozenset[str] = frozenset()  # fields that may say how hard to think

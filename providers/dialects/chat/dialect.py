@@ -89,6 +89,7 @@ CHAT = Dialect(
         json_formats={"response_format": json_format},
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
+        takes_rules=True,
         with_history=chat_history,
         without_bound_reasoning=without_bound_reasoning,
     ),

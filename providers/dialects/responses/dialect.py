@@ -99,6 +99,7 @@ RESPONSES = Dialect(
         essential=frozenset({"conversation", "previous_response_id", "prompt"}),
         json_formats={"text": json_format_within},
         tools={"tools": openai_tools},
+        takes_rules=True,
         with_all_tools=with_added_tools,
         without_foreign_thoughts=lambda fields, _: without_translated_thoughts(fields),
         with_history=responses_history,

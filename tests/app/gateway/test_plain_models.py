@@ -232,3 +232,68 @@ async def test_thinking_without_a_signature_is_not_sent_to_one_who_signs(serve: 
     if thought.get("signature") != "":
         assert to_own["messages"][3]["content"] == [thought, CALL]  # an own server's model reads it again
         assert to_own["thinking"] == body["thinking"]
+
+
+# What a model that thinks does not take of OpenAI's parameters.
+
+SAMPLED: dict[str, Any] = {"temperature": 0.2, "top_p": 0.9, "presence_penalty": 0.5, "stop": ["END"], "max_tokens": 50}
+
+
+def at_openai(api: str, model: str = "o3", preset: str = "openai", **item: Any) -> dict[str, Any]:
+    deployments = [{"deployment": f"alpha/{model}", **item}]
+    provider = {"preset": preset, **({"apis": [api]} if preset == "openai" else {})}
+    return {"models": {MODEL: {"deployments": deployments}}, "providers": {"alpha": provider}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_with_drop_params_what_a_thinking_model_does_not_take_is_left_out_and_told(
+    serve: Serve, *, stream: bool
+) -> None:
+    async with serve(alpha=None, config=at_openai("chat", drop_params=True)) as running:
+        async with running.chat(**SAMPLED, stream=stream) as response:
+            assert response.status == 200
+            assert response.headers["x-holeshot-dropped"] == "temperature, top_p, presence_penalty, stop"
+        sent = running["alpha"].received[0].body
+    assert SAMPLED.keys() & sent.keys() == set()
+    assert sent["max_completion_tokens"] == 50
+
+
+async def test_without_it_the_reason_says_what_would_help_and_nothing_is_asked(serve: Serve) -> None:
+    async with serve(alpha=None, config=at_openai("chat")) as running:
+        async with running.chat(**SAMPLED) as response:
+            assert response.status == 400
+            assert "does not support 'temperature': this model does not take it (drop_params" in await response.text()
+        assert not running["alpha"].received
+
+
+async def test_defaults_and_the_older_limit_still_reach_a_thinking_model(serve: Serve) -> None:
+    async with serve(alpha=None, config=at_openai("chat")) as running:
+        async with running.chat(temperature=1, max_tokens=50, presence_penalty=0) as response:
+            assert response.status == 200
+            assert "x-holeshot-dropped" not in response.headers
+        sent = running["alpha"].received[0].body
+    assert sent["max_completion_tokens"] == 50
+    assert {"temperature", "max_tokens"} & sent.keys() == set()
+
+
+async def test_a_thinking_model_is_spared_its_vendors_refusal_in_responses(serve: Serve) -> None:
+    body = {"model": MODEL, "input": "Hi", "temperature": 0.2, "top_p": 0.9, "reasoning": {"effort": "xhigh"}}
+    async with serve(alpha=SCRIPTS["responses"], config=at_openai("responses", drop_params=True)) as running:
+        async with running.post(body, path=RESPONSES) as response:
+            assert response.status == 200
+            assert response.headers["x-holeshot-dropped"] == "reasoning.effort, temperature, top_p"
+        sent = running["alpha"].received[0].body
+    assert {"temperature", "top_p"} & sent.keys() == set()
+    assert sent["reasoning"] == {"effort": "high"}
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_from_messages_too(serve: Serve, api: str) -> None:
+    body = {"model": MODEL, "max_tokens": 50, "messages": TURN, "temperature": 0.2, "stop_sequences": ["END"]}
+    body |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
+    async with serve(alpha=SCRIPTS[api], config=at_openai(api, drop_params=True)) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == 200, await response.text()
+        sent = running["alpha"].received[0].body
+    assert {"temperature", "stop"} & sent.keys() == set()
+    assert '"high"' in json.dumps(sent)
