@@ -363,6 +363,10 @@ def _form(asked: RawObject, losses: Losses) -> Object:
     given = form_of(asked, losses, "Converse")
     if given is None:
         return {}
-    schema: Object = {"schema": bytes(given["schema"]).decode()}  # the JSON is in a string
+    # Closed objects and the keywords of Messages (docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html).
+    kept = KeptSchema(given["schema"], "response_format.json_schema.schema")
+    for keyword in kept.lost:
+        losses.add(keyword, "Converse does not support this keyword of a schema")
+    schema: Object = {"schema": bytes(raw_json(kept.kept)).decode()}  # the JSON is in a string
     schema |= {name: given[name] for name in ("name", "description") if name in given and not is_null(given[name])}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

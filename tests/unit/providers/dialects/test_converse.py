@@ -151,7 +151,7 @@ def test_a_schema_and_a_tier_and_an_effort(shape: Any) -> None:
     )
     assert not lost
     schema = said["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
-    assert (json.loads(schema["schema"]), schema["name"]) == ({"type": "object"}, "n")
+    assert (json.loads(schema["schema"]), schema["name"]) == ({"type": "object", "additionalProperties": False}, "n")
     assert (said["outputConfig"]["effort"], said["serviceTier"]) == ("low", {"type": "flex"})
 
 
