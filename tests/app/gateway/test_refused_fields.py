@@ -266,7 +266,8 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
             return web.json_response({"message": words}, status=400)
         return await bedrock.answer(request)
 
-    config = {"models": {MODEL: {"deployments": [AWS], "race": {"mode": "single"}}}}
+    deployment = {"deployment": AWS, "capabilities": {"reasoning": True}}
+    config = {"models": {MODEL: {"deployments": [deployment], "race": {"mode": "single"}}}}
     async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
         providers = beside(base_url)["config"]["providers"]
         async with serve(alpha=None, config={"providers": providers, **config}) as running:
