@@ -197,17 +197,19 @@ class _Translations:
     def _own(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
-        That is other models' reasoning, and to be told how hard to think where it does not.
+        That is other models' reasoning, and to be told how hard to think where it does not, or in another form.
         """
         requests = spoken.requests
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
-        is_plain = not habits.thinks and not requests.efforts.isdisjoint(fields)
-        if not (is_foreign or is_plain):
+        asks_effort = not requests.efforts.isdisjoint(fields)
+        if not (is_foreign or (asks_effort and not habits.thinks)):
             return Wording(fields)
-        key = (spoken, habits.thinks, habits.signs, id(fields))
+        key = (spoken, habits, id(fields))
         wording = self._known.get(key)
         if wording is None:
-            wording = self._known[key] = _fit_for(requests, habits, fields, is_foreign=is_foreign, is_plain=is_plain)
+            wording = self._known[key] = _fit_for(
+                requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
+            )
         return wording
 
     def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
@@ -225,14 +227,20 @@ class _Translations:
         self.faulty_for += 1
 
 
-def _fit_for(requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, is_plain: bool) -> Wording:
+def _fit_for(
+    requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, asks_effort: bool
+) -> Wording:
     wording = Wording(fields)
     try:
         if is_foreign and requests.without_foreign_thoughts is not None:
             wording = requests.without_foreign_thoughts(fields, habits)
-        if is_plain and requests.without_effort is not None:
-            plain = requests.without_effort(wording.fields)
-            wording = Wording(plain.fields, (*wording.losses, *plain.losses))
+        fit = None
+        if asks_effort and not habits.thinks and requests.without_effort is not None:
+            fit = requests.without_effort(wording.fields)
+        elif asks_effort and requests.with_effort is not None:
+            fit = requests.with_effort(wording.fields, habits)
+        if fit is not None:
+            wording = Wording(fit.fields, (*wording.losses, *fit.losses))
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
