@@ -20,7 +20,7 @@ from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
 from providers import finished, fitted_to
-from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, RequestFormat, Wording, rendered
+from providers.dialects import DIALECTS, Dialect, Fields, Habits, Loss, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
@@ -139,7 +139,7 @@ class _Translations:
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
-        wording = _ruled(deployment, spoken, self._for(deployment, spoken, fields))
+        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
         except Malformed as malformed:
@@ -160,6 +160,16 @@ class _Translations:
             field, reason = lost[0].field, lost[0].reason
             raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
+
+    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request without what the vendor's rules say that the model refuses."""
+        if deployment.rules is None or not spoken.requests.takes_rules:
+            return wording
+        fit, losses = fitted_to(deployment.rules, wording.fields), wording.losses
+        for loss in fit.losses:
+            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else loss.field
+            losses = (*losses, Loss(name or loss.field, loss.reason, loss.hint))
+        return Wording(fit.fields, losses)
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
@@ -244,14 +254,6 @@ def _fit_for(
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
-
-
-def _ruled(deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
-    """Return a request without what the vendor's rules say that the model refuses."""
-    if deployment.rules is None or not spoken.requests.takes_rules:
-        return wording
-    fit = fitted_to(deployment.rules, wording.fields)
-    return Wording(fit.fields, (*wording.losses, *fit.losses))
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:

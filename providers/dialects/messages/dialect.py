@@ -367,6 +367,7 @@ MESSAGES = Dialect(
         without_effort=without_effort,
         with_effort=with_effort,
         with_limit=with_limit,
+        takes_rules=True,
         essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},

@@ -294,6 +294,8 @@ async def test_from_messages_too(serve: Serve, api: str) -> None:
     async with serve(alpha=SCRIPTS[api], config=at_openai(api, drop_params=True)) as running:
         async with running.post(body, path=MESSAGES) as response:
             assert response.status == 200, await response.text()
+            dropped = response.headers["x-holeshot-dropped"].split(", ")
+            assert {"stop_sequences", "thinking", "temperature"} <= set(dropped)
         sent = running["alpha"].received[0].body
     assert {"temperature", "stop"} & sent.keys() == set()
     assert '"high"' in json.dumps(sent)
@@ -383,3 +385,19 @@ async def test_an_older_claude_does_not_think_on_after_a_tool_without_its_though
             assert response.status == 200
             assert response.headers["x-holeshot-dropped"] == "thinking"
         assert "thinking" not in running["alpha"].received[0].body
+
+
+@pytest.mark.parametrize("drop_params", [False, True])
+async def test_a_claude_that_takes_no_sampling_is_asked_without_it_or_not_at_all(
+    serve: Serve, *, drop_params: bool
+) -> None:
+    body = {"model": MODEL, "max_tokens": 100, "messages": TURN, "temperature": 0.2}
+    deployment = {"deployment": "alpha/claude-opus-4-8", "drop_params": drop_params}
+    config = {"models": {MODEL: {"deployments": [deployment]}}, "providers": {"alpha": {"preset": "anthropic"}}}
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == (200 if drop_params else 400)
+            assert drop_params == (response.headers.get("x-holeshot-dropped") == "temperature")
+        async with running.post({**body, "temperature": 1}, path=MESSAGES) as response:
+            assert response.status == 200
+        assert not any("temperature" in each.body for each in running["alpha"].received)
