@@ -1,6 +1,7 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -437,6 +438,10 @@ class ResolvedModel:
                 raise
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
         fitting.excluded.update(excluded)
+        if fitting.lowered and (told := self.response_headers.pop(LOWERED, None)) is not None:
+            for each in fitting.deployments:
+                names = (*told.split(", "), *fitting.lowered.get(each.name, ()))
+                fitting.lowered[each.name] = tuple(dict.fromkeys(names))
         field = parsed.converses
         if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
@@ -468,6 +473,12 @@ class ResolvedModel:
     def _apply(self, parameters: Parameters) -> None:
         parsed = self.parsed
         fields, lowered = parameters.applied(parsed.fields, parsed.dialect)
+        requests, limit = parsed.dialect.requests, parameters.most_tokens
+        is_shorter = not {*requests.parameters.answer_limits}.isdisjoint(lowered)
+        if requests.with_limit is not None and limit is not None and is_shorter:
+            with suppress(Malformed):  # the provider reports the error in its own words
+                within, also = requests.with_limit(fields, limit)
+                fields, lowered = dict(within), tuple(dict.fromkeys((*lowered, *also)))
         if lowered:
             self.response_headers[LOWERED] = ", ".join(lowered)
         most, needs = parameters.most_tokens, parsed.needs

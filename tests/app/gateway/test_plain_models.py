@@ -187,6 +187,32 @@ async def test_a_budget_of_thinking_stays_below_the_lowered_limit(
     assert ("thinking.budget_tokens" in lowered) == (longest < 32_000)
 
 
+@pytest.mark.parametrize(("longest", "limit"), [(64_000, 16_000), (8_000, 8_000)])
+async def test_a_budget_stays_below_the_models_maximum_and_the_deployments(
+    serve: Serve, longest: int, limit: int
+) -> None:
+    body = {"model": MODEL, "max_tokens": 32_000, "messages": TURN}
+    body["thinking"] = {"type": "enabled", "budget_tokens": 31_999}
+    config = deployments("messages", {"capabilities": {"max_output_tokens": longest}})
+    config["models"][MODEL]["maximums"] = {"max_tokens": 16_000}
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == 200
+            assert response.headers["x-holeshot-lowered"] == "max_tokens, thinking.budget_tokens"
+        sent = running["alpha"].received[0].body
+    assert (sent["max_tokens"], sent["thinking"]["budget_tokens"]) == (limit, limit * 3 // 4)
+
+
+async def test_a_limit_below_the_maximum_stays_where_another_parameter_is_lowered(serve: Serve) -> None:
+    body = {"model": MODEL, "max_tokens": 100, "messages": TURN, "temperature": 1.0}
+    config = deployments("messages", {})
+    config["models"][MODEL]["maximums"] = {"max_tokens": 16_000, "temperature": 0.5}
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.headers["x-holeshot-lowered"] == "temperature"
+        assert running["alpha"].received[0].body["max_tokens"] == 100
+
+
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 async def test_where_a_limit_need_not_be_set_a_longer_one_is_refused_as_before(serve: Serve, path: str) -> None:
     name = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}[path]
