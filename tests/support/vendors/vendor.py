@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Literal, TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct, field
@@ -30,13 +30,16 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them."""
+    """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them.
+
+    Or it waits there, ``silent``, until who asked has left.
+    """
 
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = {}
     blocks: Sequence[bytes] | None = None
-    breaks: bool = False
+    breaks: bool | Literal["silent"] = False
     content_type: str = ""
 
 
