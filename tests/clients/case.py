@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -201,7 +202,7 @@ class Suite:
                 if talk.api not in target.apis:
                     continue
                 began, turns = time.time(), Turns()
-                why = _failure(lambda talk=talk, target=target, turns=turns: talk.run(target, turns), runner)
+                why = _failure(partial(talk.run, target, turns), runner)
                 entry = {
                     "client": self._client,
                     "version": version,

@@ -57,7 +57,7 @@ for (const [api, surface, options] of [
       }
       messages.push(message(turn));
       const result = await generateText({ ...settings, messages });
-      messages.push(...result.response.messages);
+      messages.push(...result.responseMessages);
       turn.endsWith(result.text);
     }
   });
@@ -90,7 +90,7 @@ for (const [api, surface, options] of [
       if (failure) {
         throw failure;
       }
-      messages.push(...(await result.response).messages);
+      messages.push(...(await result.responseMessages));
       turn.endsWith(await result.text);
     }
   });

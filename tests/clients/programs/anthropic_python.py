@@ -1,5 +1,8 @@
 """Anthropic's own SDK for Python, with and without thinking: whole, streamed, and by its runner of tools."""
 
+# It is installed in an environment of its own, which mypy does not see.
+# mypy: disable-error-code="import-not-found"
+
 from collections.abc import Iterable
 from typing import Any
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import Context
 from llama_index.llms.openai import OpenAI, OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike
 
@@ -61,9 +61,9 @@ async def talk(model: Any, turns: Turns) -> None:
 async def talk_as_agent(model: Any, turns: Turns) -> None:
     """Have the conversation with an agent, which keeps its history itself."""
     agent = FunctionAgent(tools=[WEATHER], llm=model, system_prompt="Be brief.")
-    context = Context(agent)
+    memory = ChatMemoryBuffer.from_defaults(token_limit=100_000)
     for turn in turns:
-        result = await agent.run(message(turn), ctx=context)
+        result = await agent.run(message(turn), memory=memory)
         turn.ends_with(result.response.content)
 
 

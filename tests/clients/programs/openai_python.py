@@ -156,6 +156,7 @@ def responses_chained(target: Target, turns: Turns) -> None:
                     model=target.responses, input=turn.cut, tools=TOOLS, previous_response_id=last
                 )
         new: Any = [message(turn)]
+        response: Any = None
         while new:
             response = client.responses.create(
                 model=target.responses, input=new, tools=TOOLS, previous_response_id=last
@@ -175,6 +176,7 @@ def responses_chained_and_streamed(target: Target, turns: Turns) -> None:
             ) as stream:
                 leave_after_words(event.type == "response.output_text.delta" for event in stream)
         new: Any = [message(turn)]
+        response: Any = None
         while new:
             response = completed(
                 client.responses.create(

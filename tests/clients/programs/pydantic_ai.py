@@ -21,7 +21,7 @@ suite = Suite("pydantic-ai", "pydantic-ai-slim")
 
 def message(turn: Turn) -> Any:
     """Return what the user says."""
-    return [turn.text, BinaryContent(PNG, "image/png")] if turn.picture else turn.text
+    return [turn.text, BinaryContent(data=PNG, media_type="image/png")] if turn.picture else turn.text
 
 
 def agent_of(model: Any, **settings: Any) -> Any:
