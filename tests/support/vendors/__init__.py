@@ -6,8 +6,8 @@
         ...vendor.base_url, vendor.key...
         assert vendor.refusals == []                   # by which rule it refused, with the rule's page
 
-**What they answer** is in ``script.py``: offered tools are called (two when the text says "parallel", twice when it says
-"twice"), their results are told, schemas are filled, thinking models think. Lines of the last user's text decide more:
+**What they answer** is in ``script.py``: offered tools are called (two when the text says "parallel", twice when it
+says "twice"), their results are told, schemas are filled, thinking models think. Lines of the last user's text decide:
 ``say: words``, ``call: tool {"its": "arguments"}``, ``then: tool {...}``, ``data: {...}``, ``think: thoughts``,
 ``echo: body``, ``fail: 500``, ``fail: 500 times 1 KEY``, ``cut: now``, ``cut: once KEY``.
 
@@ -15,10 +15,10 @@
 ``ChatVendor`` of ``apis/chat.py``, when it is a dialect of OpenAI's chat completions): its name, base, key, routes, its
 shape of errors, and the address of each page that its rules come from. Its rules are a table in ``rules/`` of the same
 name: shapes (``shapes.py``) for the fields of each API, and a table of models (``models.py``). What is in no table is
-refused, not accepted. An API that no other vendor has gets a module in ``apis/``: it reads a request into what the script
-needs (``script.Asked``), says what of a history is wrong, and writes an answer whole and as a stream. ``words.py`` turns a
-fault of a shape into the vendor's words: add a function there if its words are new. Nothing else has to be told: the
-command, ``running_vendor`` and ``NAMES`` find the file.
+refused, not accepted. An API that no other vendor has gets a module in ``apis/``: it reads a request into what the
+script needs (``script.Asked``), says what of a history is wrong, and writes an answer whole and as a stream.
+``words.py`` turns a fault of a shape into the vendor's words: add a function there if its words are new. Nothing else
+has to be told: the command, ``running_vendor`` and ``NAMES`` find the file.
 """
 
 import importlib
@@ -34,16 +34,19 @@ __all__ = ["NAMES", "Refusal", "Refused", "Reply", "Request", "Served", "Vendor"
 NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glob("*.py") if path.stem != "__init__"))
 
 
-def made(name: str, seed: str = "") -> Vendor:
-    """Return a new stand-in of a vendor, which has seen and kept nothing yet."""
+def made(name: str, *, seed: str = "", account: str = "") -> Vendor:
+    """Return a new stand-in of a vendor, which has seen and kept nothing yet.
+
+    Two of one ``account`` open what the other has sealed, but keep nothing for each other.
+    """
     if name not in NAMES:
         raise LookupError(f"no stand-in of {name!r}; there are: {', '.join(NAMES)}")
     vendor: type[Vendor] = importlib.import_module(f"tests.support.vendors.known.{name}").VENDOR
-    return vendor(seed)
+    return vendor(seed, account)
 
 
 @asynccontextmanager
-async def running_vendor(name: str, *, port: int = 0, seed: str = "") -> AsyncIterator[Served]:
+async def running_vendor(name: str, *, port: int = 0, seed: str = "", account: str = "") -> AsyncIterator[Served]:
     """Serve a new stand-in on loopback while the block runs."""
-    async with served(made(name, seed), port) as vendor:
+    async with served(made(name, seed=seed, account=account), port) as vendor:
         yield vendor

@@ -7,11 +7,12 @@ import hashlib
 import itertools
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from tests.support.vendors.script import Broken
 
@@ -90,11 +91,12 @@ class Vendor:
     key: ClassVar[str] = "sk-strict-vendor"
     pages: ClassVar[Sequence[str]] = ()  # where its rules come from
 
-    def __init__(self, seed: str = "") -> None:
-        """``seed`` is part of each id, so that two of one vendor never give the same one."""
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        """``seed`` makes its ids repeatable (without, no two give the same one); ``account`` opens what it seals."""
         self.seen: list[Request] = []
         self.refusals: list[Refusal] = []
-        self.ids = Ids(f"{self.name}{seed}")
+        self.account = account
+        self.ids = Ids(f"{self.name}{seed or secrets.token_hex(8)}")
         self.tells: TextIO | None = None  # where refusals are printed
         self.failures: dict[str, int] = {}  # how often it failed as a text asked it to
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self.routes()]
@@ -191,23 +193,6 @@ class Ids:
 
 
 LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-class Sealed(Struct):
-    """Seals of what a vendor gave out and must recognise: encrypted reasoning, signatures of thoughts."""
-
-    secret: str
-    given: dict[str, str] = field(default_factory=dict)
-
-    def seal(self, what: str) -> str:
-        """Return the seal of a text."""
-        seal = hashlib.sha512(f"{self.secret}\n{what}".encode()).hexdigest()
-        self.given[seal] = what
-        return seal
-
-    def opens(self, seal: str, what: str) -> bool:
-        """Say whether the seal is of this text, and of this vendor."""
-        return bool(hashlib.sha512(f"{self.secret}\n{what}".encode()).hexdigest() == seal)
 
 
 def as_json(value: Any) -> bytes:

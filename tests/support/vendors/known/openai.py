@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tests.support.vendors.apis.chat import ChatVendor
+from tests.support.vendors.apis.responses import ResponsesVendor
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.openai import CHAT, MODELS
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -13,7 +13,7 @@ from tests.support.vendors.words import listed
 _CHAT_PAGE = "https://platform.openai.com/docs/api-reference/chat/create"
 
 
-class OpenAI(ChatVendor):
+class OpenAI(ResponsesVendor):
     """OpenAI's own servers."""
 
     name = "openai"
@@ -54,6 +54,15 @@ class OpenAI(ChatVendor):
                 param="model",
                 rule="only in Responses",
                 page="https://github.com/docker/docker-agent/issues/313",
+            )
+        if api == "responses" and "chat" in model.apis:
+            return Refused(
+                400,
+                f"The requested model '{model.name}' cannot be used with the Responses API.",
+                code="unsupported_model",
+                param="model",
+                rule="not in Responses",
+                page="https://platform.openai.com/docs/guides/error-codes",
             )
         return Refused(
             404,
@@ -175,7 +184,7 @@ class OpenAI(ChatVendor):
                 "The 'metadata' parameter is only allowed when 'store' is enabled.",
                 param="metadata",
                 rule="metadata without store",
-                page="https://community.openai.com/t/1014063",
+                page="https://github.com/langchain-ai/langchain-litellm/issues/8",
             )
         for name in ("tool_choice", "parallel_tool_calls"):
             if body.get(name) is not None and not body.get("tools"):
