@@ -43,7 +43,7 @@ def _of(vendor: str, model: str, *apis: str, **provider: Any) -> Place:
 
 _AZURE: Json = {"kind": "openai_compatible", "apis": ["chat", "responses"], "auth": "api-key"}
 PLACES = (
-    _of("openai", "gpt-5.1", "chat", "responses"),
+    _of("openai", "gpt-5", "chat", "responses"),
     _of("openai", "gpt-4.1", "chat", "responses"),
     _of("anthropic", "claude-sonnet-4-5", "messages"),
     _of("anthropic", "claude-3-5-haiku-20241022", "messages"),
