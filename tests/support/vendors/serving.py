@@ -1,12 +1,15 @@
 """Serves stand-ins over HTTP, each on a port of its own."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
+from msgspec import structs
 
-from tests.support.vendors.vendor import Reply, Vendor, as_json
+from tests.support.vendors.vendor import Refused, Reply, Request, Vendor, as_json
 
 MAX_BODY_BYTES = 64 * 2**20
 
@@ -30,6 +33,8 @@ async def served(vendor: Vendor, port: int = 0) -> AsyncIterator[Served]:
     """Serve one stand-in on loopback, on a free port if none is given."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("upgrade", "").lower() == "websocket" and vendor.hears(request.path):
+            return await _talk(request, vendor)
         body = await request.read()
         return await _send(request, vendor.answer(request.method, request.raw_path, request.headers, body))
 
@@ -43,6 +48,32 @@ async def served(vendor: Vendor, port: int = 0) -> AsyncIterator[Served]:
         yield Served(vendor, f"http://{host}:{bound}")
     finally:
         await runner.cleanup()
+
+
+async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
+    """Answer the messages of a WebSocket, one after the other."""
+    asked = Request(request.method, request.path, {name.lower(): value for name, value in request.headers.items()})
+    vendor.seen.append(asked)
+    try:
+        vendor.admit(asked)
+    except Refused as refused:
+        vendor.note(asked, refused)
+        return await _send(request, vendor.refusal(refused))
+    socket = web.WebSocketResponse(max_msg_size=MAX_BODY_BYTES)
+    await socket.prepare(request)
+    connection: dict[str, Any] = {}
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT:
+            continue
+        body = json.loads(message.data)
+        vendor.seen.append(structs.replace(asked, body=body))
+        events, breaks = vendor.hear(body, connection)
+        for event in events[: len(events) // 2 + 1] if breaks else events:
+            await socket.send_str(as_json(event).decode())
+        if breaks:
+            _close(request)
+            break
+    return socket
 
 
 async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:

@@ -165,14 +165,26 @@ class Vendor:
                 rule="json",
             ) from None
 
+    def hears(self, _path: str) -> bool:
+        """Say whether a WebSocket may be opened at an address."""
+        return False
+
+    def hear(self, message: Any, connection: dict[str, Any]) -> tuple[list[Json], bool]:
+        """Return what answers a message of a WebSocket, and whether it breaks off in the middle."""
+        raise NotImplementedError
+
     def _refuse(self, request: Request, refused: Refused) -> Reply:
+        self.note(request, refused)
+        return self.refusal(refused)
+
+    def note(self, request: Request, refused: Refused) -> None:
+        """Keep a refusal, and print it if that is wished."""
         self.refusals.append(
             Refusal(request, refused.status, refused.message, refused.rule, refused.page, refused.code, refused.param)
         )
         if self.tells is not None:
             page = f" ({refused.page})" if refused.page else ""
             print(f"{self.name} {request.path}: {refused.status} {refused.message}{page}", file=self.tells, flush=True)
-        return self.refusal(refused)
 
 
 class Ids:

@@ -3,17 +3,17 @@
 ``ResponsesVendor`` has the routes; what is kept and what a history needs is in ``kept.py``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from tests.support.vendors.apis.chat import CREATED, ChatVendor
-from tests.support.vendors.apis.kept import Kept, Seal, as_items, check_history, resolved
+from tests.support.vendors.apis.kept import Kept, KeptResponse, Seal, as_items, check_history, resolved
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
-from tests.support.vendors.script import Asked, Call, Given, Said, Tool, answered, tokens_of
+from tests.support.vendors.script import Asked, Broken, Call, Given, Said, Tool, answered, tokens_of
 from tests.support.vendors.shapes import Record
 from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, as_named
 from tests.support.vendors.words import first_fault, in_openais_words, listed
@@ -57,13 +57,18 @@ class ResponsesVendor(ChatVendor):
             return reply
         return msgspec.structs.replace(reply, blocks=as_named(events))
 
-    def answer_response(self, body: Json) -> tuple[Reply, list[Json] | None]:
-        """Return the reply, and the events of one that streams."""
+    def answer_response(
+        self, body: Json, connection: dict[str, KeptResponse] | None = None
+    ) -> tuple[Reply, list[Json] | None]:
+        """Return the reply, and the events of one that streams.
+
+        ``connection`` keeps the last response of a WebSocket, stored or not.
+        """
         body = self.checked(body)
         model = self.model_of(body["model"], "responses")
         self.check_response(body, model)
         store = body.get("store") is not False
-        before = self._before(body)
+        before = self._before(body, connection or {})
         given = [self._named(item) for item in resolved(body["input"], self.kept, self.seal, store=store)]
         check_history([*before, *given], self.kept)
         asked = self._asked(body, model, [*before, *given])
@@ -71,6 +76,9 @@ class ResponsesVendor(ChatVendor):
         answer = answered(asked, self.failures)
         writing = Written(self, asked, answer)
         response = writing.response(writing.items, done=True)
+        if connection is not None:
+            connection.clear()
+            connection[response["id"]] = KeptResponse(response, before, given)
         if store and not answer.cut:
             self.kept.keep(response, before, given)
         if store and (conversation := _conversation(body)) is not None:
@@ -78,6 +86,41 @@ class ResponsesVendor(ChatVendor):
         if asked.stream:
             return Reply(breaks=answer.cut), list(writing.events())
         return Reply(response, breaks=answer.cut), None
+
+    def hears(self, path: str) -> bool:
+        """Say whether a WebSocket is opened here (https://platform.openai.com/docs/guides/websocket-mode)."""
+        return path == f"{self.base}/responses"
+
+    def hear(self, message: Any, connection: dict[str, KeptResponse]) -> tuple[list[Json], bool]:
+        """Return the events that answer a message of a WebSocket, and whether it breaks off in the middle."""
+        try:
+            _check_message(message)
+            body = {name: value for name, value in message.items() if name not in {"type", "generate"}}
+            if message.get("generate") is False:
+                return self._warmed(body, connection), False
+            reply, events = self.answer_response({**body, "stream": True}, connection)
+        except Broken as broken:
+            return [self._error_event(self.broken(broken))], False
+        except Refused as refused:
+            self.note(Request("GET", f"{self.base}/responses", body=message), refused)
+            return [self._error_event(refused)], False
+        return events or [], reply.breaks
+
+    def _warmed(self, body: Json, connection: dict[str, KeptResponse]) -> list[Json]:
+        """Take the input of a response that answers nothing yet: the next one goes on from it."""
+        body = self.checked(body)
+        model = self.model_of(body["model"], "responses")
+        before = self._before(body, connection)
+        given = [self._named(item) for item in resolved(body["input"], self.kept, self.seal, store=False)]
+        asked = self._asked(body, model, [*before, *given])
+        writing = Written(self, msgspec.structs.replace(asked, thinks=False), Given())
+        response = writing.response([], done=True)
+        connection.clear()
+        connection[response["id"]] = KeptResponse(response, before, given)
+        return list(writing.events())
+
+    def _error_event(self, refused: Refused) -> Json:
+        return {"type": "error", "status": refused.status, **self.refusal(refused).body}
 
     # What it refuses.
 
@@ -270,8 +313,10 @@ class ResponsesVendor(ChatVendor):
 
     # How it reads.
 
-    def _before(self, body: Json) -> list[Json]:
+    def _before(self, body: Json, connection: Mapping[str, KeptResponse]) -> list[Json]:
         if (name := body.get("previous_response_id")) is not None:
+            if (last := connection.get(name)) is not None:
+                return [*last.before, *last.given, *last.body["output"]]
             return self.kept.previous(name)
         if (conversation := _conversation(body)) is not None:
             return list(self.kept.conversation(conversation))
@@ -313,7 +358,7 @@ class ResponsesVendor(ChatVendor):
     def compact(self, request: Request) -> Reply:
         """Return a conversation as one item that stands for it."""
         body = self.checked(request.body)
-        given = [*self._before(body), *resolved(body["input"], self.kept, self.seal, store=True)]
+        given = [*self._before(body, {}), *resolved(body["input"], self.kept, self.seal, store=True)]
         users = [item for item in given if item["type"] == "message" and item["role"] == "user"]
         name = self.ids.next("cmp_", _HEX)
         text = "\n".join(text_of(item["content"]) for item in given if item["type"] == "message")
@@ -563,6 +608,20 @@ def _listed(items: Sequence[Json]) -> Reply:
 def _conversation(body: Json) -> str | None:
     given = body.get("conversation")
     return given["id"] if isinstance(given, dict) else given
+
+
+def _check_message(message: Any) -> None:
+    if isinstance(message, dict) and message.get("type") == "response.create":
+        return
+    kind = message.get("type") if isinstance(message, dict) else message
+    raise Refused(
+        400,
+        f"Invalid value: '{kind}'. Value must be 'response.create'.",
+        code="invalid_value",
+        param="type",
+        rule="kind of a message",
+        page="https://platform.openai.com/docs/guides/websocket-mode",
+    )
 
 
 def _unsupported_parameter(name: str, model: Model, code: str | None = "unsupported_parameter") -> Refused:

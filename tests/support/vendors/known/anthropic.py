@@ -174,7 +174,7 @@ class Anthropic(MessagesVendor):
                     f"tools.{number}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top"
                     " level",
                     "schema",
-                    "https://github.com/anthropics/claude-code/issues/4886",
+                    "https://github.com/anthropics/claude-code/issues/40075",
                 )
         choice = body.get("tool_choice")
         if choice is not None and not names:

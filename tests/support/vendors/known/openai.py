@@ -1,14 +1,19 @@
 """OpenAI: chat completions, Responses, embeddings."""
 
+import base64
+import hashlib
+import math
+import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis.responses import ResponsesVendor
 from tests.support.vendors.models import Model
-from tests.support.vendors.rules.openai import CHAT, MODELS
+from tests.support.vendors.rules.openai import CHAT, EMBEDDINGS, MODELS
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
-from tests.support.vendors.vendor import Json, Refused
-from tests.support.vendors.words import listed
+from tests.support.vendors.script import tokens_of
+from tests.support.vendors.vendor import Json, Refused, Reply, Request, Route
+from tests.support.vendors.words import first_fault, in_openais_words, listed
 
 _CHAT_PAGE = "https://platform.openai.com/docs/api-reference/chat/create"
 
@@ -23,6 +28,66 @@ class OpenAI(ResponsesVendor):
         "https://github.com/openai/openai-openapi",
         "https://platform.openai.com/docs/guides/error-codes",
     )
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes of embeddings too."""
+        return [*super().routes(), ("POST", f"{self.base}/embeddings", self.embed)]
+
+    def embed(self, request: Request) -> Reply:
+        """Answer a request of embeddings."""
+        body = request.body
+        if (fault := first_fault(EMBEDDINGS, body)) is not None:
+            raise in_openais_words(fault)
+        model = self.models.find(body["model"])
+        if model is None:
+            raise self.no_model(body["model"])
+        page = "https://platform.openai.com/docs/guides/embeddings"
+        if "embeddings" not in model.apis:
+            raise Refused(
+                403,
+                f"You are not allowed to generate embeddings from this model: {model.name}",
+                rule="model",
+                page=page,
+            )
+        if body.get("dimensions") is not None and "ada" in model.name:
+            raise Refused(
+                400,
+                "This model does not support specifying dimensions.",
+                param="dimensions",
+                rule="dimensions",
+                page=page,
+            )
+        given = body["input"]
+        texts = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+        tokens = [len(text) if isinstance(text, list) else tokens_of(text) for text in texts]
+        if max(tokens) > model.context:
+            raise Refused(
+                400,
+                f"This model's maximum context length is {model.context} tokens, however you requested {max(tokens)} tokens"
+                f" ({max(tokens)} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.",
+                rule="context",
+                page=page,
+            )
+        size = body.get("dimensions") or (3072 if "large" in model.name else 1536)
+        data = [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": self._vector(str(text), size, body.get("encoding_format")),
+            }
+            for index, text in enumerate(texts)
+        ]
+        usage = {"prompt_tokens": sum(tokens), "total_tokens": sum(tokens)}
+        return Reply({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+    @staticmethod
+    def _vector(text: str, size: int, form: str | None) -> Any:
+        """Return a vector of length one, the same for the same text."""
+        digest = hashlib.sha256(text.encode()).digest()
+        values = [digest[at % len(digest)] - 127.5 for at in range(size)]
+        length = math.sqrt(sum(value * value for value in values))
+        values = [value / length for value in values]
+        return base64.b64encode(struct.pack(f"<{size}f", *values)).decode() if form == "base64" else values
 
     def refuse_key(self, given: str) -> None:
         """Refuse a key, in the words of https://platform.openai.com/docs/guides/error-codes."""

@@ -233,8 +233,8 @@ BETA_FIELDS: dict[str, tuple[str, Shape]] = {
     "mcp_servers": ("mcp-client", ListOf(of=MapOf())),
     "output_format": ("structured-outputs", MapOf(nullable=True)),
     "speed": ("fast-mode", Text(only=("standard", "fast"), nullable=True)),
-    "fallbacks": ("fallback", Anything()),
-    "diagnostics": ("", Anything()),
+    "fallbacks": ("server-side-fallback", Anything()),
+    "diagnostics": ("cache-diagnosis", Anything()),
 }
 BETA = re.compile(r"[a-z0-9-]+-20\d\d-?\d\d-?\d\d")
 
