@@ -19,7 +19,7 @@ TAGS, OPENED = "thoughts in the text", "thoughts in the text, opened by the temp
 class ChatLike(ChatVendor):
     """A vendor of chat completions whose answers differ a little from OpenAI's."""
 
-    fingerprint = None
+    fingerprint: ClassVar[str | None] = None
     whole_calls: ClassVar[bool] = False  # a call of a tool comes in one piece of a stream, when it is complete
     usage_in: ClassVar[Literal["asked", "last"]] = "asked"  # a chunk of its own if asked for, or always the last one
     lacks: ClassVar[Sequence[str]] = ("refusal", "annotations")  # fields of OpenAI's messages that it does not have
