@@ -2,10 +2,11 @@
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import Lost, Turns, forecast
+from tests.clients.conversation import CUT, Lost, Turns, forecast
 from tests.clients.samples import PNG_URL
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
@@ -58,18 +59,18 @@ class Codex:
         self._thread = started["thread"]["id"]
 
     def say(self, text: str, *, picture: bool = False, leave: bool = False) -> str:
-        """Have one turn; return what it says at its end. ``leave`` interrupts it once it has words."""
+        """Have one turn; return what it says at its end. ``leave`` interrupts it while a command runs."""
         said: list[Any] = [{"type": "text", "text": text, "text_elements": []}]
         if picture:
             said.append({"type": "image", "url": PNG_URL})
         turn = self.request("turn/start", threadId=self._thread, input=said)["turn"]["id"]
         words = ""
         while (event := self._next()).get("method") != "turn/completed":
-            if event.get("method") == "item/agentMessage/delta" and leave:
+            if leave and event.get("method") == "item/started" and _item(event)["type"] == "commandExecution":
                 leave = False
                 self.request("turn/interrupt", threadId=self._thread, turnId=turn)
-            if event.get("method") == "item/completed" and event["params"]["item"]["type"] == "agentMessage":
-                words = event["params"]["item"]["text"]
+            if event.get("method") == "item/completed" and _item(event)["type"] == "agentMessage":
+                words = _item(event)["text"]
         ended = event["params"]["turn"]
         if ended["status"] == "failed":
             raise Lost(json.dumps(ended["error"]))
@@ -97,14 +98,21 @@ class Codex:
         return json.loads(line)
 
 
+def _item(event: Any) -> Any:
+    return event["params"]["item"]
+
+
 def talk(target: Target, turns: Turns, *, over_a_websocket: bool = False, more: str = "") -> None:
     """Have the conversation."""
     with workplace() as place:
         codex = Codex(target, place, over_a_websocket=over_a_websocket, more=more)
         for turn in turns(calls):
             if turn.cut:
-                codex.say(turn.cut, leave=True)
-            turn.ends_with(codex.say(turn.text, picture=turn.picture))
+                # In the middle of an answer it would keep thoughts without what follows them, which OpenAI refuses.
+                codex.say(f'Turn {turn.number}: wait.\ncall: exec_command {{"cmd": "sleep 60"}}', leave=True)
+            results = 2 * turn.number + (turn.number >= CUT)  # it tells the model of the command that did not end
+            said = replace(turn, says=turn.says.replace(f"results {2 * turn.number}", f"results {results}"))
+            said.ends_with(codex.say(turn.text, picture=turn.picture))
 
 
 @suite.conversation("responses")
