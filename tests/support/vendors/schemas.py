@@ -89,11 +89,13 @@ def referred(root: Any, reference: str) -> Any:
     return found
 
 
+# Lengths, patterns and bounds are taken since 2025 (https://github.com/pydantic/pydantic-ai/pull/4490); ``default`` and
+# ``oneOf`` are not (https://github.com/dotnet/extensions/issues/6196, https://github.com/ai-dynamo/dynamo/pull/15153).
 STRICT_PAGE = "https://platform.openai.com/docs/guides/structured-outputs#supported-schemas"
 _NOT_IN_STRICT = (
     "allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "oneOf",
     "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties", "maxProperties",
-    "unevaluatedItems", "contains", "minContains", "maxContains", "uniqueItems", "default", "minLength", "maxLength",
+    "unevaluatedItems", "contains", "minContains", "maxContains", "uniqueItems", "default",
 )  # fmt: skip
 _STRICT_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 MOST_PROPERTIES, DEEPEST, MOST_ENUM = 5000, 10, 1000

@@ -73,13 +73,13 @@ def wrong_blocks(body: Json) -> Iterator[Wrong]:
     for number, turn in enumerate(body["messages"]):
         at = f"messages.{number}"
         if not turn["content"]:
-            said = f"The content field in the Message object at {at} is empty. Add a ContentBlock object to the content field and try again."  # noqa: E501 - its words
+            said = f"The content field in the Message object at {at} is empty. Add a ContentBlock object to the content field and try again."
             yield said, "no content", rules.EMPTY
         for order, block in enumerate(turn["content"]):
             yield from _wrong_block(block, f"{at}.content.{order}")
     for order, block in enumerate(body.get("system", ())):
         if "text" in block and not block["text"].strip():
-            said = f"The text field in the SystemContentBlock object at system.{order} is blank. Add text to the text field, and try again."  # noqa: E501 - its words
+            said = f"The text field in the SystemContentBlock object at system.{order} is blank. Add text to the text field, and try again."
             yield said, "blank text", rules.BLANK
     for number, tool in enumerate(body.get("toolConfig", {}).get("tools", ())):
         schema = tool.get("toolSpec", {}).get("inputSchema", {}).get("json")
@@ -119,11 +119,11 @@ def wrong_order(body: Json) -> Iterator[Wrong]:
     """Yield what is wrong with the order of turns, and of uses of tools and their results."""
     turns = body["messages"]
     if not turns or turns[0]["role"] != "user":
-        said = "A conversation must start with a user message. Try again with a conversation that starts with a user message."  # noqa: E501 - its words
+        said = "A conversation must start with a user message. Try again with a conversation that starts with a user message."
         yield said, "first turn", rules.FIRST
     for number, turn in enumerate(turns):
         if number and turn["role"] == turns[number - 1]["role"]:
-            said = "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between user and assistant roles and try again."  # noqa: E501 - its words
+            said = "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between user and assistant roles and try again."
             yield said, "alternating roles", rules.ALTERNATE
         used = _ids(turns[number - 1], "toolUse") if number else []
         results = _ids(turn, "toolResult")
@@ -133,7 +133,7 @@ def wrong_order(body: Json) -> Iterator[Wrong]:
             )
             yield said, "uses without results", rules.RESULTS
         if len(results) > len(used) or any(each not in used for each in results):
-            said = f"The number of toolResult blocks at messages.{number}.content exceeds the number of toolUse blocks of previous turn."  # noqa: E501 - its words
+            said = f"The number of toolResult blocks at messages.{number}.content exceeds the number of toolUse blocks of previous turn."
             yield said, "results without uses", rules.TOO_MANY
     if turns and (left := _ids(turns[-1], "toolUse")):
         said = f"Expected toolResult blocks at messages.{len(turns)}.content for the following Ids: {', '.join(left)}"
@@ -152,7 +152,7 @@ def wrong_for(model: rules.BedrockModel, body: Json, *, streams: bool) -> Iterat
     """Yield what a model does not take."""
     config = body.get("inferenceConfig", {})
     if config.get("maxTokens", 1) > model.longest:
-        said = f"The maximum tokens you requested exceeds the model limit of {model.longest}. Try again with a maximum tokens value that is lower than {model.longest}."  # noqa: E501 - its words
+        said = f"The maximum tokens you requested exceeds the model limit of {model.longest}. Try again with a maximum tokens value that is lower than {model.longest}."
         yield said, "longest answer", rules.LONGEST
     tools = body.get("toolConfig", {})
     if tools and not model.tools:

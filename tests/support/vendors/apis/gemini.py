@@ -151,7 +151,7 @@ def wrong_history(body: Json, *, signs: bool) -> Iterator[Wrong]:
             yield said, "no parts", rules.FIELDS
         for order, part in enumerate(content.get("parts", ())):
             if sum(name in part for name in _DATA) != 1:
-                said = f"* GenerateContentRequest.contents[{number}].parts[{order}].data: required oneof field 'data' must have one initialized field\n"  # noqa: E501 - its words
+                said = f"* GenerateContentRequest.contents[{number}].parts[{order}].data: required oneof field 'data' must have one initialized field\n"
                 yield said, "part without data", rules.NO_DATA
             if (signature := part.get("thoughtSignature")) and not is_signature(signature):
                 yield "Corrupted thought signature.", "foreign signature", rules.CORRUPTED
@@ -165,13 +165,13 @@ def _wrong_order(contents: Sequence[Json]) -> Iterator[Wrong]:
     for number, (content, calls, responses) in enumerate(counted):
         before = counted[number - 1] if number else ({}, [], [])
         if calls and (number == 0 or (before[0].get("role") == "model" and not before[1])):
-            said = "Please ensure that function call turn comes immediately after a user turn or after a function response turn."  # noqa: E501 - its words
+            said = "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
             yield said, "call after no turn of the user", rules.CALL_AFTER_USER
         if responses and not before[1]:
             said = "Please ensure that function response turn comes immediately after a function call turn."
             yield said, "response after no call", rules.RESPONSE_AFTER_CALL
         elif before[1] and len(responses) != len(before[1]) and content.get("role", "user") == "user":
-            said = "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."  # noqa: E501 - its words
+            said = "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
             yield said, "number of responses", rules.SAME_NUMBER
     if contents[-1].get("role") == "model":
         only = len(contents) == 1
