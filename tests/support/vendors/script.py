@@ -11,6 +11,9 @@ then another when it says "twice"; after the results, text. A schema is filled. 
     echo: body | fields | system  what arrived
     fail: 500                     fail with this status; ``fail: 500 times 1 KEY`` only the first time with this word
     cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
+    cut: silent                   say nothing more from the middle on, and wait until who asked leaves
+    recall: now                   say how much of the conversation arrived, or was kept: its turns ("Turn 1: ..."),
+                                  results of tools, and pictures
 """
 
 import json
@@ -127,7 +130,7 @@ class Given(msgspec.Struct, frozen=True):
     calls: Sequence[Call] = ()
     finish: Finish = "stop"
     stopped_by: str | None = None
-    cut: bool = False
+    cut: bool | Literal["silent"] = False
     tokens_in: int = 0
 
     @property
@@ -178,7 +181,9 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
         if not often or not _met(failures, f"fail {often[-1]}", int(often[1])):
             raise Broken(int(status))
     cut = asked.said("cut")
-    is_cut = cut is not None and (cut == "now" or not _met(failures, f"cut {cut}", 1))
+    is_cut: bool | Literal["silent"] = False
+    if cut is not None:
+        is_cut = "silent" if cut == "silent" else cut == "now" or not _met(failures, f"cut {cut}", 1)
     thoughts = (asked.said("think") or THOUGHTS) if asked.thinks else ""
     tokens_in = max(1, tokens_of(asked.system) + sum(tokens_of(turn.text) + 85 * turn.media for turn in asked.turns))
     calls = _calls(asked)
@@ -201,7 +206,7 @@ def _calls(asked: Asked) -> list[Call]:
     wanted = [_read(line, by_name) for line in asked.all_said("call")]
     later = [_read(line, by_name) for line in asked.all_said("then")]
     first = by_name.get(asked.choice) or asked.tools[0]
-    is_told = any(asked.said(word) is not None for word in ("say", "echo", "call", "then", "data"))
+    is_told = any(asked.said(word) is not None for word in ("say", "echo", "call", "then", "data", "recall"))
     forced = asked.choice not in {"auto", "none"}
     match asked.rounds:
         case 0 if wanted:
@@ -242,6 +247,8 @@ def _text(asked: Asked) -> str:
         return asked.said("data") or json.dumps(sample(asked.schema))
     if (words := asked.said("say")) is not None:
         return str(json.loads(words)) if words.startswith('"') else words
+    if asked.said("recall") is not None:
+        return _recalled(asked.turns)
     if asked.results:
         return f"The tools said: {'; '.join(asked.results)}"
     if (echo := asked.said("echo")) is not None:
@@ -249,6 +256,13 @@ def _text(asked: Asked) -> str:
     if (media := sum(turn.media for turn in asked.turns if turn.who == "user")) and asked.turns[-1].media:
         return f"I was shown {asked.turns[-1].media} of {media}."
     return f"Hello from {asked.model}, you said: {asked.text[:200]}"
+
+
+def _recalled(turns: Sequence[Said]) -> str:
+    said = {number for turn in turns if turn.who == "user" for number in re.findall(r"\bTurn (\d+):", turn.text)}
+    results = sum(turn.who == "tool" for turn in turns)
+    pictures = sum(turn.media for turn in turns if turn.who == "user")
+    return f"turns {len(said)}, results {results}, pictures {pictures}"
 
 
 def _ended(text: str, asked: Asked) -> dict[str, Any]:

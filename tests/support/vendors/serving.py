@@ -78,6 +78,8 @@ async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
 
 async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:
     if reply.blocks is None:
+        if reply.breaks == "silent":
+            await asyncio.Event().wait()
         body = reply.body if isinstance(reply.body, bytes) else as_json(reply.body)
         response = web.Response(
             body=body, status=reply.status, headers=reply.headers, content_type=reply.content_type or "application/json"
@@ -93,6 +95,8 @@ async def _send(request: web.Request, reply: Reply) -> web.StreamResponse:
         for block in reply.blocks[: len(reply.blocks) // 2 + 1] if reply.breaks else reply.blocks:
             await stream.write(block)
             await asyncio.sleep(0)  # a block is a packet, as far as the loop has it
+        if reply.breaks == "silent":
+            await asyncio.Event().wait()
         if reply.breaks:
             _close(request)
             return stream

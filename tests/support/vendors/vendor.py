@@ -9,7 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Literal, TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
@@ -31,13 +31,16 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them."""
+    """What goes back: JSON, bytes, or the blocks of a stream; ``breaks`` closes the connection after half of them.
+
+    Or it waits there, ``silent``, until who asked has left.
+    """
 
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = {}
     blocks: Sequence[bytes] | None = None
-    breaks: bool = False
+    breaks: bool | Literal["silent"] = False
     content_type: str = ""
 
 

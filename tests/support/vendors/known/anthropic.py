@@ -15,6 +15,9 @@ _CONSIDERATIONS = (
 )
 _HIGHER = ("xhigh", "max")
 
+# The newest is in _constants.py of https://github.com/anthropics/anthropic-sdk-python, 2.14.
+VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
+
 
 class Anthropic(MessagesVendor):
     """Anthropic's own servers."""
@@ -43,7 +46,7 @@ class Anthropic(MessagesVendor):
                 rule="version",
                 page="https://platform.claude.com/docs/en/api/versioning",
             )
-        if request.headers["anthropic-version"] not in {"2023-06-01", "2023-01-01"}:
+        if request.headers["anthropic-version"] not in VERSIONS:
             raise Refused(
                 400,
                 f'anthropic-version: "{request.headers["anthropic-version"]}" is not a valid version. For more information,'
