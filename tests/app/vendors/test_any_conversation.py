@@ -33,6 +33,7 @@ VENDORS: Mapping[str, tuple[str, str | None, str, frozenset[str]]] = {
     "claude": ("anthropic", "anthropic", "claude-haiku-4-5", frozenset({"messages"})),
     "gemini-2": ("google", "google", "gemini-2.5-flash", frozenset({"gemini"})),
     "gemini-3": ("google", "google", "gemini-3.5-flash", frozenset({"gemini"})),
+    "gemini-chat": ("gemini", "gemini", "gemini-3.5-flash", frozenset({"chat"})),
     "bedrock": ("bedrock", "bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", frozenset()),
     "mistral": ("mistral", "mistral", "mistral-large-latest", frozenset({"chat"})),
     "deepseek": ("deepseek", "deepseek", "deepseek-v4-flash", frozenset({"chat"})),
