@@ -37,14 +37,13 @@ VENDORS: Mapping[str, tuple[str, str | None, str, frozenset[str]]] = {
     "bedrock": ("bedrock", "bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", frozenset()),
     "mistral": ("mistral", "mistral", "mistral-large-latest", frozenset({"chat"})),
     "deepseek": ("deepseek", "deepseek", "deepseek-v4-flash", frozenset({"chat"})),
-    "groq": ("groq", "groq", "openai/gpt-oss-120b", frozenset({"chat"})),
-    "xai": ("xai", "xai", "grok-4.5", frozenset({"chat"})),
+    "groq": ("groq", "groq", "openai/gpt-oss-120b", frozenset({"chat", "responses"})),
+    "xai": ("xai", "xai", "grok-4.5", frozenset({"chat", "responses"})),
     "vllm": ("vllm", None, "Qwen/Qwen3.5-27B", frozenset({"chat", "responses", "messages"})),
     "llama.cpp": ("llama_cpp", None, "qwen3.5-27b.gguf", frozenset({"chat", "responses", "messages"})),
     "ollama": ("ollama", None, "qwen3:8b", frozenset({"chat", "responses", "messages"})),
 }
 BLIND = {"deepseek", "groq", "xai", "vllm", "llama.cpp", "ollama"}  # their models, or most of them, take no pictures
-NOT_THERE = {("groq", "responses"), ("xai", "responses")}  # APIs that the stand-in does not have yet
 
 
 def conversations() -> list[dict[str, Any]]:
@@ -128,7 +127,5 @@ async def test_it_goes_on_at_every_vendor(gateway: tuple[RunningGateway, dict[st
 
     async with asyncio.TaskGroup() as group:
         for name in VENDORS:
-            if (name, api) in NOT_THERE:
-                continue
             group.create_task(go_on(name))
     assert wrong == []

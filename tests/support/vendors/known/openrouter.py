@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import ChatLike
 from tests.support.vendors.apis.gemini import is_signature, signature
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.rules import openrouter as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -28,7 +28,7 @@ _PRESERVE = (
 )
 
 
-class VENDOR(ChatLike):
+class VENDOR(OwnServer):
     """OpenRouter."""
 
     name = "openrouter"
@@ -40,6 +40,8 @@ class VENDOR(ChatLike):
     usage_in = "last"
     lacks = ("annotations",)
     before = b": OPENROUTER PROCESSING\n\n"
+    has_messages = False
+    usual_model = ""
     models = Models(
         Model(
             "anthropic/claude-sonnet-4.5",
@@ -104,6 +106,14 @@ class VENDOR(ChatLike):
         super().check_fields(body)
         if not body.get("model"):
             raise Refused(400, "No models provided", rule="model", page=rules.REFERENCE)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse what needs a memory: it keeps nothing."""
+        for name, fine in (("store", (None, False)), ("previous_response_id", (None,))):
+            if body.get(name) not in fine:
+                wanted = "false" if name == "store" else "null"
+                said = f"Invalid input: {name}: expected {wanted}, received {json.dumps(body[name])}"
+                raise Refused(400, said, param=name, rule=f"nothing is kept: {name}", page=rules.STATELESS)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what no vendor of this model takes."""
