@@ -60,7 +60,7 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
 def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
     requests, fields = request.dialect.requests, request.fields
     if requests.takes_quirks:
-        fields = shape(fields, quirks)
+        fields = shape(fields, quirks, request.model)
     if requests.with_history is not None:
         fields = requests.with_history(fields, quirks.history).fields
     return with_own(request, fields)

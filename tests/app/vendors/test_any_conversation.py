@@ -39,11 +39,27 @@ VENDORS: Mapping[str, tuple[str, str | None, str, frozenset[str]]] = {
     "deepseek": ("deepseek", "deepseek", "deepseek-v4-flash", frozenset({"chat"})),
     "groq": ("groq", "groq", "openai/gpt-oss-120b", frozenset({"chat", "responses"})),
     "xai": ("xai", "xai", "grok-4.5", frozenset({"chat", "responses"})),
+    "openrouter": ("openrouter", "openrouter", "anthropic/claude-sonnet-4.5", frozenset({"chat", "responses"})),
+    "openrouter-gemini": (
+        "openrouter",
+        "openrouter",
+        "google/gemini-3.1-pro-preview",
+        frozenset({"chat", "responses"}),
+    ),
+    "vllm-gemma": ("vllm", "vllm", "google/gemma-3-27b-it", frozenset({"chat", "responses", "messages"})),
     "vllm": ("vllm", None, "Qwen/Qwen3.5-27B", frozenset({"chat", "responses", "messages"})),
     "llama.cpp": ("llama_cpp", None, "qwen3.5-27b.gguf", frozenset({"chat", "responses", "messages"})),
     "ollama": ("ollama", None, "qwen3:8b", frozenset({"chat", "responses", "messages"})),
 }
-BLIND = {"deepseek", "groq", "xai", "vllm", "llama.cpp", "ollama"}  # their models, or most of them, take no pictures
+BLIND = {
+    "vllm-gemma",
+    "deepseek",
+    "groq",
+    "xai",
+    "vllm",
+    "llama.cpp",
+    "ollama",
+}  # their models, or most of them, take no pictures
 
 
 def conversations() -> list[dict[str, Any]]:

@@ -40,7 +40,8 @@ class VENDOR(OwnServer):
     usage_in = "last"
     lacks = ("annotations",)
     before = b": OPENROUTER PROCESSING\n\n"
-    has_messages = False
+    counts = False
+    signature = "of OpenRouter"
     usual_model = ""
     models = Models(
         Model(
@@ -80,6 +81,12 @@ class VENDOR(OwnServer):
             error["metadata"] = {"raw": refused.raw, "provider_name": refused.provider}
         return Reply({"error": error, "user_id": "user_strict"}, refused.status, refused.headers)
 
+    def refused_message(self, refused: Refused) -> Reply:
+        """Return a refusal of Messages in Anthropic's shape."""
+        kinds = {400: "invalid_request_error", 404: "not_found_error"}
+        error = {"type": kinds.get(refused.status, "api_error"), "message": refused.message}
+        return Reply({"type": "error", "error": error}, refused.status)
+
     def broken(self, broken: Broken) -> Refused:
         """Return a failure that the text asked for."""
         return _Passed(broken.status, "upstream error", "Anthropic", "as asked for", rules.ERRORS)
@@ -114,6 +121,15 @@ class VENDOR(OwnServer):
                 wanted = "false" if name == "store" else "null"
                 said = f"Invalid input: {name}: expected {wanted}, received {json.dumps(body[name])}"
                 raise Refused(400, said, param=name, rule=f"nothing is kept: {name}", page=rules.STATELESS)
+
+    def behind(self, chat: Json) -> tuple[Asked, Model]:
+        """Return what Responses or Messages ask for: how signatures travel there it does not say, so none is missed."""
+        unsigned = [{"type": "reasoning.encrypted", "data": "skip_thought_signature_validator"}]
+        messages = [
+            {**message, "reasoning_details": unsigned} if message.get("tool_calls") else message
+            for message in chat["messages"]
+        ]
+        return super().behind({**chat, "messages": messages})
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what no vendor of this model takes."""
