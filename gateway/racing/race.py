@@ -340,19 +340,18 @@ class Race:
         elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
-    def ask_whole(self, attempt: Attempt) -> bool:
-        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
-        if self.phase is not Phase.RUNNING:
-            return False
-        self._guarded(lambda: self._attempts.launch_again(attempt, Role.WHOLE))
-        return True
+    def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        self.call = self._claim.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
 
-    def ask_again(self, attempt: Attempt, reworded: Reworded) -> bool:
-        """Ask the deployment of ``attempt`` again in another API; return whether it was."""
+    def ask_again(self, attempt: Attempt, reworded: Reworded | None) -> bool:
+        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
         if self.phase is not Phase.RUNNING:
             return False
-        self._use(reworded, attempt.deployment.name)
-        self._guarded(lambda: self._attempts.launch_again(attempt, Role.API))
+        if reworded is not None:
+            self._use(reworded, attempt.deployment.name)
+        role = Role.WHOLE if reworded is None else Role.API
+        self._guarded(lambda: self._attempts.launch_again(attempt, role))
         return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
