@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 SUPPOSED_S = 60.0
+HOUR_S = 3_600.0  # of a length, which is about one prompt, and its estimate
 DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
@@ -79,7 +80,8 @@ class Learnt:
         if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
             return
         is_own, now = until is None, self._wall_clock()
-        until = now + DAY_S if until is None else min(until, now + DAY_S)
+        latest = now + (HOUR_S if fact.kind is Kind.LENGTH else DAY_S)
+        until = latest if until is None else min(until, latest)
         if until <= now:
             return
         before = self._until.get(model, {})
@@ -133,7 +135,7 @@ class Learnt:
             passed.append(refusal.instead)
 
     def refused_length(self, model: str) -> int | None:
-        """Return the tokens of the last prompt that was too long for ``model``; None: none was."""
+        """Return the tokens of a prompt that was too long for ``model``; None: none was."""
         return next((fact.tokens for fact in self.of(model) if fact.kind is Kind.LENGTH), None)
 
     @property
