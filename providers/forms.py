@@ -211,7 +211,7 @@ async def in_another_form(
                 learnt.note(request.model, fact)
             request.sendings.left_out = sent.told
             return answer
-    learnt.forget(request.model, [fact for fact in known if mentions(refusal, _names(fact))])
+    learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))])
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
     changed = [name for fact in tried[len(known) :] for name in _names(fact)]
