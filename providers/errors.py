@@ -30,6 +30,8 @@ from typing import Final
 
 import msgspec
 
+from providers.too_long import is_too_long
+
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -166,6 +168,19 @@ class UpstreamError(Exception):
         return self.is_bound or self.is_outsized
 
     @property
+    def is_of_one_deployment(self) -> bool:
+        """Whether a refusal is about the key or the length of this deployment's context."""
+        return self.is_of_one_key or self.is_too_long
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the prompt is too long for this deployment: another with a longer context may take it."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized:
+            return False
+        is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return is_large or is_too_long(f"{self.message} {' '.join(self.names)}")
+
+    @property
     def is_barred(self) -> bool:
         """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
         return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
@@ -183,6 +198,24 @@ class UpstreamError(Exception):
         """Decide what is kept: ``kept``, else what is known to be harmless. The first decision stands."""
         if self._kept is None:
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
+
+    def again(self, kind: ErrorKind) -> "UpstreamError":
+        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        same = UpstreamError(
+            kind,
+            self.message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            body=self.body,
+            is_bound=self.is_bound,
+            is_outsized=self.is_outsized,
+            caller=self.caller,
+            words=self.words,
+            names=self.names,
+            brief=self.brief,
+        )
+        same.note = self.note
+        return same
 
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""

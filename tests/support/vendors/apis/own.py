@@ -1,11 +1,11 @@
-"""Responses and Messages of servers that one runs oneself: they make chat completions of both, and keep nothing.
+"""Responses and Messages of servers that make chat completions of both: one's own ones, and some vendors'.
 
 What the chat behind them refuses (the model's template, pictures, its context) is refused here, too.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from msgspec import structs
 
@@ -20,21 +20,23 @@ Json = dict[str, Any]
 
 
 class OwnServer(ChatLike, responses.ResponsesVendor):
-    """A server of one's own: chat as its class says, and the newer APIs beside it."""
+    """A server of one's own, or nearly: chat as its class says, and the newer APIs beside it."""
 
     is_newest: ClassVar[bool] = True  # an older release has chat completions alone
+    has_messages: ClassVar[bool] = True
     counts: ClassVar[bool] = True  # it has Messages' count of tokens
-    summarizes: ClassVar[bool] = False  # Responses tells thoughts as their summary, not as they are
+    # How Responses tells thoughts: in the clear, as their summary, or as OpenAI does
+    tells_thoughts: ClassVar[Literal["content", "summary", "sealed"]] = "content"
     signature: ClassVar[str | None] = None  # what stands behind thoughts in Messages, where something does
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of this release."""
-        speaking = f"{self.base}/messages"
+        speaking, speaks = f"{self.base}/messages", self.is_newest and self.has_messages
         return [
             *[route for route in super().routes() if "/responses" not in route[1] and "/conversations" not in route[1]],
             *([("POST", f"{self.base}/responses", self.respond)] if self.is_newest else ()),
-            *([("POST", speaking, self.speak)] if self.is_newest else ()),
-            *([("POST", f"{speaking}/count_tokens", self.count_messages)] if self.is_newest and self.counts else ()),
+            *([("POST", speaking, self.speak)] if speaks else ()),
+            *([("POST", f"{speaking}/count_tokens", self.count_messages)] if speaks and self.counts else ()),
         ]
 
     def hears(self, _path: str) -> bool:
@@ -112,15 +114,18 @@ class _Written(responses.Written):
     """One answer as Responses, with thoughts in the clear."""
 
     def __init__(self, vendor: OwnServer, asked: Asked, given: Given) -> None:
-        self._summarizes = vendor.summarizes
+        self._tells = vendor.tells_thoughts
         super().__init__(vendor, asked, given)
 
     def _items(self) -> list[Json]:
-        return [self._opened(item) if item["type"] == "reasoning" else item for item in super()._items()]
+        items = super()._items()
+        if self._tells == "sealed":
+            return items
+        return [self._opened(item) if item["type"] == "reasoning" else item for item in items]
 
     def _opened(self, item: Json) -> Json:
         thoughts = self._given.thoughts
-        if self._summarizes:
+        if self._tells == "summary":
             return {**item, "summary": [{"type": "summary_text", "text": thoughts}], "encrypted_content": thoughts}
         rest = {
             "content": [{"type": "reasoning_text", "text": thoughts}],
@@ -130,9 +135,12 @@ class _Written(responses.Written):
         return {**item, "summary": [], **rest}
 
     def _thinking(self, item: Json, place: Json) -> Iterator[Json]:
+        if self._tells == "sealed":
+            yield from super()._thinking(item, place)
+            return
         index = {"output_index": place["output_index"]}
-        part = {"summary_index": 0} if self._summarizes else {"content_index": 0}
-        kind = "response.reasoning_summary_text" if self._summarizes else "response.reasoning_text"
+        part = {"summary_index": 0} if self._tells == "summary" else {"content_index": 0}
+        kind = "response.reasoning_summary_text" if self._tells == "summary" else "response.reasoning_text"
         yield {"type": "response.output_item.added", **index, "item": {**item, "summary": [], "content": []}}
         for piece in self._given.thought_pieces:
             yield {"type": f"{kind}.delta", **place, **part, "delta": piece}

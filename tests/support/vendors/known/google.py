@@ -145,7 +145,7 @@ class VENDOR(Vendor):
             *gemini.wrong_history(body, signs=known.signs, continues=known.continues),
         ):
             raise Refused(400, said, rule=rule, page=page)
-        for said, rule, page in _wrong_for(known, body.get("generationConfig", {}), body):
+        for said, rule, page in wrong_for(known, body.get("generationConfig", {}), body):
             raise Refused(400, said, rule=rule, page=page)
         return gemini.read(body, name, stream=stream)
 
@@ -182,7 +182,7 @@ class VENDOR(Vendor):
         return rules.KNOWN[name]
 
 
-def _wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -> Iterator[gemini.Wrong]:
+def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -> Iterator[gemini.Wrong]:
     """Yield what a model does not take."""
     if (tokens := tokens_of(body)) > known.context:
         said = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({known.context})."

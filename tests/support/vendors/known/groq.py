@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import ChatLike
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.rules import groq as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -19,10 +19,19 @@ Json = dict[str, Any]
 
 _PICTURES, _SCHEMAS, _QWEN = "sees pictures", "has schemas", "thinks as Qwen does"
 _NOT_SUPPORTED = ("logprobs", "top_logprobs", "logit_bias")
+_NOT_IN_RESPONSES: Mapping[str, tuple[Any, ...]] = {  # and the values that ask for nothing
+    "previous_response_id": (None,),
+    "store": (None, False),
+    "truncation": (None, "disabled"),
+    "include": (None, []),
+    "safety_identifier": (None,),
+    "prompt_cache_key": (None,),
+    "prompt": (None,),
+}
 _KINDS = {"string": "string", "integer": "integer", "decimal": "number", "boolean": "boolean", "array": "array"}
 
 
-class VENDOR(ChatLike):
+class VENDOR(OwnServer):
     """Groq."""
 
     name = "groq"
@@ -34,6 +43,8 @@ class VENDOR(ChatLike):
     fingerprint = "fp_strict"
     whole_calls = True
     call_ids = ("", 9, LETTERS.lower())
+    has_messages = False
+    usual_model = ""
     models = Models(
         *alike(
             ["openai/gpt-oss-120b", "openai/gpt-oss-20b"],
@@ -94,6 +105,13 @@ class VENDOR(ChatLike):
             said = f"'{_place(fault)}' : {said}"
         page = rules.IN_MESSAGES if at is not None else rules.PROPERTY if fault.kind == "unknown" else rules.SDK
         return Refused(400, said, rule=f"field {fault.kind}", page=page)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse what its Responses do not have: it keeps nothing."""
+        for name, nothing in _NOT_IN_RESPONSES.items():
+            if body.get(name) not in nothing:
+                said = f"property '{name}' is unsupported"
+                raise Refused(400, said, param=name, rule=f"not taken: {name}", page=rules.RESPONSES)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""

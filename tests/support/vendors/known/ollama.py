@@ -32,7 +32,7 @@ class Ollama(OwnServer):
     fingerprint = "fp_ollama"
     whole_calls = True
     counts = False
-    summarizes = True
+    tells_thoughts = "summary"
     usual_model = ""
     call_ids = ("call_", 8, "0123456789abcdefghijklmnopqrstuvwxyz")
     models = Models(

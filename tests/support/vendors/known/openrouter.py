@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import ChatLike
 from tests.support.vendors.apis.gemini import is_signature, signature
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.rules import openrouter as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -28,7 +28,7 @@ _PRESERVE = (
 )
 
 
-class VENDOR(ChatLike):
+class VENDOR(OwnServer):
     """OpenRouter."""
 
     name = "openrouter"
@@ -40,6 +40,9 @@ class VENDOR(ChatLike):
     usage_in = "last"
     lacks = ("annotations",)
     before = b": OPENROUTER PROCESSING\n\n"
+    counts = False
+    signature = "of OpenRouter"
+    usual_model = ""
     models = Models(
         Model(
             "anthropic/claude-sonnet-4.5",
@@ -78,6 +81,12 @@ class VENDOR(ChatLike):
             error["metadata"] = {"raw": refused.raw, "provider_name": refused.provider}
         return Reply({"error": error, "user_id": "user_strict"}, refused.status, refused.headers)
 
+    def refused_message(self, refused: Refused) -> Reply:
+        """Return a refusal of Messages in Anthropic's shape."""
+        kinds = {400: "invalid_request_error", 404: "not_found_error"}
+        error = {"type": kinds.get(refused.status, "api_error"), "message": refused.message}
+        return Reply({"type": "error", "error": error}, refused.status)
+
     def broken(self, broken: Broken) -> Refused:
         """Return a failure that the text asked for."""
         return _Passed(broken.status, "upstream error", "Anthropic", "as asked for", rules.ERRORS)
@@ -104,6 +113,23 @@ class VENDOR(ChatLike):
         super().check_fields(body)
         if not body.get("model"):
             raise Refused(400, "No models provided", rule="model", page=rules.REFERENCE)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse what needs a memory: it keeps nothing."""
+        for name, fine in (("store", (None, False)), ("previous_response_id", (None,))):
+            if body.get(name) not in fine:
+                wanted = "false" if name == "store" else "null"
+                said = f"Invalid input: {name}: expected {wanted}, received {json.dumps(body[name])}"
+                raise Refused(400, said, param=name, rule=f"nothing is kept: {name}", page=rules.STATELESS)
+
+    def behind(self, chat: Json) -> tuple[Asked, Model]:
+        """Return what Responses or Messages ask for: how signatures travel there it does not say, so none is missed."""
+        unsigned = [{"type": "reasoning.encrypted", "data": "skip_thought_signature_validator"}]
+        messages = [
+            {**message, "reasoning_details": unsigned} if message.get("tool_calls") else message
+            for message in chat["messages"]
+        ]
+        return super().behind({**chat, "messages": messages})
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what no vendor of this model takes."""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import ChatLike
+from tests.support.vendors.apis.kept import KeptResponse, as_items
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.rules import xai as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -19,7 +20,7 @@ _CAMEL = {"presence_penalty": "presencePenalty", "frequency_penalty": "frequency
 _TICKS = 10_000_000_000  # of a dollar: https://github.com/ENTERPILOT/GoModel/pull/297
 
 
-class VENDOR(ChatLike):
+class VENDOR(OwnServer):
     """xAI."""
 
     name = "xai"
@@ -29,6 +30,9 @@ class VENDOR(ChatLike):
     fingerprint = "fp_strict"
     whole_calls = True  # rules.FUNCTIONS
     usage_in = "last"
+    has_messages = False
+    usual_model = ""
+    tells_thoughts = "sealed"
     models = Models(
         Model(
             "grok-4.3",
@@ -111,6 +115,44 @@ class VENDOR(ChatLike):
             " API key. If you believe this is a mistake, please contact support and quote your team ID and the model name."
         )
         return Refused(404, said, rule="model", page=rules.MODELS)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse instructions for a response that goes on from another, and thoughts that it did not seal."""
+        if body.get("instructions") and body.get("previous_response_id"):
+            said = "Argument not supported: instructions and previous_response_id together"
+            raise Refused(400, said, rule="instructions twice", page=rules.INSTRUCTIONS)
+        for item in body["input"]:
+            sealed = item.get("encrypted_content") if item["type"] == "reasoning" else None
+            if sealed and "summary" not in item:
+                said = "Could not decode the compaction blob. Ensure it is unmodified from the compact response."
+                raise Refused(400, said, rule="thoughts without a summary", page=rules.SUMMARY)
+            try:
+                self.seal.check(sealed or self.seal.close("", None), None)
+            except Refused:
+                said = (
+                    "Could not decrypt the provided encrypted_content. Ensure the value is the unmodified"
+                    " encrypted_content from a previous response."
+                )
+                raise Refused(400, said, rule="thoughts of others", page=rules.SEALED) from None
+
+    def answer_response(
+        self, body: Json, connection: dict[str, KeptResponse] | None = None
+    ) -> tuple[Reply, list[Json] | None]:
+        """Return the reply, and the events of one that streams; it goes on from what it keeps."""
+        before = self._kept_before(body.get("previous_response_id"))
+        given = as_items(body.get("input"))
+        reply, events = super().answer_response({**body, "input": [*before, *given]}, connection)
+        if body.get("store") is not False and not reply.breaks:
+            response = reply.body if events is None else events[-1]["response"]
+            self.kept.keep(response, before, given)
+        return reply, events
+
+    def _kept_before(self, name: str | None) -> list[Json]:
+        if name is None:
+            return []
+        if name not in self.kept.responses:
+            raise Refused(404, f"Response with id={name} not found.", rule="nothing kept", page=rules.RESPONSES)
+        return self.kept.previous(name)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""

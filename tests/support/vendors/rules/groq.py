@@ -20,6 +20,7 @@ from tests.support.vendors.shapes import (
 SDK = "https://github.com/groq/groq-python/blob/main/src/groq/types/chat/completion_create_params.py"
 PROPERTY = "https://github.com/fanenr/chatbot/issues/21"
 IN_MESSAGES = "https://github.com/tashfeenahmed/freellmapi/issues/1070"
+RESPONSES = "https://console.groq.com/docs/responses-api#unsupported-features"  # which, not in which words
 COMPATIBLE = "https://console.groq.com/docs/openai"
 REASONING = "https://console.groq.com/docs/reasoning"
 EFFORT = "https://github.com/earendil-works/pi/issues/3764"

@@ -6,6 +6,7 @@ It passes over fields that it does not know, and what the vendor behind it refus
 from tests.support.vendors.shapes import Anything, Decimal, Flag, ListOf, MapOf, Record, Text, Whole
 
 REFERENCE = "https://openrouter.ai/docs/api-reference/chat-completion"
+STATELESS = "https://openrouter.ai/docs/api_reference/responses/error-handling"  # that, not in which words
 ERRORS = "https://openrouter.ai/docs/api-reference/errors"
 STREAMING = "https://openrouter.ai/docs/api-reference/streaming"
 REASONING = "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens"

@@ -10,6 +10,10 @@ STOP = "https://github.com/mnfst/modelparams.dev/pull/330"
 CONTENT = "https://github.com/charmbracelet/crush/issues/964"
 CONTEXT = "https://github.com/chenyme/grok2api/issues/693"
 MODELS = "https://docs.x.ai/docs/models"
+RESPONSES = "https://docs.x.ai/docs/guides/chat"  # kept for 30 days
+INSTRUCTIONS = "https://github.com/10-X-eng/vibecad/issues/4"
+SEALED = "https://github.com/Wei-Shaw/sub2api/issues/4535"
+SUMMARY = "https://github.com/chenyme/grok2api/pull/689"
 FUNCTIONS = "https://docs.x.ai/docs/guides/function-calling"
 
 _message = Record(
