@@ -43,6 +43,7 @@ _HINTS = frozenset(
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
+_GEMINIS = "google-gemini-v1"
 _NONE = msgspec.Raw(b"null")
 _calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -58,6 +59,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
+    unsigned_details: Mapping[str, str] = {}
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
     history: History = History()  # what it accepts in a conversation's history
     # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
@@ -65,8 +68,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
 
-def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
-    """Return the client's ``fields`` adapted to the vendor; always a new dictionary.
+def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:
+    """Return the client's ``fields`` adapted to the vendor and its ``model``; always a new dictionary.
 
     If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
     """
@@ -80,6 +83,9 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
         shaped["messages"] = _without_developer_role(shaped["messages"])
     if quirks.unsigned_call is not None and "messages" in shaped:
         shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    for beginning, signature in quirks.unsigned_details.items():
+        if model.startswith(beginning) and "messages" in shaped:
+            shaped["messages"] = _with_details(shaped["messages"], signature)
     if quirks.typed_branches and "tools" in shaped:
         shaped["tools"] = _with_typed_branches(shaped["tools"])
     return shaped
@@ -264,6 +270,36 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
             if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
                 calls[0]["extra_content"] = signed
                 message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+
+
+def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` as a detail beside tool calls that have none.
+
+    The vendor refuses what is not a list of objects.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            details = _calls_decoder.decode(message.get("reasoning_details", _NONE)) or []
+            if calls and not any("data" in detail for detail in details):
+                called = calls[0].get("id", _NONE)
+                sealed = {
+                    "type": "reasoning.encrypted",
+                    "data": signature,
+                    "id": called,
+                    "format": _GEMINIS,
+                    "index": 0,
+                }
+                message["reasoning_details"] = msgspec.Raw(msgspec.json.encode([*details, sealed]))
                 changed = True
     except msgspec.DecodeError:
         return messages

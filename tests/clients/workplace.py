@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.clients.case import Failed
@@ -22,16 +22,10 @@ class Workplace:
         self.folder = root / "work"
         self.home.mkdir()
         self.folder.mkdir()
+        self._started: list[subprocess.Popen[str]] = []
 
-    def run(
-        self, program: Path, *arguments: str, environ: Mapping[str, str], said: str = "", may_fail: bool = False
-    ) -> str:
-        """Run ``program`` to its end with ``said`` as its input, and return what it prints; nothing of it stays.
-
-        Raises:
-            Failed: it ends with an error, and may not.
-
-        """
+    def start(self, program: Path, *arguments: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start ``program`` and return it: what it prints and is told are lines of text. ``end`` ends it."""
         process = subprocess.Popen(
             [str(program), *arguments],
             cwd=self.folder,
@@ -42,6 +36,30 @@ class Workplace:
             text=True,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what was started, and what it started."""
+        for process in self._started:
+            if process.returncode is None:
+                _end_group(process.pid)
+                process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+
+    def run(
+        self, program: Path, *arguments: str, environ: Mapping[str, str], said: str = "", may_fail: bool = False
+    ) -> str:
+        """Run ``program`` to its end with ``said`` as its input, and return what it prints; nothing of it stays.
+
+        Raises:
+            Failed: it ends with an error, and may not.
+
+        """
+        process = self.start(program, *arguments, environ=environ)
         try:
             out, err = process.communicate(said)
         finally:
@@ -56,7 +74,11 @@ class Workplace:
 def workplace() -> Iterator[Workplace]:
     """Yield an empty workplace; remove it when the block ends."""
     with tempfile.TemporaryDirectory(prefix="holeshot-agent-", ignore_cleanup_errors=True) as folder:
-        yield Workplace(Path(folder).resolve())
+        place = Workplace(Path(folder).resolve())
+        try:
+            yield place
+        finally:
+            place.end()
 
 
 def version_of(program: Path) -> str:

@@ -184,6 +184,19 @@ async def test_parameters_are_left_out_one_by_one_where_the_operator_allows_it(s
             assert len(running["alpha"].received) == 1
 
 
+async def test_more_fields_than_forms_are_tried_are_learnt_over_several_calls(serve: Serve) -> None:
+    names = [f"field_{number}" for number in range(9)]
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    asked = {"messages": QUESTION, **dict.fromkeys(names, 1)}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing(*names)
+        assert (await told(running, asked))[0] == 400
+        assert len(running["alpha"].received) == 7
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert len(running["alpha"].received) == 7 + 4 + 1
+
+
 async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
     said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     async with serve(alpha=None) as running:
@@ -211,6 +224,44 @@ async def test_a_wrong_request_stays_wrong_after_at_most_one_more_try(serve: Ser
                 assert (response.status, (await response.json())["error"]["message"]) == (400, said)
             assert len(running["alpha"].received) == times * sendings
         assert running["alpha"].received[-sendings].body["reasoning_effort"] == "low"  # nothing was learnt
+
+
+def strictly(name: str, **schema: Any) -> dict[str, Any]:
+    function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
+    return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
+
+
+async def test_a_strict_schema_that_is_refused_is_best_effort_and_others_stay_strict(serve: Serve) -> None:
+    said = (
+        "Invalid schema for function 'f': In context=(), 'additionalProperties' is required to be supplied and false."
+    )
+
+    def answered(body: Any) -> Sequence[Step]:
+        function = body["tools"][0]["function"]
+        is_open = "additionalProperties" not in function["parameters"]
+        return refused(said) if function["strict"] and is_open else ANSWERS["chat"]
+
+    closed = strictly("g", additionalProperties=False)
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            assert await told(running, strictly("f")) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+        assert await told(running, closed) == (200, None)
+        assert running["alpha"].received[-1].body["tools"] == closed["tools"]
+
+
+async def test_a_server_that_does_not_know_strict_tools_is_asked_for_usual_ones(serve: Serve) -> None:
+    said = {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "function", "strict"]}]}
+    said["detail"][0]["msg"] = "Extra inputs are not permitted"
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said, 422) if "strict" in body["tools"][0]["function"] else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, strictly("f", additionalProperties=False)) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
 
 
 async def test_what_is_wrong_beside_a_refused_field_is_told(serve: Serve) -> None:

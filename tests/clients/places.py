@@ -1,0 +1,197 @@
+"""Where conversations are had: strict stand-ins of vendors, and gateways before them, alone and racing.
+
+Each vendor is served twice, so that two of it can be raced: what one keeps, the other does not know.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.clients.case import Target
+from tests.clients.gateways import gateway
+from tests.clients.targets import GATEWAY_FORBIDDEN_KEY, GATEWAY_KEY, WRONG_KEY, sha256
+from tests.support.vendors import NAMES, Reply, Served, running_vendor
+
+Json = dict[str, Any]
+
+DIRECTLY = "directly"
+SETUPS = (DIRECTLY, "alone", "raced with its like", "raced with another API")
+EVERY_API = ("chat", "responses", "messages", "gemini")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A model at a vendor: the APIs that clients may call there, and what a gateway is told of the provider."""
+
+    vendor: str
+    model: str
+    apis: tuple[str, ...]
+    provider: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Both, as a row of the page has them."""
+        return f"{self.vendor} {self.model}"
+
+
+def _of(vendor: str, model: str, *apis: str, **provider: Any) -> Place:
+    return Place(vendor, model, apis, provider or {"preset": vendor})
+
+
+_AZURE: Json = {"kind": "openai_compatible", "apis": ["chat", "responses"], "auth": "api-key"}
+PLACES = (
+    _of("openai", "gpt-5", "chat", "responses"),
+    _of("openai", "gpt-4.1", "chat", "responses"),
+    _of("anthropic", "claude-sonnet-4-5", "messages"),
+    _of("anthropic", "claude-3-5-haiku-20241022", "messages"),
+    _of("azure", "gpt-5-mini", "chat", "responses", **_AZURE),
+    _of("google", "gemini-2.5-flash", "gemini"),
+    _of("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0", preset="bedrock_converse"),
+    _of("mistral", "mistral-large-latest", "chat"),
+    _of("groq", "openai/gpt-oss-120b", "chat", "responses"),
+    _of("deepseek", "deepseek-chat", "chat"),
+    _of("xai", "grok-4", "chat", "responses"),
+    _of("openrouter", "qwen/qwen3-235b-a22b", "chat", "responses"),
+    _of("vllm", "Qwen/Qwen3-32B", "chat", "responses", "messages"),
+    _of("llama_cpp", "qwen3", "chat", "messages"),
+    _of("ollama", "llama3.2", "chat", "responses", "messages"),
+)
+_OTHER_API = PLACES[2]
+_OTHER_THAN_THAT = PLACES[0]
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A request that came to a stand-in, and what was answered."""
+
+    at: float
+    vendor: str
+    method: str
+    path: str
+    status: int
+    asked: Any
+    answered: Any = None  # of refusals
+
+
+class Ground:
+    """What conversations are had at: targets, in the order of the places, and what arrived behind them."""
+
+    def __init__(self) -> None:
+        self.targets: list[Target] = []
+        self.exchanges: list[Exchange] = []
+        self.missing: list[str] = []
+
+    def between(self, began: float, ended: float) -> list[Exchange]:
+        """Return what arrived in that time."""
+        return [each for each in self.exchanges if began <= each.at <= ended]
+
+
+@asynccontextmanager
+async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) -> AsyncIterator[Ground]:
+    """Serve vendors, and start a gateway for each setup; stop them when the block ends."""
+    found = Ground()
+    places = [place for place in PLACES if place.vendor in vendors or place.name in vendors]
+    found.missing = sorted({place.vendor for place in places if place.vendor not in NAMES})
+    places = [place for place in places if place.vendor in NAMES]
+    wanted = [
+        setup for setup in setups if setup != SETUPS[3] or all(_partner(place).vendor in NAMES for place in places)
+    ]
+    async with AsyncExitStack() as stack:
+        served: dict[tuple[str, str], Served] = {}
+        partners = [_partner(place) for place in places] if SETUPS[3] in wanted else []
+        needed = dict.fromkeys(place.vendor for place in (*places, *partners))
+        for vendor in needed:
+            for letter in "ab":
+                one = await stack.enter_async_context(running_vendor(vendor, seed=letter))
+                _listen(one, f"{vendor}-{letter}", found.exchanges)
+                served[vendor, letter] = one
+        urls = {}
+        for setup in SETUPS[1:]:
+            if setup in wanted:
+                home = folder / setup.replace(" ", "-")
+                home.mkdir()
+                config = configuration(setup, places, served, home)
+                urls[setup] = await stack.enter_async_context(gateway(config, home))
+        for place in places:
+            if DIRECTLY in wanted:
+                found.targets.append(_directly(place, served[place.vendor, "a"]))
+            found.targets += [_behind(place, setup, url) for setup, url in urls.items()]
+        yield found
+
+
+def _partner(place: Place) -> Place:
+    """Return who it is raced with that has another API."""
+    return _OTHER_THAN_THAT if place.vendor == _OTHER_API.vendor else _OTHER_API
+
+
+def configuration(setup: str, places: Sequence[Place], served: Mapping[tuple[str, str], Served], home: Path) -> Json:
+    """Return the configuration of the gateway of one setup: each place's model under the vendor's own name."""
+    providers: Json = {}
+    models: Json = {}
+    for place in places:
+        behind = {
+            SETUPS[1]: [(place, "a")],
+            SETUPS[2]: [(place, "a"), (place, "b")],
+            SETUPS[3]: [(place, "a"), (_partner(place), "a")],
+        }[setup]
+        for one, letter in behind:
+            at = served[one.vendor, letter]
+            providers[f"{one.vendor}-{letter}"] = {**one.provider, "base_url": at.base_url, "api_key": at.key}
+        models[place.model] = {
+            "deployments": [f"{one.vendor}-{letter}/{one.model}" for one, letter in behind],
+            "race": {"mode": "race", "width": len(behind)},
+        }
+    return {
+        "port": 0,
+        "database_url": f"sqlite:///{home}/holeshot.db",
+        "spool_dir": f"{home}/spool",
+        "lame_duck_s": 0,
+        "log_format": "json",
+        "providers": providers,
+        "models": models,
+        "clients": {"suite": {"key_sha256": sha256(GATEWAY_KEY)}},
+    }
+
+
+def _directly(place: Place, served: Served) -> Target:
+    return _target(place, DIRECTLY, served.root, served.key, apis=place.apis, base=served.vendor.base)
+
+
+def _behind(place: Place, setup: str, url: str) -> Target:
+    return _target(place, setup, url, GATEWAY_KEY, apis=EVERY_API)
+
+
+def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str], base: str = "") -> Target:
+    return Target(
+        name=f"{place.name}|{setup}",
+        url=url,
+        key=key,
+        wrong_key=WRONG_KEY,
+        forbidden_key=GATEWAY_FORBIDDEN_KEY,
+        translates=setup != DIRECTLY,
+        gateway=setup != DIRECTLY,
+        models=dict.fromkeys(EVERY_API, place.model),
+        troubled={},
+        upstreams=[],
+        apis=list(apis),
+        base=base,
+    )
+
+
+def _listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
+    """Note what arrives at a stand-in, and when."""
+    answer = served.vendor.answer
+
+    def heard(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+        reply = answer(method, url, headers, body)
+        try:
+            asked = msgspec.json.decode(body) if body else None
+        except msgspec.DecodeError:
+            asked = body.decode(errors="replace")
+        refusal = reply.body if reply.status >= 400 else None
+        exchanges.append(Exchange(time.time(), name, method, url, reply.status, asked, refusal))
+        return reply
+
+    served.vendor.answer = heard  # type: ignore[method-assign]  # it is told apart by nothing else
