@@ -101,7 +101,7 @@ def test_an_api_that_is_refused_leads_to_the_one_that_answered_and_never_in_a_ci
 
 
 def test_an_api_is_tried_anew_after_a_day_and_a_length_after_an_hour() -> None:
-    known, _, clock = learnt()
+    known, clock, _ = learnt()
     known.note("m", Fact(Kind.API, "messages", "chat"))
     known.note("m", Fact(Kind.LENGTH, tokens=9))
     clock.now += 3_600.0

@@ -4,6 +4,15 @@ import pytest
 
 from providers import ErrorKind, Lacking, UpstreamError, lacking, offered
 
+NO_CHAT = (
+    "This is not a chat model and thus not supported in the v1/chat/completions endpoint."
+    " Did you mean to use v1/completions?"
+)
+NO_COMPLETIONS = (
+    "This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?"
+)
+NO_TOOLS = "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions."
+
 
 def refusal(message: str, status: int = 404, *names: str, kind: ErrorKind | None = None) -> UpstreamError:
     usual = ErrorKind.NOT_FOUND if status == 404 else ErrorKind.BAD_REQUEST
@@ -15,14 +24,12 @@ def refusal(message: str, status: int = 404, *names: str, kind: ErrorKind | None
     [
         ("This model is only supported in v1/responses and not in v1/chat/completions.", 404, "responses"),
         (
-            "This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use"
-            " v1/completions?",
+            NO_CHAT,
             404,
             "completions",
         ),
         (
-            "This is a chat model and not supported in the v1/completions endpoint. Did you mean to use"
-            " v1/chat/completions?",
+            NO_COMPLETIONS,
             404,
             "chat",
         ),
@@ -43,10 +50,8 @@ def test_a_model_that_is_not_in_an_api_is_known_by_the_vendors_words(
 @pytest.mark.parametrize(
     "message",
     [
-        "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions. Please use"
-        " /v1/responses instead.",
-        "Function tools with reasoning_effort are not supported for gpt-6-astra in /v1/chat/completions. To use function"
-        " tools, use /v1/responses or set reasoning_effort to 'none'.",
+        f"{NO_TOOLS} Please use /v1/responses instead.",
+        f"{NO_TOOLS} To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
     ],
 )
 def test_tools_that_are_not_in_an_api_are_known(message: str) -> None:
