@@ -80,8 +80,8 @@ class ErrorKind(StrEnum):
     # Means: The provider answers 429. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it names).
-    # One other is asked, or all if it is too large for a minute, or too long for this one.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
+    # names). One other is asked, or all if it is too large for a minute, or too long for this one.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).

@@ -14,7 +14,7 @@ Who may lose what:
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,11 +25,12 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
 from providers.refusals import Reading, Refused, mentions, read
-from providers.wrong_api import lacking
+from providers.wrong_api import Lacking, lacking
 
-MOST_FORMS = 3  # that are tried after the usual one
+MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _NONE = (b"null",)
 # What changes which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
@@ -130,8 +131,8 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a request that was refused so may be sent again in another form."""
-    if request.once or lacking(refusal) is not None:  # another API takes all of it
+    """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
+    if request.once or lacking(refusal) in _OF_THE_API:
         return False
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
@@ -202,8 +203,7 @@ async def in_another_form(
             if not may_teach(refusal, request):
                 break
         except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
-            for fact in tried[len(known) :]:
-                learnt.suppose(request.model, fact)
+            _suppose(learnt, request.model, tried[len(known) :])
             raise
         else:
             for fact in tried[len(known) :]:
@@ -213,10 +213,16 @@ async def in_another_form(
     learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))])
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
-    changed = [name for fact in tried[len(known) :] for name in _names(fact)]
-    if refusal.kind is first.kind and mentions(refusal, changed):
-        refusal = first
+    changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
+    if refusal.kind is first.kind:
+        _suppose(learnt, request.model, [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed])
+        refusal = first if changed else refusal
     raise refusal
+
+
+def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
+    for fact in facts:
+        learnt.suppose(model, fact)
 
 
 def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
@@ -262,13 +268,13 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
 
 
 def _nearest(value: str, values: tuple[str, ...]) -> str | None:
-    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the lower one of two; None: none is."""
+    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the higher of two; None: none is."""
     wanted = value.strip('"')
     if wanted not in _EFFORTS or wanted in values:
         return None
     place = _EFFORTS.index(wanted)
     known = [name for name in _EFFORTS if name in values and (name == "none") <= (wanted == "none")]
-    nearest = min(known, key=lambda name: abs(_EFFORTS.index(name) - place), default=None)
+    nearest = min(known, key=lambda name: (abs(_EFFORTS.index(name) - place), -_EFFORTS.index(name)), default=None)
     if nearest is None and wanted != "none" and "default" in values:  # Groq's word for thinking at all
         nearest = "default"
     return None if nearest is None else f'"{nearest}"'
@@ -413,6 +419,8 @@ def _list(value: msgspec.Raw) -> list[Any]:
 
 
 def _names(fact: Fact) -> tuple[str, ...]:
-    """Return the names by which a refusal may be about a fact."""
+    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
+        return ()
     names = (fact.field, fact.field.rpartition(".")[2], fact.instead if fact.kind is Kind.NAME else "")
     return tuple(name for name in dict.fromkeys(names) if name)

@@ -145,7 +145,7 @@ class OpenCall:
         ``paths`` are those of the request in the deployment's API; the client is told its own.
         """
         name, before = deployment.name, call.dropped.get(deployment.name, ())
-        spoken = deployment.spoken_to(call.dialect)
+        spoken = deployment.spoken_in(call)
         own = (named_in(call.dialect, spoken, call.fields, path) for path in paths)
         dropped = {**call.dropped, name: tuple(dict.fromkeys((*before, *own)))}
         told = msgspec.structs.replace(call, dropped=dropped)

@@ -152,7 +152,7 @@ class Race:
             plan,
             clock=services.clock,
             may_launch=may_launch,
-            launch=self._launch,
+            launch=lambda launch: self._guarded(lambda: self._attempts.launch(launch)),
             on_no_slot=self._replace,
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
@@ -404,8 +404,7 @@ class Race:
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        broken = Broken(winner.record, error, times)
-        self._ending = broken
+        broken = self._ending = Broken(winner.record, error, times)
         self._finish()
         return broken
 
@@ -489,9 +488,6 @@ class Race:
             act()
         except Exception as defect:  # noqa: BLE001 - whatever it is
             self._crash(defect)
-
-    def _launch(self, launch: Launch) -> None:
-        self._guarded(lambda: self._attempts.launch(launch))
 
     @property
     def _replacements(self) -> Replacements:

@@ -99,11 +99,16 @@ async def test_an_agents_default_is_answered_by_a_model_that_does_not_think(
     assert len(rows) == 2
 
 
-async def test_what_is_learnt_is_logged_once(serve: Serve, logged: list[EventDict]) -> None:
+async def test_what_is_learnt_is_logged_once_and_stands_in_the_leaderboard(
+    serve: Serve, logged: list[EventDict]
+) -> None:
     async with serve(alpha=None) as running:
         running["alpha"].answers = refusing("reasoning_effort")
         for _ in range(2):
             assert await told(running, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+    assert row["refuses"] == ["reasoning_effort"]
     [line] = [entry for entry in logged if entry["event"] == "deployment.learnt"]
     assert (line["deployment"], line["refused"], line["field"]) == ("alpha/m", "field", "reasoning_effort")
 
@@ -177,6 +182,19 @@ async def test_parameters_are_left_out_one_by_one_where_the_operator_allows_it(s
         else:
             assert await told(running, asked) == (400, None)
             assert len(running["alpha"].received) == 1
+
+
+async def test_more_fields_than_forms_are_tried_are_learnt_over_several_calls(serve: Serve) -> None:
+    names = [f"field_{number}" for number in range(9)]
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    asked = {"messages": QUESTION, **dict.fromkeys(names, 1)}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing(*names)
+        assert (await told(running, asked))[0] == 400
+        assert len(running["alpha"].received) == 7
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert len(running["alpha"].received) == 7 + 4 + 1
 
 
 async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
@@ -261,7 +279,8 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
             return web.json_response({"message": words}, status=400)
         return await bedrock.answer(request)
 
-    config = {"models": {MODEL: {"deployments": [AWS], "race": {"mode": "single"}}}}
+    deployment = {"deployment": AWS, "capabilities": {"reasoning": True}}
+    config = {"models": {MODEL: {"deployments": [deployment], "race": {"mode": "single"}}}}
     async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
         providers = beside(base_url)["config"]["providers"]
         async with serve(alpha=None, config={"providers": providers, **config}) as running:
