@@ -80,12 +80,13 @@ class OtherApis:
                 error.kind = ErrorKind.NO_SUCH_API
                 return found, error
         first = refusals[0]
-        told = first.error
-        if first is refusals[-1]:
-            if lacks is Lacking.MODEL and told.kind is ErrorKind.NOT_FOUND:
-                told.kind = ErrorKind.NO_SUCH_API  # its name is right
-            return None, told
-        return None, told.again(first.kind)
+        kind = first.kind
+        if first.lacks is Lacking.MODEL and kind is ErrorKind.NOT_FOUND:
+            kind = ErrorKind.NO_SUCH_API  # its name is right
+        if first is not refusals[-1]:
+            return None, first.error.again(kind)
+        error.kind = kind
+        return None, error
 
     def answered(self, attempt: Asked, call: Call) -> None:
         """Remember what its deployment has refused before it took this attempt's request in another API."""

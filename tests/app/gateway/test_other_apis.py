@@ -260,3 +260,13 @@ async def test_what_the_table_says_of_a_model_is_known_before_any_refusal(serve:
         await call(running, "chat")
         path = {"responses": "responses", "chat": "chat/completions"}[api]
         assert [each.path for each in vendor.received] == [path]
+
+
+async def test_a_model_that_no_api_takes_stays_in_rotation_for_the_others(serve: Serve) -> None:
+    words = "This is not a chat model and thus not supported in the v1/chat/completions endpoint."
+    async with serve(alpha=None, config=config("chat", "responses", "completions")) as running:
+        refuse(running, chat=refusing(words), responses=refusing("m is not supported with the Responses API.", 400))
+        status, said, _ = await call(running, "chat")
+        assert (status, words in said, "no_such_api" in said) == (424, True, True)
+        [row] = running.gateway.steering.leaderboard(MODEL).deployments
+        assert row.state == "ok"
