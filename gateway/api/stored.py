@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
+from http import HTTPStatus
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -33,6 +34,7 @@ from providers.dialects import RESPONSES
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
 
 _CANCEL = "cancel"
+_ABSENT = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
 _RUNNING = frozenset({"queued", "in_progress"})
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
@@ -128,7 +130,7 @@ def _named(fleet: Fleet, name: str) -> Deployment | None:
 
 
 def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:
-    if error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
+    if error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND:
         return ResponseNotFound(
             f"{deployment.name} does not know the response {response_id!r} any more: {error.message}"
         )
@@ -414,7 +416,7 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
 
 
 def _gone(deployment: Deployment, name: str | None, error: UpstreamError) -> ApiError:
-    if name is not None and error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
+    if name is not None and (error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND):
         return NothingStored(f"{deployment.name} does not know the conversation {name!r}, or what is asked of it")
     return _failed(deployment, error)
 
