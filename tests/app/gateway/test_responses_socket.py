@@ -385,7 +385,7 @@ async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connect
     async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
         running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
         async with connected(running) as socket:
-            await socket.turn("x" * 40_000)
+            await socket.turn("x" * 40_000, store=False)
             await socket.create("x" * 170_000)
             told = await socket.error()
             await socket.turn("Hi")
