@@ -8,10 +8,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from aiohttp import web
-from aiohttp.hdrs import METH_GET, METH_HEAD, METH_POST
+from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 
 from gateway.api import headers
 from gateway.api.admission import admitted_call
+from gateway.api.answer_memory import scope_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, read_contents
 from gateway.api.client import Client
@@ -57,6 +58,8 @@ async def _kept_response(
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
+    if request.method == METH_DELETE and not rest and await context.memory.forget(scope_of(client), response_id):
+        return web.json_response({"id": response_id, "object": "response", "deleted": True})
     made_by = await context.responses.maker(client.name, response_id)
     request_id = headers.request_id(request.headers)
     with context.fleet:
