@@ -58,8 +58,9 @@ class Talk:
         self.told: list[dict[str, str]] = []  # the headers of each answer
 
     async def ask(self, given: Any, **fields: Any) -> dict[str, Any]:
-        status, answer = await self.tried(given, **fields)
-        assert status == 200, answer
+        status, said = await self.tried(given, **fields)
+        assert status == 200, said
+        answer: dict[str, Any] = said
         return answer
 
     async def tried(self, given: Any, **fields: Any) -> tuple[int, Any]:
