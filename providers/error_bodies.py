@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_missing, kind_of_status
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
@@ -168,14 +168,6 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
-# With 404, of something that a request names: "Item with id 'rs_…' not found. Items are not persisted when `store` is
-# set to false.", and "Previous response with id 'resp_…' not found." https://github.com/vercel/ai/issues/7543
-_NAMED_IN_REQUEST = re.compile(
-    r"(?:item|previous response|conversation|prompt|container|file)\b[^.\n]{0,200}\bnot found", re.IGNORECASE
-)
-_NAMING = re.compile(r"(?:input|messages|previous_response_id|conversation|prompt|tools|contents)\b")  # parameters
-_NAMING_CODES = frozenset({"previous_response_not_found", "item_not_found"})
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -426,29 +418,13 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
-        return _kind_of_missing(error)
+        return kind_of_missing(_message(error), error.get("param"), error.get("code"))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST
         if "max_tokens" in _message(error):  # others may give as many
             return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
     return kind
-
-
-def _kind_of_missing(error: Mapping[str, Any]) -> ErrorKind:
-    if _message(error).startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
-    return ErrorKind.BAD_REQUEST if _is_of_named(error) else ErrorKind.NOT_FOUND
-
-
-def _is_of_named(error: Mapping[str, Any]) -> bool:
-    """Whether a 404 is about something that the request names, which is not there: an item, a file."""
-    param, code = error.get("param"), error.get("code")
-    if isinstance(code, str) and code in _NAMING_CODES:
-        return True
-    if isinstance(param, str) and _NAMING.match(param) is not None:
-        return True
-    return _NAMED_IN_REQUEST.match(_message(error)) is not None
 
 
 def _is_flagged(error: Mapping[str, Any]) -> bool:

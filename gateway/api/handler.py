@@ -13,7 +13,6 @@ from multidict import istr
 from gateway.api import headers
 from gateway.api.admission import Admit, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
-from gateway.api.answer_memory import scope_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, address_of, read_contents
 from gateway.api.call_context import ClientContext
@@ -25,14 +24,14 @@ from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import Given, StoredAt, check_names, gives, not_recent
-from gateway.api.recall import recalled
-from gateway.api.remembering import Remembering
+from gateway.api.recall import recalled, scope_of
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
+from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import (
     Block,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gateway.api.answer_memory import scope_of
 from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.client import Client
 from gateway.api.context import Context
@@ -17,6 +16,7 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES
 from gateway.core.errors import InvalidRequest
+from gateway.memory.answers import Scope
 from providers import UNREADABLE
 from providers.dialects import id_of, is_bare, items_of, single_items
 
@@ -24,6 +24,11 @@ _PREVIOUS = "previous_response_id"
 _NAMING = re.compile(rb'"type"\s*:\s*"(?:item_reference|reasoning)"|"id"\s*:')
 _AT_ONCE = 50  # questions to the memory
 _optional_text = msgspec.json.Decoder(str | None)
+
+
+def scope_of(client: Client) -> Scope:
+    """Return the scope of a client's answers: no other client finds them."""
+    return Scope(client.name, "" if client.tenant is None else " ".join(sorted(client.tenant.digests)))
 
 
 class Recalled(msgspec.Struct, frozen=True):

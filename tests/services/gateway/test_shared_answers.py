@@ -1,5 +1,6 @@
 """Recent answers that another replica goes on from: in a real Redis, where nobody can read them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.api.answer_memory import Scope
-from gateway.api.sealed_answers import Link, SealedAnswers
+from gateway.memory.answers import Scope
+from gateway.memory.sealed import Link, SealedAnswers
 from gateway.topology.nodes import Nodes, connect
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.gateway.test_admission import clients
@@ -98,7 +99,7 @@ async def test_nothing_that_was_said_can_be_read_anywhere(tmp_path: Path, redis_
         keys = await redis.keys("*")
         values = [await redis.dump(key) for key in await redis.keys("holeshot:answer:*")]
         lives = [await redis.ttl(key) for key in await redis.keys("holeshot:answer:*")]
-    files = [each.read_bytes() for each in tmp_path.rglob("*") if is_written(each)]
+    files = await asyncio.to_thread(lambda: [each.read_bytes() for each in tmp_path.rglob("*") if is_written(each)])
     seen = b"\n".join([*(str(each).encode() for each in [*keys, *values]), *files])
     assert not betrayals(seen)
     ids = [answer["id"], again["id"], *(item["id"] for item in [*answer["output"], *again["output"]])]
@@ -147,13 +148,13 @@ async def test_a_value_that_somebody_changed_or_moved_is_not_known(nodes: Nodes,
     sealing = sealed(nodes)
     assert await sealing.put(ANN, ID, Link([b"{}"]))
     [name] = await redis.keys("*")
-    value = await redis.get(name)
+    value = str(await redis.get(name))
     for wrong in (value[:-8], "no base64", "", value[::-1]):
         await redis.set(name, wrong)
         assert await sealing.chain(ANN, ID) is None
     assert await sealing.put(BOB, ID, Link([b"[]"]))
     [other] = [each for each in await redis.keys("*") if each != name]
-    await redis.set(name, await redis.get(other))
+    await redis.set(name, str(await redis.get(other)))
     assert await sealing.chain(ANN, ID) is None
     await redis.set(name, value)
     assert await sealing.chain(ANN, ID) == [Link([b"{}"])]

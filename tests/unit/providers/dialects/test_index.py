@@ -41,7 +41,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
         {"gateway/api/responses_socket.py", "gateway/api/turns.py"}
     ),
     "only answers of Responses are named by later requests": frozenset(
-        {"gateway/api/recall.py", "gateway/api/remembering.py"}
+        {"gateway/api/recall.py", "gateway/memory/answers.py"}
     ),
     "it describes each path": frozenset({"gateway/admin/openapi/calls.py"}),
     "it says which APIs a kind of vendor has": frozenset({"providers/catalog.py"}),

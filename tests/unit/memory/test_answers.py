@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.api.answer_memory import MOST_CONVERSATION_BYTES, AnswerMemory, Scope
+from gateway.memory.answers import MOST_CONVERSATION_BYTES, AnswerMemory, Scope
 from gateway.settings import ResponsesMemorySettings
 
 if TYPE_CHECKING:

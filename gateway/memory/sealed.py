@@ -1,4 +1,4 @@
-"""Recent conversations in Redis, where the other replicas find them, and nobody can read them.
+"""Recent conversations in Redis, where the other replicas find them, encrypted.
 
 Each is encrypted under a key that is derived from the id of its answer, or of its item, and from whose it is. Redis has
 the name that is derived likewise, and no id: only who was given the id can find the value, and read it. It is forgotten
