@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_missing, kind_of_status
+from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
+from providers.wrong_api import kind_of_404
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
 # first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
@@ -275,8 +276,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
-        error.message = _presentable(message_of_text(data), secrets) or error.message
-        error.words = error.message
+        error.message = error.words = _presentable(message_of_text(data), secrets) or error.message
     return error
 
 
@@ -409,8 +409,8 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter) or names
-    (OpenAI): the model is there for all others. A 429 may be about one request's size (OpenAI): smaller ones have room.
+    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
+    429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
@@ -418,7 +418,7 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
-        return kind_of_missing(_message(error), error.get("param"), error.get("code"))
+        return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST

@@ -184,6 +184,24 @@ class UpstreamError(Exception):
         if self._kept is None:
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
 
+    def again(self, kind: ErrorKind) -> "UpstreamError":
+        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        same = UpstreamError(
+            kind,
+            self.message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            body=self.body,
+            is_bound=self.is_bound,
+            is_outsized=self.is_outsized,
+            caller=self.caller,
+            words=self.words,
+            names=self.names,
+            brief=self.brief,
+        )
+        same.note = self.note
+        return same
+
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""
         self.caller = self.caller or self.message
@@ -218,25 +236,6 @@ def kind_of_status(status: int) -> ErrorKind:
             return ErrorKind.RATE_LIMITED
         case _:
             return ErrorKind.SERVER_ERROR
-
-
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
-# With 404, of something that a request names: "Item with id 'rs_…' not found. Items are not persisted when `store` is
-# set to false.", and "Previous response with id 'resp_…' not found." https://github.com/vercel/ai/issues/7543
-_NAMED_IN_REQUEST = re.compile(
-    r"(?:item|previous response|conversation|prompt|container|file)\b[^.\n]{0,200}\bnot found", re.IGNORECASE
-)
-_NAMING = re.compile(r"(?:input|messages|previous_response_id|conversation|prompt|tools|contents)\b")  # parameters
-_NAMING_CODES = frozenset({"previous_response_not_found", "item_not_found"})
-
-
-def kind_of_missing(message: str, param: object, code: object) -> ErrorKind:
-    """Return the kind of a 404 with an error object: it may be about what the request needs, or what it names."""
-    if message.startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
-    is_named = isinstance(param, str) and _NAMING.match(param) is not None
-    is_named = is_named or (isinstance(code, str) and code in _NAMING_CODES)
-    return ErrorKind.BAD_REQUEST if is_named or _NAMED_IN_REQUEST.match(message) else ErrorKind.NOT_FOUND
 
 
 # Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure.

@@ -518,8 +518,8 @@ class Responder:
         parsed, remembering = self._parsed, self._parsed.remembering
         if remembering is None:
             return
-        is_stored = parsed.stores and parsed.dialect in self._runner.planned.model.deployments[maker.deployment].speaks
-        if not is_stored:
+        made_at = self._runner.planned.model.deployments[maker.deployment]
+        if not (parsed.stores and made_at.spoken_in(self._runner.call) is parsed.dialect):
             remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
@@ -531,7 +531,7 @@ class Responder:
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
         made_at = self._runner.planned.model.deployments[deployment]
-        if self._parsed.dialect not in made_at.speaks:
+        if made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             await responses.keep(client, answer, deployment, key_name, made_at.tenant)

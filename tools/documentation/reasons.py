@@ -464,7 +464,7 @@ REASONS: Mapping[str, Reasons] = {
         "gap_ms": "A good call has no two chunks further apart.",
     },
     "ResponsesMemorySettings": {
-        "max_mb": "How many megabytes are kept in each process. If it is full, the client with the most loses its oldest.",
+        "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
         "ttl_s": "For how long after its last use.",
         "redis": "Whether other replicas find them in Redis, encrypted with the answer's id.",
     },
