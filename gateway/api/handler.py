@@ -518,9 +518,11 @@ class Responder:
         parsed, remembering = self._parsed, self._parsed.remembering
         if remembering is None:
             return
-        made_at = self._runner.planned.model.deployments[maker.deployment]
-        if not (parsed.stores and made_at.spoken_in(self._runner.call) is parsed.dialect):
-            remembering.keep_soon()
+        if parsed.stores:
+            made_at = self._runner.planned.model.deployments[maker.deployment]
+            if made_at.spoken_in(self._runner.call) is parsed.dialect:
+                return
+        remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
         """Record who made the response in ``answer``, and what it names.
