@@ -312,7 +312,8 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
         remembers, follows = endpoint.recalls and context.memory.is_on, None
         if remembers:
             owner = client.name or address_of(request, context)
-            found = await recalled(context, client, contents, endpoint, partial(received.grow, context.bodies, owner))
+            grow = partial(received.grow, context.bodies, owner)
+            found = await recalled(context, client, contents, grow, endpoint.media)
             contents, follows = found.contents, found.follows
         is_long = contents.size > SEATED_BYTES
         began_s = context.services.clock() if is_long else 0.0
