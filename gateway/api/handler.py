@@ -24,7 +24,7 @@ from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import Given, StoredAt, check_names, gives, not_recent
-from gateway.api.recall import recalled, scope_of
+from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
@@ -331,12 +331,28 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
             made_by = await _stored_by(context, parsed.continues, client_context.client)
             parsed = parsed if made_by else msgspec.structs.replace(parsed, converses="previous_response_id")
         if parsed.may_name_stored:
-            named = await check_names(context, client, parsed.dialect.name, parsed.fields, before=made_by)
-            made_by = made_by or named
+            made_by = await _place_of(context, client, parsed, made_by)
         with context.fleet:
             return await make(context, request, parsed, client_context, made_by).give()
 
     return answer
+
+
+async def _place_of(
+    context: Context, client: Client, parsed: ParsedRequest, made_by: StoredAt | None
+) -> StoredAt | None:
+    """Return which deployment's provider has what a request names; ``made_by`` has the response that it continues.
+
+    Raises:
+        ApiError: as of ``check_names``.
+
+    """
+    dialect = parsed.dialect
+    named = await check_names(context, client, dialect.name, parsed.fields, before=made_by)
+    found = made_by or named
+    if found is None and parsed.stores:
+        found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt))
+    return found
 
 
 def _remembered(  # noqa: PLR0917 - what is known of a request

@@ -262,7 +262,7 @@ class Given:
     def add(self, said: bytes) -> None:
         """Gather the names of a whole answer, or of one event's data."""
         for named in named_in_answer(self._api, said):
-            if not self._is_owned and named.kind not in HELD:
-                continue  # everybody may name it
+            if not self._is_owned and named.kind not in HELD and named.kind is not StoredKind.ITEM:
+                continue  # everybody may name it, and one provider has it all
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:
                 self.names[named.value] = named.kind

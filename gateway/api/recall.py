@@ -13,7 +13,7 @@ from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.client import Client
 from gateway.api.context import Context
 from gateway.api.json_body import Contents, Media, decoded, is_set
-from gateway.api.provider_state import MOST_NAMES
+from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest
 from gateway.memory.answers import Scope
 from providers import UNREADABLE
@@ -127,3 +127,22 @@ async def _found(context: Context, client: Client, items: Sequence[bytes]) -> di
             if item is not None:
                 known[at] = item
     return known
+
+
+async def kept_at(context: Context, client: Client, prompt: msgspec.Raw | None) -> StoredAt | None:
+    """Return where the items are stored that an input names only by their ids; None: that is not known.
+
+    A provider that has another account does not find them.
+    """
+    if prompt is None or _NAMING.search(prompt) is None or context.settings.provider_state == "none":
+        return None
+    try:
+        items = single_items(items_of(prompt) or b"")
+    except UNREADABLE:
+        return None
+    named = [name for item in items if (name := _named(item)) is not None]
+    for name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
+        maker = await context.responses.maker(client.name, name)
+        if maker is not None and client.made(maker, context.fleet):
+            return StoredAt(maker.deployment, _PROMPT, key_name=maker.key_name)
+    return None

@@ -81,10 +81,6 @@ REASONS: Mapping[str, Reasons] = {
             "The value of `store` for requests to `/v1/responses` without one. The API's own default is true, but a"
             " stored answer cannot be raced."
         ),
-        "responses_memory": (
-            "What is kept of recent answers of `/v1/responses` that no provider stores, so that later requests can name"
-            " them. `off`: nothing."
-        ),
         "response_ids_ttl_s": "How long the gateway remembers which provider has a stored response: 30 days.",
         "provider_state": (
             "What clients may name that a provider stores under your key"

@@ -58,6 +58,7 @@ class Talk:
         self.running, self.way = running, way
         self.headers = {} if key is None else key_of(key)
         self.told: list[dict[str, str]] = []  # the headers of each answer
+        self.always: dict[str, Any] = {}  # fields of each request
 
     async def ask(self, given: Any, **fields: Any) -> dict[str, Any]:
         status, said = await self.tried(given, **fields)
@@ -66,7 +67,7 @@ class Talk:
         return answer
 
     async def tried(self, given: Any, **fields: Any) -> tuple[int, Any]:
-        body = {"model": NAME, "input": given, "tools": TOOLS, **fields}
+        body = {"model": NAME, "input": given, "tools": TOOLS, **self.always, **fields}
         if self.way == "socket":
             async with connected(self.running, headers=self.headers) as socket:
                 await socket.wire.send_json({"type": "response.create", **body})
@@ -305,3 +306,18 @@ async def test_the_tokens_of_a_turn_count_with_what_it_names(serve: Serve) -> No
             assert response.status == 200, counted
         assert counted["input_tokens"] > 100
         assert vendor.refusals == []
+
+
+@pytest.mark.parametrize("client", ["plain", None])
+@pytest.mark.parametrize("loop", [guide, bare, chain, references])
+async def test_what_the_client_has_stored_is_named_at_the_account_that_has_it(
+    serve: Serve, loop: Callable[[Talk], Any], client: str | None
+) -> None:
+    known = {} if client is None else clients(plain={})
+    async with at(serve, [OPENAI, OPENAI], account=None, **known) as (running, vendors):
+        talk = Talk(running, "whole", client)
+        talk.always = {"store": True}
+        await loop(talk)
+        assert [vendor.refusals for vendor in vendors] == [[], []]
+        assert {told["x-holeshot-launched"] for told in talk.told} == {"1"}
+        assert not running.gateway.context.memory.size
