@@ -336,7 +336,8 @@ class Gateway:
     def _answer_memory(self, settings: Settings) -> AnswerMemory:
         """Return the memory of recent answers, which other replicas find in Redis, if that can be encrypted."""
         store, clock, sealed = self._response_store, self._runtime.clock, None
-        if store is not None and is_possible():
+        is_wanted = settings.responses_memory.redis and settings.responses_memory.max_mb > 0
+        if store is not None and is_possible(is_wanted=is_wanted):
             sealed = SealedAnswers(
                 store,
                 ttl_s=lambda: self.context.settings.responses_memory.ttl_s,
