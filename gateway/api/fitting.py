@@ -29,6 +29,7 @@ _ESTIMATE_SLACK = 4 / 3
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
+_STORING = frozenset({"store"})
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 _ABILITIES = {
     "tools": "does not support tools",
@@ -72,6 +73,8 @@ class Question(msgspec.Struct, frozen=True):
     policy: DataPolicy
     values: int = 0  # JSON values of the fields; 0: not counted, as there are few
     most_values: int = 0  # the maximum for a translation
+    unstored: bool = False  # see ``ParsedRequest.unstored``
+    served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
 
     @property
     def is_too_many(self) -> bool:
@@ -158,7 +161,7 @@ class _Translations:
             fitting.lowered[deployment.name] = lowered
         if not losses:
             return
-        lost = [loss for loss in losses if not loss.hint]
+        lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
         for loss in lost:
             if loss.field in _ESSENTIAL:
                 parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
@@ -199,7 +202,8 @@ class _Translations:
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
         if spoken is self._dialect:
-            return self._own(spoken, habits, fields)
+            own = self._own(spoken, habits, fields)
+            return self._with_thoughts(spoken, own) if capabilities.reasoning is True else own
         if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {spoken.name} only, and {reason}")
         if self._question.is_too_many:
@@ -229,6 +233,17 @@ class _Translations:
                 requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
             )
         return wording
+
+    def _with_thoughts(self, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored."""
+        asking = spoken.requests.with_thoughts
+        if asking is None or not self._question.unstored or self._question.is_too_many:
+            return wording
+        key = (spoken, id(wording.fields))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = msgspec.structs.replace(wording, fields=asking(wording.fields))
+        return known
 
     def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
         try:
@@ -442,7 +457,15 @@ class ResolvedModel:
             return Fitting(self._deployments, {}, {}, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
-            self.model.name, parsed.dialect, parsed.fields, needs, client.require, self._values, most_values
+            self.model.name,
+            parsed.dialect,
+            parsed.fields,
+            needs,
+            client.require,
+            self._values,
+            most_values,
+            parsed.unstored,
+            self._served(),
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -462,6 +485,16 @@ class ResolvedModel:
                 param=field,
             )
         return fitting
+
+    def _served(self) -> frozenset[str]:
+        """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
+        parsed = self.parsed
+        if not parsed.stores or parsed.remembering is None:
+            return frozenset()
+        dialect, tools = parsed.dialect, parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments):
+            return frozenset()
+        return _STORING
 
     def applied_to(self, plan: Plan) -> Plan:
         """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""

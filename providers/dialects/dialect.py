@@ -277,6 +277,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
     # that clients need not set is meant as it is.
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
+    # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
+    with_thoughts: Callable[[Fields], Fields] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.

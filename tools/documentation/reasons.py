@@ -459,6 +459,11 @@ REASONS: Mapping[str, Reasons] = {
         "tok_s": "A good call has at least so many tokens per second after the first.",
         "gap_ms": "A good call has no two chunks further apart.",
     },
+    "ResponsesMemorySettings": {
+        "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
+        "ttl_s": "For how long after its last use.",
+        "redis": "Whether other replicas find them in Redis, encrypted with the answer's id.",
+    },
     "ProbeSettings": {
         "enabled": "Whether quiet deployments are probed, which costs money.",
         "quiet_s": "A deployment without any attempt for so long is probed.",

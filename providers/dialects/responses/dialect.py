@@ -35,8 +35,9 @@ from providers.dialects.responses.request_from_chat import (
     without_effort,
 )
 from providers.dialects.responses.request_to_chat import to_chat
-from providers.dialects.responses.stream_from_chat import FromChat, without_translated_thoughts
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
+from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
 
 # The text that one event of a Responses stream adds to the answer.
 
@@ -106,7 +107,8 @@ RESPONSES = Dialect(
         tools={"tools": openai_tools},
         takes_rules=True,
         with_all_tools=with_added_tools,
-        without_foreign_thoughts=lambda fields, _: without_translated_thoughts(fields),
+        without_foreign_thoughts=lambda fields, _: without_lost_thoughts(fields),
+        with_thoughts=with_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
     ),
