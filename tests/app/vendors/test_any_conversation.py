@@ -47,19 +47,14 @@ VENDORS: Mapping[str, tuple[str, str | None, str, frozenset[str]]] = {
         frozenset({"chat", "responses"}),
     ),
     "vllm-gemma": ("vllm", "vllm", "google/gemma-3-27b-it", frozenset({"chat", "responses", "messages"})),
+    "ollama-old": ("ollama_old", "ollama", "qwen3:8b", frozenset({"chat"})),
+    "llama.cpp-preset": ("llama_cpp", "llama_cpp", "qwen3.5-27b.gguf", frozenset({"chat", "messages"})),
     "vllm": ("vllm", None, "Qwen/Qwen3.5-27B", frozenset({"chat", "responses", "messages"})),
     "llama.cpp": ("llama_cpp", None, "qwen3.5-27b.gguf", frozenset({"chat", "responses", "messages"})),
     "ollama": ("ollama", None, "qwen3:8b", frozenset({"chat", "responses", "messages"})),
 }
-BLIND = {
-    "vllm-gemma",
-    "deepseek",
-    "groq",
-    "xai",
-    "vllm",
-    "llama.cpp",
-    "ollama",
-}  # their models, or most of them, take no pictures
+# Their models, or most of them, take no pictures.
+BLIND = {"deepseek", "groq", "xai", "vllm", "vllm-gemma", "llama.cpp", "llama.cpp-preset", "ollama", "ollama-old"}
 
 
 def conversations() -> list[dict[str, Any]]:
