@@ -69,7 +69,7 @@ def test_signatures_of_others_are_refused_and_the_word_for_none_is_taken(google:
         ([CALLED, RESULT], "Please ensure that function call turn comes immediately after a user turn or after a"),
         ([SAID, RESULT], "Please ensure that function response turn comes immediately after a function call turn."),
         ([SAID, CALLED, SAID], "Please ensure that the number of function response parts is equal to the number of"),
-        ([SAID, ANSWERED], "Please ensure that multiturn requests ends with a user role or a function response."),
+        ([ANSWERED], "Please ensure that single turn requests end with a user role or the role field is empty."),
         ([{"role": "assistant", "parts": [{"text": "Hi"}]}, SAID], "Please use a valid role: user, model."),
         ([{"role": "user", "parts": [{}]}], "* GenerateContentRequest.contents[0].parts[0].data: required oneof field"),
         (
@@ -80,6 +80,12 @@ def test_signatures_of_others_are_refused_and_the_word_for_none_is_taken(google:
 )
 def test_a_history_in_another_order_is_refused(google: Vendor, contents: list[Any], said: str) -> None:
     assert words(generate(google, FLASH, *contents)).startswith(said)
+
+
+def test_newest_models_do_not_go_on_from_their_own_turn(google: Vendor) -> None:
+    assert generate(google, FLASH, SAID, ANSWERED).status == 200
+    said = "Requests ending with a model turn are not supported unless the last part is a function response."
+    assert words(generate(google, "gemini-3.6-flash", SAID, ANSWERED)) == said
 
 
 def test_unknown_names_are_refused_with_their_place(google: Vendor) -> None:

@@ -137,8 +137,11 @@ def _wrong_schema(schema: Json, at: str) -> Iterator[Wrong]:
         yield from _wrong_schema(schema["items"], f"{at}.items")
 
 
-def wrong_history(body: Json, *, signs: bool) -> Iterator[Wrong]:
-    """Yield what is wrong with turns, their parts and signatures; ``signs``: the model wants its own back."""
+def wrong_history(body: Json, *, signs: bool, continues: bool = True) -> Iterator[Wrong]:
+    """Yield what is wrong with turns, their parts and signatures.
+
+    ``signs``: the model wants its own back; ``continues``: it goes on from a turn of its own at the end.
+    """
     contents = body.get("contents", [])
     if not contents:
         yield "* GenerateContentRequest.contents: contents is not specified\n", "no contents", rules.FIELDS
@@ -156,6 +159,12 @@ def wrong_history(body: Json, *, signs: bool) -> Iterator[Wrong]:
             if (signature := part.get("thoughtSignature")) and not is_signature(signature):
                 yield "Corrupted thought signature.", "foreign signature", rules.CORRUPTED
     yield from _wrong_order(contents)
+    if contents[-1].get("role") == "model" and not continues and not _of(contents[-1], "functionResponse"):
+        yield (
+            "Requests ending with a model turn are not supported unless the last part is a function response.",
+            "ends with the model",
+            rules.ENDS,
+        )
     if signs:
         yield from _unsigned(contents)
 
@@ -173,15 +182,9 @@ def _wrong_order(contents: Sequence[Json]) -> Iterator[Wrong]:
         elif before[1] and len(responses) != len(before[1]) and content.get("role", "user") == "user":
             said = "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
             yield said, "number of responses", rules.SAME_NUMBER
-    if contents[-1].get("role") == "model":
-        only = len(contents) == 1
-        yield (
-            "Please ensure that single turn requests end with a user role or the role field is empty."
-            if only
-            else "Please ensure that multiturn requests ends with a user role or a function response.",
-            "ends with the model",
-            rules.ENDS,
-        )
+    if len(contents) == 1 and contents[0].get("role") == "model":
+        said = "Please ensure that single turn requests end with a user role or the role field is empty."
+        yield said, "ends with the model", rules.SINGLE
 
 
 def _unsigned(contents: Sequence[Json]) -> Iterator[Wrong]:

@@ -140,7 +140,10 @@ class VENDOR(Vendor):
         self._refuse_fields(body, rules.GENERATE)
         name = request.named["model"]
         known = self._known(name)
-        for said, rule, page in (*gemini.wrong_schemas(body), *gemini.wrong_history(body, signs=known.signs)):
+        for said, rule, page in (
+            *gemini.wrong_schemas(body),
+            *gemini.wrong_history(body, signs=known.signs, continues=known.continues),
+        ):
             raise Refused(400, said, rule=rule, page=page)
         for said, rule, page in _wrong_for(known, body.get("generationConfig", {}), body):
             raise Refused(400, said, rule=rule, page=page)

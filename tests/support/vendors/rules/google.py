@@ -23,7 +23,8 @@ NO_DATA = "https://github.com/router-for-me/CLIProxyAPI/issues/1292"
 CALL_AFTER_USER = "https://github.com/google-gemini/gemini-cli/issues/26956"
 RESPONSE_AFTER_CALL = "https://github.com/BerriAI/litellm/issues/26755"
 SAME_NUMBER = "https://github.com/google-gemini/gemini-cli/issues/7705"
-ENDS = "https://github.com/songquanpeng/one-api/issues/836"  # still so: https://github.com/crewAIInc/crewAI/pull/6973
+ENDS = "https://github.com/LibreChat-AI/agents/pull/323"  # tried there: older models go on from their own turn
+SINGLE = "https://github.com/microsoft/semantic-kernel/pull/13288"
 SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 CORRUPTED = "https://github.com/google-gemini/gemini-cli/issues/13467"
 TOO_LONG = "https://github.com/google-gemini/gemini-cli/issues/6678"
@@ -225,9 +226,11 @@ class GoogleModel(Struct, frozen=True):
     signs: bool = False
     json_with_tools: bool = False
     thinks: bool = True
+    continues: bool = True  # from a turn of its own at the end
 
 
 _of_3 = GoogleModel(budgets=(0, 32_768), levels=True, signs=True, json_with_tools=True)
+_newest = GoogleModel(budgets=(0, 32_768), levels=True, signs=True, json_with_tools=True, continues=False)
 KNOWN: dict[str, GoogleModel] = {
     "gemini-2.5-pro": GoogleModel(budgets=(128, 32_768), can_stop_thinking=False),
     "gemini-2.5-flash": GoogleModel(budgets=(1, 24_576)),
@@ -236,7 +239,9 @@ KNOWN: dict[str, GoogleModel] = {
     "gemini-3.1-pro-preview": _of_3,
     "gemini-3.1-flash-lite": _of_3,
     "gemini-3.5-flash": _of_3,
-    "gemini-3.7-flash": _of_3,
+    "gemini-3.5-flash-lite": _newest,
+    "gemini-3.6-flash": _newest,
+    "gemini-3.7-flash": _newest,
 }
 
 

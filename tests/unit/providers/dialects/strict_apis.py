@@ -1,10 +1,42 @@
-"""The rules of each API for a conversation, from its documentation and its errors: what a request does wrong."""
+"""The rules of each API for a conversation: what a request does wrong.
+
+The strict stand-ins of ``tests/support/vendors`` have most of them, with the pages that they come from. Here are those
+that other servers of the same APIs have, which are stricter in some.
+"""
 
 import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+
+from tests.support.vendors import made
+
+_VENDORS = {  # of each API: the stand-in, the address, and a model
+    "responses": ("openai", "/v1/responses", {"model": "gpt-5.1"}),
+    "messages": ("anthropic", "/v1/messages", {"model": "claude-haiku-4-5"}),
+    "gemini": ("google", "/v1beta/models/gemini-2.5-flash:generateContent", {}),
+    "converse": ("bedrock", "/model/us.anthropic.claude-haiku-4-5-20251001-v1:0/converse", {}),
+}
+
+
+def _refused(api: str, body: dict[str, Any]) -> list[str]:
+    """Return what the strict stand-in of an API answers but 200."""
+    name, path, model = _VENDORS[api]
+    vendor = made(name)
+    own = {"x-api-key": vendor.key, "anthropic-version": "2023-06-01", "x-goog-api-key": vendor.key}
+    headers = own if api in {"messages", "gemini"} else {"authorization": f"Bearer {vendor.key}"}
+    vendor.answer("POST", path, headers, json.dumps({**_nested(body), **model}).encode())
+    return [f"{each.status} {each.message}" for each in vendor.refusals]
+
+
+def _nested(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with ``{"a.b": 1}`` as ``{"a": {"b": 1}}``: providers write them so in the end."""
+    nested: dict[str, Any] = {}
+    for name, value in body.items():
+        outer, _, inner = name.partition(".")
+        nested[outer] = {**nested.get(outer, {}), inner: value} if inner else value
+    return nested
 
 
 def _is_object(written: Any) -> bool:
@@ -93,7 +125,7 @@ def faults_at(vendor: str, body: dict[str, Any]) -> list[str]:
 
 def faults_of_responses(body: dict[str, Any]) -> list[str]:
     """Return what OpenAI's Responses answer with 400."""
-    return list(_responses(body))
+    return [*_responses(body), *_refused("responses", body)]
 
 
 _IN_INPUT = {"input_text", "input_image", "input_file"}
@@ -134,7 +166,7 @@ def _responses(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - 
 
 def faults_of_messages(body: dict[str, Any]) -> list[str]:
     """Return what Anthropic's Messages answer with 400."""
-    return list(_messages(body))
+    return [*_messages(body), *_refused("messages", body)]
 
 
 def _messages(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - one rule after the other
@@ -181,7 +213,7 @@ def _messages(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - o
 
 def faults_of_gemini(body: dict[str, Any]) -> list[str]:
     """Return what Gemini's generateContent answers with 400."""
-    return list(_gemini(body))
+    return [*_gemini(body), *_refused("gemini", body)]
 
 
 def _gemini(body: dict[str, Any]) -> Iterator[str]:
@@ -206,7 +238,7 @@ def _gemini(body: dict[str, Any]) -> Iterator[str]:
 
 def faults_of_converse(body: dict[str, Any]) -> list[str]:
     """Return what Bedrock's Converse answers with 400."""
-    return list(_converse(body))
+    return [*_converse(body), *_refused("converse", body)]
 
 
 def _converse(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901 - one rule after the other
