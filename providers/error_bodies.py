@@ -169,6 +169,13 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
 )
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
 _OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
+# With 404, of something that a request names: "Item with id 'rs_…' not found. Items are not persisted when `store` is
+# set to false.", and "Previous response with id 'resp_…' not found." https://github.com/vercel/ai/issues/7543
+_NAMED_IN_REQUEST = re.compile(
+    r"(?:item|previous response|conversation|prompt|container|file)\b[^.\n]{0,200}\bnot found", re.IGNORECASE
+)
+_NAMING = re.compile(r"(?:input|messages|previous_response_id|conversation|prompt|tools|contents)\b")  # parameters
+_NAMING_CODES = frozenset({"previous_response_not_found", "item_not_found"})
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -410,22 +417,38 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others. A
-    429 may be about one request's size (OpenAI): smaller ones have room.
+    good for all others. A 404 may be about what one request needs (OpenRouter) or names
+    (OpenAI): the model is there for all others. A 429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
         return ErrorKind.BAD_REQUEST
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
-    if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
+    if kind is ErrorKind.NOT_FOUND:
+        return _kind_of_missing(error)
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST
         if "max_tokens" in _message(error):  # others may give as many
             return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
     return kind
+
+
+def _kind_of_missing(error: Mapping[str, Any]) -> ErrorKind:
+    if _message(error).startswith(_OF_ONE_REQUEST):
+        return ErrorKind.SERVER_ERROR
+    return ErrorKind.BAD_REQUEST if _is_of_named(error) else ErrorKind.NOT_FOUND
+
+
+def _is_of_named(error: Mapping[str, Any]) -> bool:
+    """Whether a 404 is about something that the request names, which is not there: an item, a file."""
+    param, code = error.get("param"), error.get("code")
+    if isinstance(code, str) and code in _NAMING_CODES:
+        return True
+    if isinstance(param, str) and _NAMING.match(param) is not None:
+        return True
+    return _NAMED_IN_REQUEST.match(_message(error)) is not None
 
 
 def _is_flagged(error: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from gateway.api.answer_memory import AnswerMemory
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
 from gateway.api.client import Client
@@ -329,6 +330,7 @@ class Context(CallContext):
         bodies: Bodies,
         tracing: Tracing,
         responses: StoredResponses,
+        memory: AnswerMemory,
         refusals: Refusals,
         vectors: VectorComparisons,
         replica: str,
@@ -347,6 +349,7 @@ class Context(CallContext):
         self.intake = intake
         self.bodies = bodies
         self.responses = responses
+        self.memory = memory
         self.refusals = refusals
         self.vectors = vectors
         self.body_work = BodyWork(services.clock)

@@ -27,6 +27,7 @@ _ESTIMATE_SLACK = 4 / 3
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
+_STORING = frozenset({"store"})
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 _ABILITIES = {
     "tools": "does not support tools",
@@ -64,6 +65,8 @@ class Question(msgspec.Struct, frozen=True):
     policy: DataPolicy
     values: int = 0  # JSON values of the fields; 0: not counted, as there are few
     most_values: int = 0  # the maximum for a translation
+    unstored: bool = False  # see ``ParsedRequest.unstored``
+    served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
 
     @property
     def is_too_many(self) -> bool:
@@ -134,7 +137,7 @@ class _Translations:
             fitting.wordings[deployment.name] = wording.fields
         if not losses:
             return
-        lost = [loss for loss in losses if not loss.hint]
+        lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
         for loss in lost:
             if loss.field in _ESSENTIAL:
                 parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
@@ -147,7 +150,8 @@ class _Translations:
 
     def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
         if spoken is self._dialect:
-            return self._own(spoken)
+            asks = self._question.unstored and deployment.capabilities.reasoning is True
+            return self._own(spoken, with_thoughts=asks)
         if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {spoken.name} only, and {reason}")
         capabilities = deployment.capabilities
@@ -164,18 +168,25 @@ class _Translations:
             wording = self._known[key] = self._made(spoken, habits)
         return wording
 
-    def _own(self, spoken: Dialect) -> Wording:
-        """Return the request unchanged, except for other models' reasoning blocks, which the provider would refuse."""
-        without_foreign_thoughts = spoken.requests.without_foreign_thoughts
-        if without_foreign_thoughts is None or self._question.is_too_many:
+    def _own(self, spoken: Dialect, *, with_thoughts: bool) -> Wording:
+        """Return the request unchanged, except for reasoning blocks which the provider would refuse.
+
+        ``with_thoughts``: and except that it asks for reasoning that can be sent back, as the gateway has asked that
+        nothing is stored.
+        """
+        requests = spoken.requests
+        if requests.without_foreign_thoughts is None or self._question.is_too_many:
             return Wording(self._fields)
-        wording = self._known.get(spoken)
+        with_thoughts = with_thoughts and requests.with_thoughts is not None
+        wording = self._known.get((spoken, with_thoughts))
         if wording is None:
             try:
-                wording = without_foreign_thoughts(self._fields)
+                wording = requests.without_foreign_thoughts(self._fields)
             except Malformed:
                 wording = Wording(self._fields)  # the provider reports the error in its own words
-            self._known[spoken] = wording
+            if with_thoughts and requests.with_thoughts is not None:
+                wording = msgspec.structs.replace(wording, fields=requests.with_thoughts(wording.fields))
+            self._known[spoken, with_thoughts] = wording
         return wording
 
     def _made(self, spoken: Dialect, habits: Habits) -> Wording:
@@ -357,7 +368,15 @@ class ResolvedModel:
             return Fitting(self._deployments, {}, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
-            self.model.name, parsed.dialect, parsed.fields, needs, client.require, self._values, most_values
+            self.model.name,
+            parsed.dialect,
+            parsed.fields,
+            needs,
+            client.require,
+            self._values,
+            most_values,
+            parsed.unstored,
+            self._served(),
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -373,6 +392,15 @@ class ResolvedModel:
                 param=field,
             )
         return fitting
+
+    def _served(self) -> frozenset[str]:
+        """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
+        parsed = self.parsed
+        if not (parsed.stores and parsed.remembering is not None) or any(
+            parsed.dialect in each.speaks for each in self._deployments
+        ):
+            return frozenset()
+        return _STORING
 
     def applied_to(self, plan: Plan) -> Plan:
         """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""

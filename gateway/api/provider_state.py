@@ -176,9 +176,22 @@ def _unknown(named: Named, settings: Settings) -> NothingStored:
     why = f"no answer to this key named it in the last {settings.response_ids_ttl_s / 86_400:g} days"
     if settings.provider_state == "none":
         why = "requests may name nothing that a provider stores (provider_state: none)"
+    if named.kind in {StoredKind.ITEM, StoredKind.RESPONSE}:
+        why += f", and {not_recent(settings)}"
     return NothingStored(
         f"'{named.field}': the {named.kind} {named.value[:100]!r} is not this key's: {why}; send its content instead",
         param=named.field,
+    )
+
+
+def not_recent(settings: Settings) -> str:
+    """Return, as the end of a sentence, why the gateway does not know an answer itself."""
+    memory = settings.responses_memory
+    if not memory.max_mb:
+        return "answers that no provider stores are not kept here (responses_memory: off)"
+    return (
+        f"it is not among the recent answers that the gateway keeps, for {memory.ttl_s / 60:g} minutes, as far as"
+        " 'responses_memory' allows and until a restart"
     )
 
 

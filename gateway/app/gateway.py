@@ -12,10 +12,12 @@ from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
+from gateway.api.answer_memory import AnswerMemory
 from gateway.api.auth import Admission
 from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
+from gateway.api.sealed_answers import SealedAnswers, is_possible
 from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
@@ -183,6 +185,7 @@ class Gateway:
             bodies=bodies,
             tracing=self.tracing,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
+            memory=self._answer_memory(settings),
             refusals=Refusals(
                 self.metrics.refused,
                 RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
@@ -286,6 +289,7 @@ class Gateway:
     async def close(self) -> None:
         """Flush and close everything. No calls may be running."""
         self.context.refusals.close()
+        self.context.memory.close()
         self.live.end()
         self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
@@ -320,6 +324,18 @@ class Gateway:
             self._sign_in = SignIn(clock=self._runtime.clock, unix_clock=self._runtime.unix_clock)
         return self._sign_in
 
+    def _answer_memory(self, settings: Settings) -> AnswerMemory:
+        """Return the memory of recent answers, which other replicas find in Redis, if that can be encrypted."""
+        store, clock, sealed = self._response_store, self._runtime.clock, None
+        if store is not None and is_possible():
+            sealed = SealedAnswers(
+                store,
+                ttl_s=lambda: self.context.settings.responses_memory.ttl_s,
+                most_bytes=lambda: self.context.settings.responses_memory.max_mb * 2**20,
+                clock=clock,
+            )
+        return AnswerMemory(settings.responses_memory, clock=clock, start=self._tasks.start, sealed=sealed)
+
     def _kept_s(self) -> float:
         return self.context.responses.ttl_s
 
@@ -334,6 +350,7 @@ class Gateway:
         self.context.fleet = new
         self.context.intake.configure(settings.overload)
         self.context.responses.ttl_s = settings.response_ids_ttl_s
+        self.context.memory.configure(settings.responses_memory)
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
         providers = brought(settings, load_catalog())

@@ -80,6 +80,7 @@ from .sections import LimitSettings as LimitSettings
 from .sections import OverloadSettings as OverloadSettings
 from .sections import ProbeSettings as ProbeSettings
 from .sections import Profile as Profile
+from .sections import ResponsesMemorySettings as ResponsesMemorySettings
 from .sections import Role as Role
 from .sections import SecretSettings as SecretSettings
 from .sections import SlowSettings as SlowSettings

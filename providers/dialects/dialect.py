@@ -261,6 +261,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields], Wording] | None = None
+    # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
+    with_thoughts: Callable[[Fields], Fields] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.

@@ -34,8 +34,9 @@ from providers.dialects.responses.request_from_chat import (
     without_bound_reasoning,
 )
 from providers.dialects.responses.request_to_chat import to_chat
-from providers.dialects.responses.stream_from_chat import FromChat, without_translated_thoughts
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
+from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
 
 # The text that one event of a Responses stream adds to the answer.
 
@@ -97,7 +98,8 @@ RESPONSES = Dialect(
         json_formats={"text": json_format_within},
         tools={"tools": openai_tools},
         with_all_tools=with_added_tools,
-        without_foreign_thoughts=without_translated_thoughts,
+        without_foreign_thoughts=without_lost_thoughts,
+        with_thoughts=with_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
     ),

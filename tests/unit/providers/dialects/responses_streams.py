@@ -33,7 +33,7 @@ def sse(*data: Any) -> bytes:
 
 def chunk(finish_reason: str | None = None, logprobs: Any = None, **delta: Any) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-    top = {"id": "chatcmpl-abc", "object": "chat.completion.chunk", "created": 5, "model": "m"}
+    top = {"id": "chatcmpl-abcdefghijklmnop", "object": "chat.completion.chunk", "created": 5, "model": "m"}
     return {**top, "choices": [choice]}
 
 
