@@ -19,7 +19,7 @@ from providers.errors import UNREADABLE
 # level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
+DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
     "logit_bias": (b"null", b"{}"),
     "logprobs": (b"null", b"false"),
@@ -91,7 +91,7 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
     return tuple(
         Loss(name, "this provider does not support it", hint=name in _HINTS)
         for name, value in fields.items()
-        if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
+        if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
     )
 
 
@@ -276,6 +276,11 @@ def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]
     if kind is not None and kind != vendor.kind:
         return _USUAL[kind]
     return vendor.apis or _USUAL[vendor.kind]
+
+
+def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
+    """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
+    return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
 
 
 @cache

@@ -337,6 +337,7 @@ class Datasheet(msgspec.Struct, frozen=True):
     capabilities: Capabilities = UNKNOWN
     listed: Price | None = None  # the prices that are known where that of input or output is not
     uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
+    only_api: str | None = None  # the only one in which it answers; None: unknown, or any of its vendor's
 
 
 UNLISTED = Datasheet()
@@ -369,8 +370,21 @@ class _Abilities(msgspec.Struct, frozen=True):
         return flag if flag is not None or not self.supported_modalities else modality in self.supported_modalities
 
 
+# The modes that name the only API of a model. ``chat`` does not: such models have Responses, too. Of models of Ollama's
+# that chat, ``completion`` is said all the same; of OpenAI's it is true (platform.openai.com/docs/deprecations).
+_ONLY_API: Mapping[str, str] = {"responses": "responses", "completion": "completions"}
+_OF_COMPLETIONS = frozenset({"text-completion-openai", "azure_text"})
+
+
 class _Seller(msgspec.Struct, frozen=True):
     litellm_provider: str = ""
+    mode: str | None = None
+
+    def only_api(self) -> str | None:
+        """Return the only API of the model; None if its mode names none."""
+        if self.mode == "completion" and self.litellm_provider not in _OF_COMPLETIONS:
+            return None
+        return _ONLY_API.get(self.mode or "")
 
 
 class TableSource(msgspec.Struct, frozen=True):
@@ -449,7 +463,7 @@ class DatasheetTable:
 
 def fields() -> tuple[str, ...]:
     """Return litellm's names of the fields that are read besides prices."""
-    return (*_Seller.__struct_fields__, "mode", _BILLING, *_Abilities.__struct_fields__)
+    return (*_Seller.__struct_fields__, _BILLING, *_Abilities.__struct_fields__)
 
 
 def _find(table: _Table, prefix: str, model: str) -> Datasheet:
@@ -472,8 +486,8 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
 
 
 def _is_of(provider: str, prefix: str) -> bool:
-    """Whether ``provider`` is the vendor or a branch of it (``cohere_chat``, ``vertex_ai-llama_models``)."""
-    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
+    """Whether ``provider`` is the vendor or a branch (``cohere_chat``, ``vertex_ai-…``, ``text-completion-openai``)."""
+    return provider.removeprefix("text-completion-") == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
 
 
 def _sells(row: msgspec.Raw, prefix: str) -> bool:
@@ -494,9 +508,13 @@ def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
         capabilities = _abilities_decoder.decode(row).capabilities()
     except msgspec.ValidationError:
         capabilities = UNKNOWN
+    try:
+        only_api = _seller_decoder.decode(row).only_api()
+    except msgspec.ValidationError:
+        only_api = None
     if price is not None and price.unknown:
-        return Datasheet(None, capabilities, price, uplifts)
-    return Datasheet(price, capabilities, uplifts=uplifts)
+        return Datasheet(None, capabilities, price, uplifts, only_api)
+    return Datasheet(price, capabilities, uplifts=uplifts, only_api=only_api)
 
 
 def _limit(tokens: int | None) -> int | None:

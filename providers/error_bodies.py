@@ -14,6 +14,7 @@ from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
+from providers.wrong_api import kind_of_404
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
 # first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
@@ -168,14 +169,6 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
-# With 404, of something that a request names: "Item with id 'rs_…' not found. Items are not persisted when `store` is
-# set to false.", and "Previous response with id 'resp_…' not found." https://github.com/vercel/ai/issues/7543
-_NAMED_IN_REQUEST = re.compile(
-    r"(?:item|previous response|conversation|prompt|container|file)\b[^.\n]{0,200}\bnot found", re.IGNORECASE
-)
-_NAMING = re.compile(r"(?:input|messages|previous_response_id|conversation|prompt|tools|contents)\b")  # parameters
-_NAMING_CODES = frozenset({"previous_response_not_found", "item_not_found"})
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -283,8 +276,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
-        error.message = _presentable(message_of_text(data), secrets) or error.message
-        error.words = error.message
+        error.message = error.words = _presentable(message_of_text(data), secrets) or error.message
     return error
 
 
@@ -417,8 +409,8 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter) or names
-    (OpenAI): the model is there for all others. A 429 may be about one request's size (OpenAI): smaller ones have room.
+    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
+    429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
@@ -426,29 +418,13 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
-        return _kind_of_missing(error)
+        return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST
         if "max_tokens" in _message(error):  # others may give as many
             return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
     return kind
-
-
-def _kind_of_missing(error: Mapping[str, Any]) -> ErrorKind:
-    if _message(error).startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
-    return ErrorKind.BAD_REQUEST if _is_of_named(error) else ErrorKind.NOT_FOUND
-
-
-def _is_of_named(error: Mapping[str, Any]) -> bool:
-    """Whether a 404 is about something that the request names, which is not there: an item, a file."""
-    param, code = error.get("param"), error.get("code")
-    if isinstance(code, str) and code in _NAMING_CODES:
-        return True
-    if isinstance(param, str) and _NAMING.match(param) is not None:
-        return True
-    return _NAMED_IN_REQUEST.match(_message(error)) is not None
 
 
 def _is_flagged(error: Mapping[str, Any]) -> bool:

@@ -184,6 +184,24 @@ class UpstreamError(Exception):
         if self._kept is None:
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
 
+    def again(self, kind: ErrorKind) -> "UpstreamError":
+        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        same = UpstreamError(
+            kind,
+            self.message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            body=self.body,
+            is_bound=self.is_bound,
+            is_outsized=self.is_outsized,
+            caller=self.caller,
+            words=self.words,
+            names=self.names,
+            brief=self.brief,
+        )
+        same.note = self.note
+        return same
+
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""
         self.caller = self.caller or self.message

@@ -45,6 +45,7 @@ class Fitting(msgspec.Struct, frozen=True):
     excluded: dict[str, str]  # deployment → reason
     wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
     dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
+    spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
 class _Unfit(Exception):
@@ -84,7 +85,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
     """
     translations = _Translations(question)
-    fitting = Fitting([], {}, {}, {})
+    fitting = Fitting([], {}, {}, {}, {})
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     too_long: list[Deployment] = []
@@ -125,9 +126,12 @@ class _Translations:
 
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
-        spoken = deployment.spoken_to(self._dialect)
-        if spoken.name not in deployment.apis:
+        usual = deployment.spoken_to(self._dialect)
+        if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
+        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools)
+        if spoken is not usual:
+            fitting.spoken[deployment.name] = spoken
         wording = self._for(deployment, spoken)
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
@@ -293,7 +297,8 @@ class ResolvedModel:
 
         """
         found = having(self._deployments, stored)
-        if any(self.parsed.dialect in each.speaks for each in found):
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools) is dialect for each in found):
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
@@ -316,7 +321,7 @@ class ResolvedModel:
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
         dialect, size = self.parsed.dialect, self.parsed.size
-        if all(each.spoken_to(dialect) is dialect for each in self._deployments):
+        if self._is_native:
             if dialect.requests.without_foreign_thoughts is None:
                 return True
             most_values = FEW_VALUES
@@ -345,10 +350,13 @@ class ResolvedModel:
 
     def bytes_to_build(self, values: int, most: int) -> int:
         """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""
-        dialect = self.parsed.dialect
-        if values > most or all(each.spoken_to(dialect) is dialect for each in self._deployments):
-            return 0
-        return values * BYTES_PER_VALUE
+        return 0 if values > most or self._is_native else values * BYTES_PER_VALUE
+
+    @property
+    def _is_native(self) -> bool:
+        """Whether all deployments are asked in the request's own dialect."""
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        return all(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments)
 
     def fitted(self, client: Client, most_values: int) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
@@ -356,8 +364,12 @@ class ResolvedModel:
         ``most_values``: of a request that is translated.
         """
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
+        is_taught = False
+        for learnt in self.model.learnt:
+            is_taught = is_taught or learnt.steers
         if (
             self._chosen is None
+            and not is_taught
             and not client.demanding
             and not self._unpriced
             and parsed.dialect in common.speaks

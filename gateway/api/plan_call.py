@@ -137,6 +137,7 @@ async def plan_call(
         fields=sent.fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
+        spoken=fitting.spoken,
         headers=client_context.headers,
         replica=context.replica,
         region=context.settings.region,

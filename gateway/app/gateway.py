@@ -1,7 +1,7 @@
 """The composition: builds a gateway from settings. The only file that knows every room."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
@@ -24,6 +24,7 @@ from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.routes import application
+from gateway.app.shared_facts import SharedFacts
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.core.targets import Target
 from gateway.ledger import (
@@ -194,6 +195,7 @@ class Gateway:
             vectors=VectorComparisons(engine.tasks.start),
             replica=replica,
         )
+        self._share_facts(shared.unix_clock)
         self._sign_in: SignIn | None = None
         self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
@@ -315,6 +317,13 @@ class Gateway:
             last_first.callback(self.context.intake.delay.close)
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
+
+    def _share_facts(self, unix_clock: Callable[[], float]) -> None:
+        """Share over Redis, if there is one, what refusals have taught."""
+        if self._response_store is not None:
+            facts = SharedFacts(self._response_store, self.fleets.learnt, self._tasks.start, unix_clock=unix_clock)
+            self.fleets.tell = facts.tell
+            self._tasks.later(facts.run)
 
     def _signing_in(self) -> "SignIn":
         """Return what signs people in at a provider, made at its first use: few pages have one."""

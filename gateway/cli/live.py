@@ -19,6 +19,8 @@ from providers import (
     Api,
     ErrorKind,
     EventSplitter,
+    Fact,
+    Kind,
     Listed,
     Listing,
     Request,
@@ -315,7 +317,12 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
     Each deployment with an operator's base URL is asked for one token after each of four short conversations.
     """
     refused: set[str] = set()
-    upstreams = Upstreams(on_strict=lambda provider, model: refused.add(f"{provider}/{model}"))
+
+    def note(provider: str, model: str, fact: Fact, _until: float) -> None:
+        if fact.kind is Kind.HISTORY:
+            refused.add(f"{provider}/{model}")
+
+    upstreams = Upstreams(on_fact=note)
     found = []
     for name in dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments):
         provider, _, model = name.partition("/")

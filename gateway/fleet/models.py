@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gateway.core.calls import Call
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.tenants import has_account, is_of_account
 from gateway.settings import (
@@ -19,8 +20,8 @@ from gateway.settings import (
     TakeoverSettings,
     model_identity,
 )
-from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
-from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
+from providers import MASK, UNKNOWN, Api, Capabilities, Learnt, MaskedRecord, Price, Upstream, UpstreamError
+from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 
@@ -71,6 +72,8 @@ class Deployment(MaskedRecord, frozen=True):
     listed: Price | None = None  # the prices that are known, where that of input or output is not
     tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
     learnt_as: str | None = None  # the name of what that key shows of it; None: its own
+    learnt: Learnt | None = None  # what refusals have taught of its provider's models; None: nothing is kept
+    may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
     def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
         """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider."""
@@ -108,6 +111,30 @@ class Deployment(MaskedRecord, frozen=True):
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect in which it gets requests in ``dialect``: the same one if it has that."""
         return dialect if dialect in self.speaks else self.speaks[0]
+
+    def spoken_in(self, call: Call) -> Dialect:
+        """Return the dialect in which it gets a ``call``."""
+        if call.spoken and (spoken := call.spoken.get(self.name)) is not None:
+            return spoken
+        dialect = call.dialect
+        return dialect if dialect in self.speaks else self.speaks[0]
+
+    def asked_in(self, dialect: Dialect, *, tools: bool) -> Dialect:
+        """Return the dialect in which it gets requests in ``dialect``, by what its refusals have taught."""
+        usual, learnt = self.spoken_to(dialect), self.learnt
+        if learnt is None or not learnt.steers:
+            return usual
+        return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools), usual)
+
+    def others(self, offered: str | None) -> tuple[Dialect, ...]:
+        """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.
+
+        Of an API that its catalog row does not name only its offer tells, unless there is no such row.
+        """
+        offers = () if offered is None else (DIALECTS[offered],)
+        known = (*self.speaks, *(offers if self.may_have is not None else ()), *(self.may_have or ()))
+        able = dict.fromkeys(each for each in (*offers, *known) if each in known and each.untranslated is None)
+        return tuple(able)
 
     def way_to_continue(self, dialect: Dialect) -> Way | None:
         """Return the way in which it continues answers to requests in ``dialect``; None if none is known."""
@@ -291,6 +318,7 @@ class Model(msgspec.Struct, frozen=True):
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
     is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
     costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
+    learnt: tuple[Learnt, ...] = ()  # of its providers
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property

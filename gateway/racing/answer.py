@@ -41,7 +41,7 @@ async def open_exchange(
         UpstreamError: as for ``Upstream.stream``.
 
     """
-    spoken = deployment.spoken_to(call.dialect)
+    spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers)
     request = Request(
         model=deployment.model,

@@ -5,12 +5,12 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
+from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
 from gateway.racing.answer import AnswerStream, open_exchange
@@ -26,6 +26,7 @@ from gateway.racing.measurement import (
     WatchEnd,
     most_tokens,
 )
+from gateway.racing.other_apis import Refusal, Reworded
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
@@ -136,8 +137,14 @@ class RaceHandle(Protocol[Attempt_contra]):
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
+    def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+
     def ask_whole(self, attempt: Attempt_contra) -> bool:
         """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+
+    def ask_again(self, attempt: Attempt_contra, reworded: Reworded) -> bool:
+        """Ask the deployment of ``attempt`` again in another API; return whether it was."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -154,8 +161,8 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start", "state",
-        "still", "task", "whole",
+        "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
+        "state", "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -167,10 +174,12 @@ class Attempt:
         refused: "Attempt | None" = None,
     ) -> None:
         self.deployment = deployment
-        self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
+        self.refused = refused  # the attempt whose request it repeats, in another form
+        self.lacks: Refusal | None = None  # of the API in which it was asked
         known, call = race.open_call.services.whole, race.call
         may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
-        self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
+        again = start.role is Role.WHOLE or (refused is not None and refused.whole)
+        self.whole: bool = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = AttemptState.ASKED
         race.open_call.running += 1
@@ -325,6 +334,10 @@ class Attempt:
             self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
+        if self.sendings.left_out:
+            self.race.sent_without(self, self.sendings.left_out)
+        if self.refused is not None and services.apis is not None:
+            services.apis.answered(self, call)
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer
@@ -461,9 +474,14 @@ class Attempt:
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
         is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
+        reworded: Reworded | None = None
+        if not is_refused and services.apis is not None and self.state is AttemptState.ASKED:
+            reworded, error = await services.apis.instead(self, self.race.call, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
-        if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
+        if (is_refused and was_in_race and self.race.ask_whole(self)) or not was_in_race:  # it has lost already
+            return
+        if reworded is None or not self.race.ask_again(self, reworded):
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:

@@ -15,6 +15,7 @@ from gateway.core.log import get_logger
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
+from gateway.racing.other_apis import OtherApis
 from gateway.racing.seats import Seats
 from gateway.racing.timeouts import PausesByDeployment
 from providers import (
@@ -238,7 +239,7 @@ class WholeAnswers:
 
 def _parameters(call: Call, deployment: Deployment) -> _Parameters:
     fields = call.wordings.get(deployment.name, call.fields)
-    return parameters_of(fields, deployment.spoken_to(call.dialect).requests.reading_order)
+    return parameters_of(fields, deployment.spoken_in(call).requests.reading_order)
 
 
 # Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
@@ -350,3 +351,4 @@ class Services(msgspec.Struct, frozen=True):
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
     makers: Makers = msgspec.field(default_factory=Makers)
     tiers: ServedTiers | None = None  # that answers named; None: they are not remembered
+    apis: OtherApis | None = None  # in which a deployment is asked that refuses one; None: it is not

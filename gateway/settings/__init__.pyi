@@ -42,6 +42,7 @@ from .model_names import parsed_name as parsed_name
 from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets
 from .presets import Reachable as Reachable
+from .presets import apis_at as apis_at
 from .presets import bills_on as bills_on
 from .presets import brought as brought
 from .presets import found as found

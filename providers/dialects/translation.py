@@ -37,6 +37,20 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     return wording
 
 
+def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:
+    """Return how the client of a request ``asked`` in ``source`` calls the field ``path`` of it in ``target``."""
+    if source is target:
+        return path
+    given, sent = source.requests, target.requests
+    if path in sent.thinking:
+        present = (name for name in (given.effort, *sorted(given.thinking)) if name and name.partition(".")[0] in asked)
+        return next(present, given.effort or path)
+    if path in sent.parameters.answer_limits:
+        return next((name for name in given.parameters.answer_limits if name in asked), path)
+    own = next((name for name, renamed in sent.parameters.renamed.items() if renamed == path), path)
+    return next(iter(given.parameters.of(own)), own)
+
+
 def _is_empty(wording: Wording, prompt: str) -> bool:
     return bytes(wording.fields.get(prompt, b"")) == b"[]"
 

@@ -57,6 +57,11 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
             yield choice.index or 0, choice.delta.content
 
 
+_THINKING = frozenset(
+    {"chat_template_kwargs.enable_thinking", "enable_thinking", "include_reasoning", "reasoning", "reasoning_effort"}
+    | {"reasoning_format", "thinking", "thinking_budget"}
+)
+
 CHAT = Dialect(
     name="chat",
     path="chat/completions",
@@ -67,6 +72,11 @@ CHAT = Dialect(
         parameters=ParameterNames(answer_limits=("max_completion_tokens", "max_tokens")),
         system=SystemPrompt("messages", lambda text: {"role": "system", "content": text}),
         effort="reasoning_effort",
+        # ``thinking``, ``reasoning``, … are vendors' own.
+        thinking=_THINKING,
+        wishes=_THINKING
+        | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
+        | {"service_tier", "user", "verbosity"},
         choices="n",
         decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
         | {"tool_choice", "tools"},

@@ -536,6 +536,8 @@ GEMINI = Dialect(
         ),
         system=SystemPrompt("systemInstruction", lambda text: {"text": text}, within="parts"),
         effort=IN_CONFIG + "thinkingConfig",
+        thinking=frozenset({IN_CONFIG + "thinkingConfig"}),
+        wishes=frozenset({IN_CONFIG + "thinkingConfig", "labels", "serviceTier"}),
         choices=IN_CONFIG + "candidateCount",
         decoded=frozenset({"generationConfig", "generation_config", "safetySettings", "toolConfig", "tools"}),
         essential=frozenset({"cachedContent"}),

@@ -30,6 +30,7 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
     text_at,
+    thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import to_chat
@@ -222,6 +223,10 @@ MESSAGES = Dialect(
         ),
         system=SystemPrompt("system", lambda text: {"type": "text", "text": text}),
         effort="thinking",
+        thinking=frozenset({"thinking", "output_config.effort"}),
+        thinking_kind="thinking.type",
+        thinking_as=thinking_as,
+        wishes=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
         essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},

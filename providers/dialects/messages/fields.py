@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed, arguments_object, decoded, is_string
+from providers.dialects.wording import Fields, Loss, Malformed, arguments_object, decoded, is_string, raw_json
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -369,6 +369,30 @@ def thinking_of_effort(
     if not limited:
         limit += budget
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
+
+
+def thinking_as(fields: Fields, kind: str) -> Fields:
+    """Return a Messages request that thinks in another way, as its model refused the client's: enabled or adaptive.
+
+    It is without thinking where the API would refuse a budget; as it is, where it is not valid.
+    """
+    try:
+        thinking, config = (object_at(fields.get(name), name) for name in ("thinking", "output_config"))
+        shown = {name: raw for name, raw in thinking.items() if name == "display"}
+        if kind == "adaptive":
+            budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens")
+            effort = {} if budget is None else {"effort": raw_json(effort_of_budget(budget))}
+            told = {"output_config": raw_json({**effort, **config})} if effort or config else {}
+            return {**fields, "thinking": raw_json({"type": kind, **shown}), **told}
+        asked = decoded(config.get("effort"), str, "output_config.effort")
+        limit = decoded(fields.get("max_tokens"), int, "max_tokens") or 0
+        turns = msgspec.json.decode(fields.get("messages", b"[]"), type=list[dict[str, Any]])
+        if limit <= _LEAST_BUDGET_TOKENS or lacks_thoughts(turns):
+            return {name: raw for name, raw in fields.items() if name != "thinking"}
+    except (Malformed, *UNREADABLE):
+        return fields
+    budget = min(_BUDGETS_TOKENS.get(asked or "high", _BUDGETS_TOKENS["high"]), limit - 1)
+    return {**fields, "thinking": raw_json({"type": kind, "budget_tokens": budget, **shown})}
 
 
 def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:
