@@ -41,7 +41,7 @@ def _of(vendor: str, model: str, *apis: str, **provider: Any) -> Place:
     return Place(vendor, model, apis, provider or {"preset": vendor})
 
 
-_AZURE: Json = {"kind": "openai_compatible", "apis": ["chat", "responses"], "auth": "api-key"}
+_AZURE: Json = {"kind": "openai_compatible", "apis": ["chat", "responses"]}
 PLACES = (
     _of("openai", "gpt-5", "chat", "responses"),
     _of("openai", "gpt-4.1", "chat", "responses"),

@@ -67,7 +67,7 @@ def conversation(target: Target, turns: Turns) -> None:
                 aider.type(turn.cut)
                 aider.read_until(STORY[:30])
                 aider.interrupt()
-                aider.read_until("KeyboardInterrupt")
+                aider.read_until("again to exit")
             if turn.picture:
                 aider.type("/add picture.png")
             answer = f"turn-{turn.number}.txt\\n```\\nwritten in turn {turn.number}\\n```\\n"
