@@ -70,6 +70,8 @@ async def _talk(request: web.Request, vendor: Vendor) -> web.StreamResponse:
         events, breaks = vendor.hear(body, connection)
         for event in events[: len(events) // 2 + 1] if breaks else events:
             await socket.send_str(as_json(event).decode())
+        if breaks == "silent":
+            await asyncio.Event().wait()
         if breaks:
             _close(request)
             break

@@ -17,6 +17,7 @@ from msgspec import Struct
 from tests.support.vendors.script import Broken
 
 Json = dict[str, Any]
+Breaks = bool | Literal["silent"]  # whether an answer breaks off in the middle, or falls silent there
 
 
 class Request(Struct, frozen=True):
@@ -40,7 +41,7 @@ class Reply(Struct, frozen=True):
     status: int = 200
     headers: Mapping[str, str] = {}
     blocks: Sequence[bytes] | None = None
-    breaks: bool | Literal["silent"] = False
+    breaks: Breaks = False
     content_type: str = ""
 
 
@@ -169,7 +170,7 @@ class Vendor:
         """Say whether a WebSocket may be opened at an address."""
         return False
 
-    def hear(self, message: Any, connection: dict[str, Any]) -> tuple[list[Json], bool]:
+    def hear(self, message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
         """Return what answers a message of a WebSocket, and whether it breaks off in the middle."""
         raise NotImplementedError
 

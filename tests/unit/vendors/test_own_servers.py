@@ -166,3 +166,98 @@ def test_an_older_server_has_no_such_path(name: str, status: int, body: Any, pat
 def test_a_missing_path_of_llama_cpp_is_a_file_not_found() -> None:
     came = ask(made("llama_cpp"), "/v2/rerank", {})
     assert came.body == {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}
+
+
+THINKER = {"vllm": "Qwen/Qwen3.5-27B", "ollama": "qwen3:8b", "llama_cpp": "any"}
+FUNCTION = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item] # WEATHER's
+TOOL = {"name": "get_weather", "input_schema": WEATHER["function"]["parameters"]}  # type: ignore[index]
+
+
+def respond(name: str, given: Any, **fields: Any) -> Any:
+    return ask(made(name), "/v1/responses", {"model": THINKER[name], "input": given, **fields})
+
+
+def speak(name: str, *messages: Any, **fields: Any) -> Any:
+    body = {"model": THINKER[name], "max_tokens": 100, "messages": list(messages or [USER]), **fields}
+    return ask(made(name), "/v1/messages", body)
+
+
+@pytest.mark.parametrize("name", THINKER)
+def test_responses_tell_thoughts_in_the_clear_and_take_them_back(name: str) -> None:
+    first = respond(name, "Hello", tools=[FUNCTION], store=False, unknown=1)
+    thoughts, call = first.body["output"]
+    told = thoughts["summary" if name == "ollama" else "content"]
+    assert told[0]["text"] == "Let me think about it."
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+    start = {"role": "user", "content": "Hello"}
+    second = respond(name, [start, thoughts, call, output], tools=[FUNCTION], instructions="Be kind")
+    assert second.body["output"][-1]["content"][0]["text"] == "The tools said: sunny"
+    events = respond(name, "Hello", stream=True).events
+    kind = "reasoning_summary_text" if name == "ollama" else "reasoning_text"
+    assert f"response.{kind}.delta" in [event["type"] for event in events]
+    assert events[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize("name", THINKER)
+def test_messages_are_answered_with_the_servers_own_signature_or_none(name: str) -> None:
+    first = speak(name, tools=[TOOL], unknown=1)
+    thinking, call = first.body["content"]
+    assert thinking["thinking"] == "Let me think about it."
+    assert ("signature" in thinking) is (name != "ollama")
+    done = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call["id"], "content": "sunny"}]}
+    second = speak(name, USER, {"role": "assistant", "content": first.body["content"]}, done, tools=[TOOL])
+    assert second.body["content"][-1]["text"] == "The tools said: sunny"
+    kinds = [event.get("delta", {}).get("type") for event in speak(name, stream=True).events]
+    assert ("signature_delta" in kinds) is (name != "ollama")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "fields", "status", "said"),
+    [
+        ("vllm", "Hello", {"previous_response_id": "resp_1"}, 404, "Response with id 'resp_1' not found."),
+        (
+            "llama_cpp",
+            "Hello",
+            {"previous_response_id": "a"},
+            400,
+            "llama.cpp does not support 'previous_response_id'.",
+        ),
+        ("llama_cpp", [{"role": "assistant", "content": "Hi"}], {}, 400, "Cannot determine type of 'item'"),
+        ("llama_cpp", [{"type": "item_reference", "id": "a"}], {}, 400, "Cannot determine type of 'item'"),
+        ("llama_cpp", [{"type": "reasoning", "summary": []}], {}, 400, "item['content'] is not an array"),
+        ("ollama", [{"type": "item_reference", "id": "a"}], {}, 400, 'input[0]: unknown input item type: "item_refere'),
+    ],
+)
+def test_what_responses_do_not_take_is_refused(name: str, given: Any, fields: Any, status: int, said: str) -> None:
+    came = respond(name, given, **fields)
+    assert came.status == status
+    assert came.body["error"]["message"].startswith(said)
+    assert came.page
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("ollama", {"max_tokens": 0}, "max_tokens is required and must be positive"),
+        ("ollama", {"messages": []}, "messages is required"),
+        ("ollama", {"model": "other"}, "model 'other' not found"),
+        ("vllm", {"max_tokens": None}, "1 validation error:"),
+    ],
+)
+def test_what_messages_do_not_take_is_refused_in_anthropics_shape(name: str, fields: Any, said: str) -> None:
+    came = speak(name, **fields)
+    assert came.body["type"] == "error"
+    assert came.body["error"]["message"].startswith(said)
+
+
+@pytest.mark.parametrize("name", ["vllm", "llama_cpp"])
+def test_a_second_system_message_is_refused_by_the_template_in_responses_too(name: str) -> None:
+    given = [{"role": "user", "content": "Hello"}, {"role": "system", "content": "Be brief"}]
+    assert "System message must be at the beginning." in respond(name, given).body["error"]["message"]
+
+
+def test_vllm_takes_no_key_as_anthropic_has_it() -> None:
+    vendor = made("vllm")
+    body = {"model": THINKER["vllm"], "max_tokens": 1, "messages": [USER]}
+    assert ask(vendor, "/v1/messages", body, {"x-api-key": vendor.key}).status == 401
+    assert ask(made("llama_cpp"), "/v1/messages", body, {"x-api-key": made("llama_cpp").key}).status == 200

@@ -15,7 +15,7 @@ from tests.support.vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
 from tests.support.vendors.script import Asked, Broken, Call, Given, Said, Tool, answered, tokens_of
 from tests.support.vendors.shapes import Record
-from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, as_named
+from tests.support.vendors.vendor import LETTERS, Breaks, Json, Refused, Reply, Request, Route, as_named
 from tests.support.vendors.words import first_fault, in_openais_words, listed
 
 _PAGE = "https://platform.openai.com/docs/api-reference/responses/create"
@@ -91,7 +91,7 @@ class ResponsesVendor(ChatVendor):
         """Say whether a WebSocket is opened here (https://platform.openai.com/docs/guides/websocket-mode)."""
         return path == f"{self.base}/responses"
 
-    def hear(self, message: Any, connection: dict[str, KeptResponse]) -> tuple[list[Json], bool]:
+    def hear(self, message: Any, connection: dict[str, KeptResponse]) -> tuple[list[Json], Breaks]:
         """Return the events that answer a message of a WebSocket, and whether it breaks off in the middle."""
         try:
             _check_message(message)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import ChatLike
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.rules import servers as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -19,7 +19,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class LlamaCpp(ChatLike):
+class LlamaCpp(OwnServer):
     """llama-server, started with ``--jinja`` and a key; it answers to any name of a model."""
 
     name = "llama_cpp"
@@ -28,6 +28,7 @@ class LlamaCpp(ChatLike):
     chat = rules.LLAMA
     thoughts = "reasoning_content"
     fingerprint = "b9731-9731ad3f2"
+    signature = ""
     call_ids = ("", 32, LETTERS)
     marks: ClassVar[frozenset[str]] = frozenset({rules.FIRST_SYSTEM})
     context: ClassVar[int] = 16_384
@@ -37,6 +38,11 @@ class LlamaCpp(ChatLike):
             Model(context=16_384, efforts=("none", "low", "medium", "high"), usual="medium", marks=marks),
         )
     )
+
+    def admit(self, request: Request) -> None:
+        """Take the key of either kind."""
+        if request.headers.get("x-api-key") != self.key:
+            super().admit(request)
 
     def refuse_key(self, given: str) -> None:
         """Refuse a key."""
@@ -74,6 +80,44 @@ class LlamaCpp(ChatLike):
             raise Refused(400, "'messages' is required", rule="field missing", page=rules.LLAMA_CPP)
         body.setdefault("model", self.models.names[0])
         super().check_fields(body)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse items whose kind it cannot tell, thoughts that are not in the clear, and what it does not keep."""
+        if body.get("previous_response_id"):
+            raise _refused("llama.cpp does not support 'previous_response_id'.", "nothing is kept")
+        if "input" not in body:
+            raise _refused("'input' is required", "field missing")
+        for item in body["input"] if isinstance(body["input"], list) else ():
+            self._check_item(item)
+        if not isinstance(body["input"], str | list):
+            raise _refused("'input' must be a string or array of objects", "field type")
+
+    @staticmethod
+    def _check_item(item: Json) -> None:
+        kind, role = item.get("type"), item.get("role")
+        if role in {"user", "system", "developer"} and kind in {None, "message"}:
+            for part in item["content"] if isinstance(item.get("content"), list) else ():
+                if part.get("type") == "input_file":
+                    raise _refused("'input_file' is not supported by llamacpp at this moment", "files")
+                if part.get("type") not in {"input_text", "input_image"}:
+                    said = "'type' must be one of 'input_text', 'input_image', or 'input_file'"
+                    raise _refused(said, "content")
+        elif role == "assistant" and kind == "message":
+            return
+        elif kind == "reasoning":
+            content = item.get("content")
+            if not isinstance(content, list):
+                raise Refused(400, "item['content'] is not an array", rule="thoughts", page=rules.LLAMA_CPP_REASONING)
+            if not content:
+                raise Refused(400, "item['content'] is empty", rule="thoughts", page=rules.LLAMA_CPP_REASONING)
+        elif kind not in {"function_call", "function_call_output"}:
+            said = "Cannot determine type of 'item'"
+            raise Refused(400, said, rule="kind of an item", page=rules.LLAMA_CPP_ITEMS)
+
+    def check_turns(self, body: Json) -> None:
+        """Refuse a request without messages."""
+        if "messages" not in body:
+            raise _refused("'messages' is required", "field missing")
 
     def model_of(self, name: str, api: str) -> Model:
         """Return its model."""

@@ -41,7 +41,7 @@ class VENDOR(ChatLike):
         *alike(["mistral-large-latest", "ministral-8b-latest"], Model(context=262_144, longest=262_144)),
         *alike(["codestral-latest", "devstral-medium-latest"], Model(context=256_000, longest=256_000)),
         *alike(
-            ["mistral-small-latest", "mistral-small-2603", "mistral-medium-3-5"],
+            ["mistral-small-latest", "mistral-small-2603", "mistral-medium-latest", "mistral-medium-3-5"],
             Model(context=262_144, longest=262_144, efforts=["none", "high"], usual="none", page=rules.EFFORTS),
         ),
         Model("magistral-medium-latest", context=131_072, longest=131_072, efforts=["high"], usual="high"),

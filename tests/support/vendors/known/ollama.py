@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tests.support.vendors.apis.chat_like import ChatLike
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.rules import servers as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -17,10 +17,11 @@ Json = dict[str, Any]
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "max", "xhigh", "ultra")
 _GO = {"string": "string", "integer": "int", "decimal": "float64", "boolean": "bool", "array": "[]openai.Message"}
+_ITEMS = ("message", "function_call", "function_call_output", "reasoning", "web_search_call")
 _PICTURE_TYPES = ("jpeg", "jpg", "png", "webp")
 
 
-class Ollama(ChatLike):
+class Ollama(OwnServer):
     """Ollama; it needs no key, and takes any."""
 
     name = "ollama"
@@ -30,6 +31,9 @@ class Ollama(ChatLike):
     thoughts = "reasoning"
     fingerprint = "fp_ollama"
     whole_calls = True
+    counts = False
+    summarizes = True
+    usual_model = ""
     call_ids = ("call_", 8, "0123456789abcdefghijklmnopqrstuvwxyz")
     models = Models(
         *alike(
@@ -74,6 +78,42 @@ class Ollama(ChatLike):
         super().check_fields(body)
         if not body.get("messages"):
             raise Refused(400, "[] is too short - 'messages'", rule="no messages", page=rules.OLLAMA_CHAT)
+
+    def check_items(self, body: Json) -> None:
+        """Refuse items that it does not read; a response that a request goes on from is no field of its own."""
+        given = body.get("input")
+        if not isinstance(given, str | list):
+            raise _unread("input must be a string or array")
+        for number, item in enumerate(given if isinstance(given, list) else ()):
+            kind = item.get("type") or ("message" if item.get("role") else "")
+            if not kind:
+                raise _unread(f"input[{number}]: input item missing required 'type' field")
+            if kind not in _ITEMS:
+                raise _unread(f'input[{number}]: unknown input item type: "{kind}"', rules.OLLAMA_RESPONSES)
+            for part in item.get("content") if isinstance(item.get("content"), list) else ():
+                if part.get("type") == "input_file":
+                    raise _unread("file inputs are not currently supported", rules.OLLAMA_RESPONSES)
+
+    def check_turns(self, body: Json) -> None:
+        """Refuse a request without what Messages needs, and pictures by their address."""
+        if not body.get("model"):
+            raise _unread("model is required", rules.OLLAMA_ANTHROPIC)
+        if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] <= 0:
+            raise _unread("max_tokens is required and must be positive", rules.OLLAMA_ANTHROPIC)
+        if not body.get("messages"):
+            raise _unread("messages is required", rules.OLLAMA_ANTHROPIC)
+        for message in body["messages"]:
+            for block in message["content"] if isinstance(message["content"], list) else ():
+                source = block.get("source") or {}
+                if block["type"] == "image" and source.get("type") != "base64":
+                    said = f"invalid image source type: {source.get('type')}. Only base64 images are supported."
+                    raise _unread(said, rules.OLLAMA_ANTHROPIC)
+
+    def refused_message(self, refused: Refused) -> Reply:
+        """Return a refusal of Messages in Anthropic's shape."""
+        kinds = {400: "invalid_request_error", 404: "not_found_error", 429: "rate_limit_error"}
+        error = {"type": kinds.get(refused.status, "api_error"), "message": refused.message}
+        return Reply({"type": "error", "error": error, "request_id": self.ids.next("req_", 24)}, refused.status)
 
     def model_of(self, name: str, api: str) -> Model:
         """Return what is known of a model; all need their names."""
@@ -169,10 +209,11 @@ class Old(Ollama):
     """Ollama before 0.13.3 (Responses) and 0.14 (Messages)."""
 
     name = "ollama_old"
+    is_newest = False
 
 
-def _unread(message: str) -> Refused:
-    return Refused(400, message, rule="content", page=rules.OLLAMA_CHAT)
+def _unread(message: str, page: str = rules.OLLAMA_CHAT) -> Refused:
+    return Refused(400, message, rule="content", page=page)
 
 
 VENDOR = Ollama

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from tests.support.vendors.apis.chat import asked_tokens
-from tests.support.vendors.apis.chat_like import OPENED, TAGS, ChatLike
+from tests.support.vendors.apis.chat_like import OPENED, TAGS
+from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.rules import servers as rules
 from tests.support.vendors.script import Asked, Broken
@@ -23,7 +24,7 @@ _KINDS = {
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")  # what its templates make of them is theirs
 
 
-class VLLM(ChatLike):
+class VLLM(OwnServer):
     """vLLM; ``parses``: it was started with ``--enable-auto-tool-choice``, a tool parser and a reasoning parser."""
 
     name = "vllm"
@@ -33,6 +34,7 @@ class VLLM(ChatLike):
     parses: ClassVar[bool] = True
     thoughts: ClassVar[str | None] = "reasoning"
     whole_calls = True
+    signature = "8f3c1f2c2b7d4b6f9a0e5d4c3b2a1908"  # a random one, which means nothing
     call_ids = ("chatcmpl-tool-", 32, "0123456789abcdef")
     models = Models(
         Model(
@@ -49,7 +51,7 @@ class VLLM(ChatLike):
 
     def refuse_key(self, given: str) -> None:
         """Refuse a key: it was started with ``--api-key``."""
-        raise Refused(401, "Unauthorized", rule="key", page=rules.VLLM_ROUTES)
+        raise Refused(401, "Unauthorized", rule="key", page=rules.VLLM_BEARER)
 
     def refuse_path(self, request: Request) -> Reply:
         """Refuse an address that it does not have."""
@@ -131,6 +133,30 @@ class VLLM(ChatLike):
         """Return a model that it serves; its first one if none is named."""
         return super().model_of(name or self.models.names[0], api)
 
+    def check_items(self, body: Json) -> None:
+        """Refuse to go on from a response: unless it is told to, it keeps none."""
+        if not body.get("input") and not body.get("previous_response_id"):
+            said = "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'input'), 'msg': 'Field required'}"
+            raise Refused(400, said, param="input", rule="field missing", page=rules.VLLM_RESPONSES)
+        if (name := body.get("previous_response_id")) is not None:
+            said = f"Response with id '{name}' not found."
+            raise Refused(404, said, param="response_id", rule="nothing is kept", page=rules.VLLM_STORE)
+
+    def check_turns(self, body: Json) -> None:
+        """Refuse what its types need."""
+        for name in ("messages", "max_tokens"):
+            if body.get(name) is None:
+                said = (
+                    f"1 validation error:\n  {{'type': 'missing', 'loc': ('body', '{name}'), 'msg': 'Field required'}}"
+                )
+                raise Refused(400, said, rule="field missing", page=rules.VLLM_MESSAGES)
+
+    def refused_message(self, refused: Refused) -> Reply:
+        """Return a refusal of Messages in Anthropic's shape."""
+        kinds = {400: "invalid_request_error", 404: "not_found_error"}
+        error = {"type": kinds.get(refused.status, "internal_error"), "message": refused.message}
+        return Reply({"type": "error", "error": error}, refused.status)
+
     def check_messages(self, messages: Sequence[Json]) -> None:
         """Refuse nothing: the order of calls and results is the template's."""
 
@@ -157,6 +183,7 @@ class Plain(VLLM):
     """vLLM as it is started by its name alone: no parsers, and an older release with fewer paths."""
 
     name = "vllm_plain"
+    is_newest = False
     parses = False
     thoughts = None
     models = Models(

@@ -24,6 +24,14 @@ OLLAMA_ROUTES = "https://github.com/ollama/ollama/blob/main/server/routes.go"
 OLLAMA_NO_TOOLS = "https://github.com/louisho5/picobot/issues/6"
 OLLAMA_NO_THINKING = "https://github.com/Gitlawb/openclaude/issues/1371"
 OLLAMA_MESSAGES = "https://docs.ollama.com/api/anthropic-compatibility"  # since 0.14; Responses since 0.13.3
+OLLAMA_RESPONSES = "https://github.com/ollama/ollama/blob/main/openai/responses.go"
+OLLAMA_ANTHROPIC = "https://github.com/ollama/ollama/blob/main/middleware/anthropic.go"
+VLLM_RESPONSES = "https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/openai/responses/protocol.py"
+VLLM_STORE = "https://github.com/vllm-project/vllm/pull/22137"
+VLLM_MESSAGES = "https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/anthropic/protocol.py"
+VLLM_BEARER = "https://github.com/vllm-project/vllm/issues/51572"  # Messages, too, takes no x-api-key
+LLAMA_CPP_REASONING = "https://github.com/ggml-org/llama.cpp/pull/28737"
+LLAMA_CPP_ITEMS = "https://github.com/ggml-org/llama.cpp/issues/26394"
 ONE_SYSTEM = "https://github.com/vllm-project/vllm/issues/43590"
 ALTERNATING = "https://github.com/OpenSecretCloud/opensecret/issues/120"
 

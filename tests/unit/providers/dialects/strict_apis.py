@@ -12,11 +12,16 @@ from typing import Any
 
 from tests.support.vendors import made
 
-_VENDORS = {  # of each API: the stand-in, the address, and a model
+_VENDORS = {  # of each API, and of each vendor of chat: the stand-in, the address, and a model
     "responses": ("openai", "/v1/responses", {"model": "gpt-5.1"}),
     "messages": ("anthropic", "/v1/messages", {"model": "claude-haiku-4-5"}),
     "gemini": ("google", "/v1beta/models/gemini-2.5-flash:generateContent", {}),
     "converse": ("bedrock", "/model/us.anthropic.claude-haiku-4-5-20251001-v1:0/converse", {}),
+    "openai": ("openai", "/v1/chat/completions", {"model": "gpt-4.1"}),
+    "mistral": ("mistral", "/v1/chat/completions", {"model": "mistral-medium-latest"}),
+    "deepseek": ("deepseek", "/v1/chat/completions", {"model": "deepseek-v4-pro"}),
+    "groq": ("groq", "/openai/v1/chat/completions", {"model": "meta-llama/llama-4-scout-17b-16e-instruct"}),
+    "strictest": ("vllm", "/v1/chat/completions", {"model": "google/gemma-3-27b-it"}),
 }
 
 
@@ -120,7 +125,26 @@ def faults_at(vendor: str, body: dict[str, Any]) -> list[str]:
                 for first, second in pairwise(messages)
                 if first["role"] == second["role"] == "user" or (first["role"], second["role"]) == ("tool", "user")
             ]
-    return faults
+    return [*faults, *_refused(vendor, {"messages": [_of_history(message, vendor) for message in messages]})]
+
+
+def _of_history(message: dict[str, Any], vendor: str) -> dict[str, Any]:
+    """Return a message without what is not for the history to mend."""
+    message = {**message}
+    if vendor == "openai":  # learnt from its refusal
+        message.pop("reasoning_content", None)
+    elif message["role"] == "developer":  # the quirk system_role renames it
+        message["role"] = "system"
+    content = message.get("content")
+    if vendor == "deepseek" and isinstance(content, list) and any(part["type"] != "text" for part in content):
+        message["content"] = "a picture"  # for which it has no model
+    if calls := message.get("tool_calls"):  # arguments that are no object are the client's own
+        message["tool_calls"] = [{**call, "function": _with_object(call["function"])} for call in calls]
+    return message
+
+
+def _with_object(function: dict[str, Any]) -> dict[str, Any]:
+    return function if _is_object(function["arguments"]) else {**function, "arguments": "{}"}
 
 
 def faults_of_responses(body: dict[str, Any]) -> list[str]:
