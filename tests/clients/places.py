@@ -24,12 +24,17 @@ EVERY_API = ("chat", "responses", "messages", "gemini")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A model at a vendor, and what a gateway is told of the provider; ``base`` is its API's, if it has several."""
+    """A model at a vendor, and what a gateway is told of the provider; ``base`` is its API's, if it has several.
+
+    ``sees`` says whether the model takes pictures, and ``parallel`` whether it calls several tools at once.
+    """
 
     vendor: str
     model: str
     provider: Mapping[str, Any]
     base: str | None = None
+    sees: bool = True
+    parallel: bool = True
 
     @property
     def name(self) -> str:
@@ -37,8 +42,8 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.vendor} {self.model}"
 
 
-def _of(vendor: str, model: str, *, base: str | None = None, **provider: Any) -> Place:
-    return Place(vendor, model, provider or {"preset": vendor}, base)
+def _of(vendor: str, model: str, *, preset: str | None = None, **facts: Any) -> Place:
+    return Place(vendor, model, **{"provider": {"preset": preset or vendor}, **facts})
 
 
 PLACES = (
@@ -46,17 +51,22 @@ PLACES = (
     _of("openai", "gpt-4.1"),
     _of("anthropic", "claude-haiku-4-5"),
     _of("anthropic", "claude-sonnet-5"),
-    _of("azure", "gpt-5-mini", base="/openai/v1", kind="openai_compatible", apis=["chat", "responses"]),
+    _of(
+        "azure",
+        "gpt-5-mini",
+        base="/openai/v1",
+        provider={"kind": "openai_compatible", "apis": ["chat", "responses"]},
+    ),
     _of("google", "gemini-2.5-flash"),
     _of("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0", preset="bedrock_converse"),
     _of("mistral", "mistral-large-latest"),
-    _of("groq", "openai/gpt-oss-120b"),
-    _of("deepseek", "deepseek-v4-pro"),
+    _of("groq", "openai/gpt-oss-120b", sees=False),
+    _of("deepseek", "deepseek-v4-pro", sees=False),
     _of("xai", "grok-4.5"),
     _of("openrouter", "anthropic/claude-sonnet-4.5"),
     _of("vllm", "Qwen/Qwen3.5-27B"),
-    _of("llama_cpp", "qwen3.5-27b.gguf"),
-    _of("ollama", "qwen3:8b"),
+    _of("llama_cpp", "qwen3.5-27b.gguf", parallel=False),
+    _of("ollama", "qwen3:8b", sees=False),
 )
 _OTHER_API = PLACES[2]
 _OTHER_THAN_THAT = PLACES[0]
@@ -190,6 +200,8 @@ def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str]
         upstreams=[],
         apis=list(apis),
         base=base,
+        sees=place.sees,
+        parallel=place.parallel,
     )
 
 

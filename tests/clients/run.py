@@ -158,7 +158,8 @@ async def _conversations(
     commands, crashes = _commands(programs)
     async with ground(folder, vendors, asked.setup or SETUPS) as had:
         plan = folder / "plan.json"
-        plan.write_bytes(plan_of(had.targets, as_data()))
+        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel) for each in had.targets}
+        plan.write_bytes(plan_of(had.targets, turns))
         matrix = Matrix(asked.setup or SETUPS, had.missing)
         for program in programs:
             if program.name in commands:
