@@ -52,7 +52,7 @@ GATEWAYS = {"native": _NATIVE, "translated": _TRANSLATED, "translated twice": _B
 
 
 def plan_of(targets: list[Target], turns: Mapping[str, Sequence[Json]] | None = None) -> bytes:
-    """Return what the programs of the clients read: with ``turns``, by target, they have conversations, else their cases."""
+    """Return what the programs of the clients read: with ``turns`` (by target) they talk, else run their cases."""
     return msgspec.json.encode({"targets": [asdict(target) for target in targets], "turns": turns})
 
 
