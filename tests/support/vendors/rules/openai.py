@@ -39,7 +39,7 @@ COMMON = {  # ModelResponseProperties
     "temperature": Decimal(least=0, most=2, nullable=True),
     "top_p": Decimal(least=0, most=1, nullable=True),
     "top_logprobs": Whole(least=0, most=20, nullable=True),
-    "user": Text(),
+    "user": Text(nullable=True),  # LlamaIndex sends null by default, and works there
     "safety_identifier": Text(longest=64, nullable=True),
     "prompt_cache_key": Text(longest=64, nullable=True),
     "prompt_cache_retention": Text(only=("in_memory", "24h"), nullable=True),
@@ -255,7 +255,7 @@ EMBEDDINGS = Record(
         ),
         "encoding_format": Text(only=("float", "base64")),
         "dimensions": Whole(least=1),
-        "user": Text(),
+        "user": Text(nullable=True),  # LlamaIndex sends null by default, and works there
     },
     needed=("input", "model"),
     page=f"{SPEC} CreateEmbeddingRequest",
