@@ -10,11 +10,13 @@ from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
 from .catalog import VERTEX as VERTEX
 from .catalog import Api as Api
+from .catalog import ModelRules as ModelRules
 from .catalog import ProviderKind as ProviderKind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
 from .catalog import apis_of as apis_of
 from .catalog import apis_perhaps as apis_perhaps
+from .catalog import fitted_to as fitted_to
 from .catalog import has_botocore as has_botocore
 from .catalog import has_google_auth as has_google_auth
 from .catalog import has_litellm as has_litellm

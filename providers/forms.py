@@ -263,13 +263,13 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
 
 
 def _nearest(value: str, values: tuple[str, ...]) -> str | None:
-    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the lower one of two; None: none is."""
+    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the higher of two; None: none is."""
     wanted = value.strip('"')
     if wanted not in _EFFORTS or wanted in values:
         return None
     place = _EFFORTS.index(wanted)
     known = [name for name in _EFFORTS if name in values and (name == "none") <= (wanted == "none")]
-    nearest = min(known, key=lambda name: abs(_EFFORTS.index(name) - place), default=None)
+    nearest = min(known, key=lambda name: (abs(_EFFORTS.index(name) - place), -_EFFORTS.index(name)), default=None)
     if nearest is None and wanted != "none" and "default" in values:  # Groq's word for thinking at all
         nearest = "default"
     return None if nearest is None else f'"{nearest}"'

@@ -38,6 +38,19 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     dialect: str = ""  # the API in which it has this name; "": it is not about a field
     tokens: int = 0  # about so many, by the gateway's own estimate
 
+    @property
+    def words(self) -> str:
+        """What is refused, and what is sent in its place."""
+        match self.kind:
+            case Kind.HISTORY:
+                return f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts"
+            case Kind.LENGTH:
+                return f"a prompt of {self.tokens} tokens"
+            case Kind.API | Kind.TOOLS:
+                return f"{'tools in ' if self.kind is Kind.TOOLS else ''}{self.field} (asked in {self.instead})"
+        named = f"{self.field}: {self.value}" if self.value else self.field
+        return f"{named} (sent: {self.instead})" if self.instead else named
+
 
 _STEERING = frozenset({Kind.API, Kind.TOOLS, Kind.LENGTH})
 Facts = tuple[Fact, ...]

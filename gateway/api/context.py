@@ -15,7 +15,6 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from gateway.api.answer_memory import AnswerMemory
 from gateway.api.auth import Admission, WrongKeys
 from gateway.api.call_context import CallContext
 from gateway.api.client import Client
@@ -27,6 +26,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
+from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full
 from gateway.overload.intake import Intake
 from gateway.racing import Services

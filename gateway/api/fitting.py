@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.api.client import Client
+from gateway.api.headers import LOWERED
 from gateway.api.json_body import too_many_values, values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
@@ -18,8 +19,8 @@ from gateway.limits import Use
 from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished
-from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
+from providers import finished, fitted_to
+from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
@@ -45,6 +46,7 @@ class Fitting(msgspec.Struct, frozen=True):
     excluded: dict[str, str]  # deployment → reason
     wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
     dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
+    lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
     spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
@@ -94,7 +96,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             _check_policy(deployment, question.policy)
             _check_abilities(deployment, demanded)
             translations.fit(deployment, fitting)
-            _check_length(deployment, needs)
+            _check_length(deployment, needs, is_ceiling=translations.lowers)
         except _TooLong as reason:
             too_long.append(deployment)
             excluded[deployment.name] = str(reason)
@@ -123,6 +125,13 @@ class _Translations:
         self._dialect = question.dialect
         self._fields = question.fields
         self._known: dict[object, Wording] = {}
+        self._with_limit = question.dialect.requests.with_limit
+        self._limited: dict[int, tuple[Fields, tuple[str, ...]]] = {}
+
+    @property
+    def lowers(self) -> bool:
+        """Whether a limit beyond a deployment's longest answer is lowered: clients had to set one."""
+        return self._with_limit is not None
 
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
@@ -132,13 +141,16 @@ class _Translations:
         spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools)
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
-        wording = self._for(deployment, spoken)
+        fields, lowered = self._within(deployment)
+        wording = _ruled(deployment, spoken, self._for(deployment, spoken, fields))
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
         except Malformed as malformed:
             raise self._refused(malformed) from None
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
+        if lowered:
+            fitting.lowered[deployment.name] = lowered
         if not losses:
             return
         lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
@@ -152,50 +164,70 @@ class _Translations:
             raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
-    def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
-        if spoken is self._dialect:
-            asks = self._question.unstored and deployment.capabilities.reasoning is True
-            return self._own(spoken, with_thoughts=asks)
-        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
-            raise _Unfit(f"answers {spoken.name} only, and {reason}")
+    def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
+        """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
+        asked, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
+        if self._with_limit is None or asked is None or most is None or asked <= most:
+            return self._fields, ()
+        limited = self._limited.get(most)
+        if limited is None:
+            try:
+                limited = self._with_limit(self._fields, most)
+            except Malformed as malformed:
+                raise self._refused(malformed) from None
+            self._limited[most] = limited
+        return limited
+
+    def _for(self, deployment: Deployment, spoken: Dialect, fields: Fields) -> Wording:
         capabilities = deployment.capabilities
         habits = Habits(thinks=capabilities.reasoning is not False, takes_thoughts=deployment.takes_thoughts)
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
+        if spoken is self._dialect:
+            own = self._own(spoken, habits, fields)
+            return self._with_thoughts(spoken, own) if capabilities.reasoning is True else own
+        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
+            raise _Unfit(f"answers {spoken.name} only, and {reason}")
         if self._question.is_too_many:
             error = too_many_values(self._question.most_values, f"to be translated for {spoken.name}")
             self._fail(error)
             raise _Unfit(error.message)
-        key = (spoken, habits)
+        key = (spoken, habits, id(fields))
         wording = self._known.get(key)
         if wording is None:
-            wording = self._known[key] = self._made(spoken, habits)
+            wording = self._known[key] = self._made(spoken, habits, fields)
         return wording
 
-    def _own(self, spoken: Dialect, *, with_thoughts: bool) -> Wording:
-        """Return the request unchanged, except for reasoning blocks which the provider would refuse.
+    def _own(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
+        """Return the request unchanged, except for what the model would refuse.
 
-        ``with_thoughts``: and except that it asks for reasoning that can be sent back, as the gateway has asked that
-        nothing is stored.
+        That is other models' reasoning, and to be told how hard to think where it does not.
         """
         requests = spoken.requests
-        if requests.without_foreign_thoughts is None or self._question.is_too_many:
-            return Wording(self._fields)
-        with_thoughts = with_thoughts and requests.with_thoughts is not None
-        wording = self._known.get((spoken, with_thoughts))
+        is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
+        is_plain = not habits.thinks and not requests.efforts.isdisjoint(fields)
+        if not (is_foreign or is_plain):
+            return Wording(fields)
+        key = (spoken, habits.thinks, habits.signs, id(fields))
+        wording = self._known.get(key)
         if wording is None:
-            try:
-                wording = requests.without_foreign_thoughts(self._fields)
-            except Malformed:
-                wording = Wording(self._fields)  # the provider reports the error in its own words
-            if with_thoughts and requests.with_thoughts is not None:
-                wording = msgspec.structs.replace(wording, fields=requests.with_thoughts(wording.fields))
-            self._known[spoken, with_thoughts] = wording
+            wording = self._known[key] = _fit_for(requests, habits, fields, is_foreign=is_foreign, is_plain=is_plain)
         return wording
 
-    def _made(self, spoken: Dialect, habits: Habits) -> Wording:
+    def _with_thoughts(self, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored."""
+        asking = spoken.requests.with_thoughts
+        if asking is None or not self._question.unstored or self._question.is_too_many:
+            return wording
+        key = (spoken, id(wording.fields))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = msgspec.structs.replace(wording, fields=asking(wording.fields))
+        return known
+
+    def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
         try:
-            return rendered(self._fields, self._dialect, spoken, habits)
+            return rendered(fields, self._dialect, spoken, habits)
         except Malformed as malformed:
             raise self._refused(malformed) from None
 
@@ -206,6 +238,27 @@ class _Translations:
     def _fail(self, fault: ApiError) -> None:
         self.fault = fault
         self.faulty_for += 1
+
+
+def _fit_for(requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, is_plain: bool) -> Wording:
+    wording = Wording(fields)
+    try:
+        if is_foreign and requests.without_foreign_thoughts is not None:
+            wording = requests.without_foreign_thoughts(fields, habits)
+        if is_plain and requests.without_effort is not None:
+            plain = requests.without_effort(wording.fields)
+            wording = Wording(plain.fields, (*wording.losses, *plain.losses))
+    except Malformed:
+        pass  # the provider reports the error in its own words
+    return wording
+
+
+def _ruled(deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+    """Return a request without what the vendor's rules say that the model refuses."""
+    if deployment.rules is None or not spoken.requests.takes_rules:
+        return wording
+    fit = fitted_to(deployment.rules, wording.fields)
+    return Wording(fit.fields, (*wording.losses, *fit.losses))
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
@@ -230,13 +283,13 @@ def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
             raise _Unfit(_ABILITIES[ability])
 
 
-def _check_length(deployment: Deployment, needs: Needs) -> None:
+def _check_length(deployment: Deployment, needs: Needs, *, is_ceiling: bool) -> None:
     capabilities = deployment.capabilities
     context = capabilities.context_tokens
     if context is not None and needs.prompt_tokens > context:
         raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
     most = capabilities.max_output_tokens
-    if most is not None and needs.max_tokens is not None and needs.max_tokens > most:
+    if not is_ceiling and most is not None and needs.max_tokens is not None and needs.max_tokens > most:
         raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
 
 
@@ -256,7 +309,6 @@ FEW_VALUES = 1000  # are translated in a hundredth of a second
 BYTES_PER_VALUE = 400
 
 IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
-LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 
 
 class ResolvedModel:
@@ -376,8 +428,9 @@ class ResolvedModel:
             and needs.ordinary
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
+            and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
         ):
-            return Fitting(self._deployments, {}, {}, {})
+            return Fitting(self._deployments, {}, {}, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
             self.model.name,
@@ -408,9 +461,10 @@ class ResolvedModel:
     def _served(self) -> frozenset[str]:
         """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
         parsed = self.parsed
-        if not (parsed.stores and parsed.remembering is not None) or any(
-            parsed.dialect in each.speaks for each in self._deployments
-        ):
+        if not parsed.stores or parsed.remembering is None:
+            return frozenset()
+        dialect, tools = parsed.dialect, parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments):
             return frozenset()
         return _STORING
 

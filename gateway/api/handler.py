@@ -13,7 +13,6 @@ from multidict import istr
 from gateway.api import headers
 from gateway.api.admission import Admit, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
-from gateway.api.answer_memory import scope_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, address_of, read_contents
 from gateway.api.call_context import ClientContext
@@ -25,14 +24,14 @@ from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import Given, StoredAt, check_names, gives, not_recent
-from gateway.api.recall import recalled
-from gateway.api.remembering import Remembering
+from gateway.api.recall import recalled, scope_of
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
+from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import (
     Block,
@@ -313,7 +312,8 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
         remembers, follows = endpoint.recalls and context.memory.is_on, None
         if remembers:
             owner = client.name or address_of(request, context)
-            found = await recalled(context, client, contents, endpoint, partial(received.grow, context.bodies, owner))
+            grow = partial(received.grow, context.bodies, owner)
+            found = await recalled(context, client, contents, grow, endpoint.media)
             contents, follows = found.contents, found.follows
         is_long = contents.size > SEATED_BYTES
         began_s = context.services.clock() if is_long else 0.0
@@ -519,9 +519,11 @@ class Responder:
         parsed, remembering = self._parsed, self._parsed.remembering
         if remembering is None:
             return
-        is_stored = parsed.stores and parsed.dialect in self._runner.planned.model.deployments[maker.deployment].speaks
-        if not is_stored:
-            remembering.keep_soon()
+        if parsed.stores:
+            made_at = self._runner.planned.model.deployments[maker.deployment]
+            if made_at.spoken_in(self._runner.call) is parsed.dialect:
+                return
+        remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
         """Record who made the response in ``answer``, and what it names.
@@ -532,7 +534,7 @@ class Responder:
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
         made_at = self._runner.planned.model.deployments[deployment]
-        if self._parsed.dialect not in made_at.speaks:
+        if made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             await responses.keep(client, answer, deployment, key_name, made_at.tenant)

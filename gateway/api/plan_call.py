@@ -138,6 +138,7 @@ async def plan_call(
         wordings=fitting.wordings,
         dropped=fitting.dropped,
         spoken=fitting.spoken,
+        lowered=fitting.lowered,
         headers=client_context.headers,
         replica=context.replica,
         region=context.settings.region,

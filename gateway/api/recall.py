@@ -9,21 +9,28 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gateway.api.answer_memory import scope_of
 from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.client import Client
 from gateway.api.context import Context
-from gateway.api.endpoint import Endpoint
-from gateway.api.json_body import Contents, decoded, is_set
+from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES
 from gateway.core.errors import InvalidRequest
+from gateway.memory.answers import Scope
 from providers import UNREADABLE
 from providers.dialects import id_of, is_bare, items_of, single_items
 
-_PREVIOUS = "previous_response_id"
-_NAMING = re.compile(rb'"type"\s*:\s*"(?:item_reference|reasoning)"|"id"\s*:')
+_PREVIOUS, _PROMPT = "previous_response_id", "input"
+# An item that stands for another one: by its type, or as it has nothing but an id.
+_NAMING = re.compile(
+    rb'"(?:item_reference|reasoning)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
+)
 _AT_ONCE = 50  # questions to the memory
 _optional_text = msgspec.json.Decoder(str | None)
+
+
+def scope_of(client: Client) -> Scope:
+    """Return the scope of a client's answers: no other client finds them."""
+    return Scope(client.name, "" if client.tenant is None else " ".join(sorted(client.tenant.digests)))
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -34,11 +41,11 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 async def recalled(
-    context: Context, client: Client, contents: Contents, endpoint: Endpoint, count: Callable[[int], None]
+    context: Context, client: Client, contents: Contents, count: Callable[[int], None], media: Media | None
 ) -> Recalled:
     """Return a request with what it names of recent answers; what is not known of them stays.
 
-    ``count`` counts the bytes of the longer body.
+    ``count`` counts the bytes of the longer body; ``media``: what is looked for in it.
 
     Raises:
         InvalidRequest: it goes on from an answer with something else than items.
@@ -48,7 +55,7 @@ async def recalled(
     fields = contents.fields
     raw = fields.get(_PREVIOUS)
     previous = None if raw is None or not is_set(raw) else decoded(_PREVIOUS, raw, _optional_text)
-    prompt = fields.get("input")
+    prompt = fields.get(_PROMPT)
     names_items = prompt is not None and _NAMING.search(prompt) is not None
     if previous is None and not names_items:
         return Recalled(contents)
@@ -68,7 +75,7 @@ async def recalled(
     if before is None and not found:
         return Recalled(contents)
     said = [found.get(at, item) for at, item in enumerate(items)]
-    changed = {**fields, "input": msgspec.Raw(b"[%b]" % b",".join([*(before or ()), *said]))}
+    changed = {**fields, _PROMPT: msgspec.Raw(b"[%b]" % b",".join([*(before or ()), *said]))}
     if before is not None:
         del changed[_PREVIOUS]
     body = msgspec.json.encode(changed)
@@ -78,8 +85,8 @@ async def recalled(
     again = await read_contents(
         body,
         context.body_work,
-        endpoint.dialect.requests.prompt,
-        endpoint.media,
+        _PROMPT,
+        media,
         most_values=context.settings.limits.max_values,
     )
     return Recalled(again, previous if before is not None else None)

@@ -24,7 +24,7 @@ from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers.dialects import DIALECTS, NAMES_STORED, Dialect
 
 if TYPE_CHECKING:
-    from gateway.api.remembering import Remembering
+    from gateway.memory.answers import Remembering
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window

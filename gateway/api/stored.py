@@ -12,7 +12,6 @@ from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 
 from gateway.api import headers
 from gateway.api.admission import admitted_call
-from gateway.api.answer_memory import scope_of
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, read_contents
 from gateway.api.client import Client
@@ -20,6 +19,7 @@ from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
 from gateway.api.fitting import policy_violation
 from gateway.api.json_body import is_set, read_model
 from gateway.api.provider_state import Given, StoredAt, check_names
+from gateway.api.recall import scope_of
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound

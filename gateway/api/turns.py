@@ -16,12 +16,12 @@ from gateway.api.endpoints import RESPONSES_ENDPOINT
 from gateway.api.handler import MakeAnswer, Responder, StreamingSink
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
-from gateway.api.remembering import Remembering
 from gateway.api.request import ParsedRequest
 from gateway.api.websocket import Message, WebSocket
 from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
 from gateway.limits import Begun
+from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
 from providers import events
@@ -81,7 +81,7 @@ class ResponseCancelled(ApiError):
 
 
 # The conversations of a connection: what was said up to the last response of each stream, where the client has said
-# `store: false`, or the gateway remembers nothing. Others are in its memory of answers (``answer_memory.py``).
+# `store: false`, or the gateway remembers nothing. Others are in its memory of answers (``gateway/memory``).
 
 MOST_KEPT_BYTES = 8 * 2**20  # of one
 

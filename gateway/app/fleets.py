@@ -49,6 +49,10 @@ def log_fact(provider: str, model: str, fact: Fact, until: float) -> None:
     get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact))
 
 
+def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float) -> None:
+    pass
+
+
 def _told(fact: Fact) -> dict[str, str]:
     named = {"field": fact.field, "value": fact.value, "sent": fact.instead, "api": fact.dialect}
     return {name: said for name, said in named.items() if said}
@@ -62,7 +66,7 @@ class Upstreams:
     it, what a refusal of it has taught, and when that ends, in Unix time.
     """
 
-    def __init__(self, *, rotates: bool = False, on_fact: OnFact = log_fact) -> None:
+    def __init__(self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
         self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address

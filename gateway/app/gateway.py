@@ -12,12 +12,10 @@ from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
-from gateway.api.answer_memory import AnswerMemory
 from gateway.api.auth import Admission
 from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
-from gateway.api.sealed_answers import SealedAnswers, is_possible
 from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
@@ -40,6 +38,8 @@ from gateway.ledger import (
     parse_url,
 )
 from gateway.live.live import Live
+from gateway.memory.answers import AnswerMemory
+from gateway.memory.sealed import SealedAnswers, is_possible
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox

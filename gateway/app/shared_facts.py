@@ -90,10 +90,10 @@ class SharedFacts:
             reply = await self._store.call(KEY, command)
         except Exception as error:  # noqa: BLE001 - Redis clients raise many types; calls must not fail
             if not self._is_away:
-                # Event facts.not_shared: Redis does not answer, so each replica learns by itself which fields a model
-                # refuses.
+                # Event deployment.facts_not_shared: Redis does not answer, so each replica learns by itself which
+                # fields a model refuses.
                 # Do: Make Redis reachable. Calls go on.
-                get_logger().warning("facts.not_shared", error=type(error).__name__)
+                get_logger().warning("deployment.facts_not_shared", error=type(error).__name__)
             self._is_away = True
             return None
         self._is_away = False

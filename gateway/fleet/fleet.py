@@ -210,6 +210,7 @@ class Resolver:
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
+            rules=vendor.models.rules(settings.same_as or model) if vendor is not None and vendor.models else None,
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,

@@ -20,7 +20,7 @@ from gateway.settings import (
     TakeoverSettings,
     model_identity,
 )
-from providers import MASK, UNKNOWN, Api, Capabilities, Learnt, MaskedRecord, Price, Upstream, UpstreamError
+from providers import MASK, UNKNOWN, Api, Capabilities, Learnt, MaskedRecord, ModelRules, Price, Upstream, UpstreamError
 from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
@@ -60,6 +60,7 @@ class Deployment(MaskedRecord, frozen=True):
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
+    rules: ModelRules | None = None  # what its model takes of the vendor's parameters; None: all
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
@@ -275,12 +276,14 @@ class Common(msgspec.Struct, frozen=True):
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
+    thinks: bool = True  # none of them is known not to think
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
-        spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
+        free = [one.upstream.accepts_all_parameters and one.rules is None for one in each]
+        spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
             # Requests in other dialects may need their reasoning removed.
@@ -288,6 +291,7 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
+            all(one.capabilities.reasoning is not False for one in each),
         )
 
 

@@ -23,6 +23,7 @@ class Habits(msgspec.Struct, frozen=True):
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    signs: bool = False  # it signs its thoughts, and refuses others
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -265,8 +266,15 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
     with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    takes_rules: bool = False  # rules of vendors' models apply: likewise
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
-    without_foreign_thoughts: Callable[[Fields], Wording] | None = None
+    without_foreign_thoughts: Callable[[Fields, Habits], Wording] | None = None
+    efforts: frozenset[str] = frozenset()  # fields that may say how hard to think
+    # Removes that, for a model that does not think, where it asks for any thinking.
+    without_effort: Callable[[Fields], Wording] | None = None
+    # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
+    # that clients need not set is meant as it is.
+    with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
     # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
     with_thoughts: Callable[[Fields], Fields] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.

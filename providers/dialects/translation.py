@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from providers.dialects.dialect import Dialect, Habits, Translation
-from providers.dialects.wording import Fields, Loss, Wording, check_calls
+from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
 
 
 def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
@@ -26,7 +26,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         check_calls(fields)
     if not habits.thinks and "reasoning_effort" in wording.fields:
         field = source.requests.effort or "reasoning_effort"
-        loss = Loss(field, "this model has no reasoning, and would refuse it", hint=True)
+        loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
         wording = Wording(rest, (*wording.losses, loss))
     if target.pivoting is not None:

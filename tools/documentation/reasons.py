@@ -81,6 +81,10 @@ REASONS: Mapping[str, Reasons] = {
             "The value of `store` for requests to `/v1/responses` without one. The API's own default is true, but a"
             " stored answer cannot be raced."
         ),
+        "responses_memory": (
+            "What is kept of recent answers of `/v1/responses` that no provider stores, so that later requests can name"
+            " them. `off`: nothing."
+        ),
         "response_ids_ttl_s": "How long the gateway remembers which provider has a stored response: 30 days.",
         "provider_state": (
             "What clients may name that a provider stores under your key"
@@ -458,6 +462,11 @@ REASONS: Mapping[str, Reasons] = {
         "ttft_ms": "A good call has its first token sooner.",
         "tok_s": "A good call has at least so many tokens per second after the first.",
         "gap_ms": "A good call has no two chunks further apart.",
+    },
+    "ResponsesMemorySettings": {
+        "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
+        "ttl_s": "For how long after its last use.",
+        "redis": "Whether other replicas find them in Redis, encrypted with the answer's id.",
     },
     "ProbeSettings": {
         "enabled": "Whether quiet deployments are probed, which costs money.",

@@ -46,6 +46,10 @@ class Losses:
                 continue
             self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
 
+    def note(self, losses: Sequence[Loss]) -> None:
+        """Note losses that were found elsewhere."""
+        self._met += losses
+
     def met(self) -> tuple[Loss, ...]:
         """Return all losses."""
         return tuple(self._met)

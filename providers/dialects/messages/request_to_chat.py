@@ -24,6 +24,7 @@ from providers.dialects.wording import (
     Calls,
     Malformed,
     Wording,
+    as_strict,
     decoded,
     is_string,
     one_text,
@@ -378,6 +379,9 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         function["parameters"] = with_properties(schema)
         if "strict" in tool:
             function["strict"] = tool["strict"]
+            if bytes(tool["strict"]) == b"true":
+                function["parameters"], function["strict"], lost = as_strict(function["parameters"], f"{path}.strict")
+                losses.note(lost)
         said.append({"type": "function", "function": function})
         known = {"type", "name", "description", "input_schema", "strict"}
         if bytes(tool.get("defer_loading", b"false")) == b"false":
@@ -419,7 +423,9 @@ def _output(asked: RawObject, losses: Losses) -> Object:
         path = "output_config.format"
         form = object_at(config["format"], path)
         if text_at(form, "type", path) == "json_schema" and "schema" in form:
-            schema = {"name": "answer", "schema": form["schema"], "strict": True}  # chat requires a name
+            kept, strict, lost = as_strict(form["schema"], f"{path}.schema")
+            losses.note(lost)
+            schema = {"name": "answer", "schema": kept, "strict": strict}  # chat requires a name
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
             losses.rest(form, ("type", "schema"), path, "chat has no such field")
         else:

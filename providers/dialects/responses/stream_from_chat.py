@@ -1,6 +1,5 @@
 """Translates a stream of chat chunks into a Responses stream."""
 
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -386,10 +385,6 @@ class OpenItems:
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
-# Of a chat answer's id. A response's id names it in later requests, so a short one is replaced: Ollama has 999 of them.
-# https://github.com/ollama/ollama/blob/main/middleware/openai.go
-_STEM = re.compile(r"[A-Za-z0-9_-]{16,48}")
-
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -496,8 +491,10 @@ class FromChat:
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))
-        stem = string(chunk.get("id")).removeprefix("chatcmpl-").removeprefix("resp_")
-        self._items.stem = stem if _STEM.fullmatch(stem) else self._new_id()
+        # A response's id names it in later requests, so it must be unique, and known to its client alone. That of the
+        # chat answer is neither: the ledger has it, and Ollama's are numbers below 1,000.
+        # https://github.com/ollama/ollama/blob/main/middleware/openai.go
+        self._items.stem = self._new_id()
         self._echo = Echo(
             self._asked,
             response_id=f"resp_{self._items.stem}",

@@ -395,9 +395,10 @@ async def test_a_field_is_told_as_dropped_whatever_its_name(serve: Serve) -> Non
                 assert len(response.headers["x-holeshot-dropped"]) < 2100
 
 
-async def test_a_response_that_nobody_stored_is_not_gone_on_from(serve: Serve) -> None:
+async def test_a_response_that_nobody_stored_or_keeps_is_not_gone_on_from(serve: Serve) -> None:
     deployment = {"deployment": "alpha/m", "drop_params": True}
-    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+    config = {"models": {MODEL: {"deployments": [deployment]}}, "responses_memory": "off"}
+    async with serve(alpha=None, config=config) as running:
         async with running.post({"model": MODEL, "input": "Hi", "store": True}, path="/v1/responses") as response:
             assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "store")
             made = (await response.json())["id"]

@@ -32,13 +32,15 @@ MODELS: dict[str, Sequence[tuple[str, str]]] = {
 
 @asynccontextmanager
 async def at(
-    serve: Serve, kinds: Sequence[tuple[str, str]], **config: Any
+    serve: Serve, kinds: Sequence[tuple[str, str]], *, account: str | None = "one", **config: Any
 ) -> AsyncIterator[tuple[RunningGateway, list[Served]]]:
     """Serve a gateway with one model, a deployment at each of these vendors."""
     async with AsyncExitStack() as stack:
         vendors, providers, deployments = [], {}, []
         for number, (vendor, model) in enumerate(kinds):
-            served = await stack.enter_async_context(running_vendor(vendor, seed=str(number), account="one"))
+            served = await stack.enter_async_context(
+                running_vendor(vendor, seed=str(number), account=account or str(number))
+            )
             vendors.append(served)
             name = f"{vendor}{number}"
             providers[name] = {"preset": vendor, "base_url": served.base_url, "api_key": served.key}
@@ -58,8 +60,9 @@ class Talk:
         self.told: list[dict[str, str]] = []  # the headers of each answer
 
     async def ask(self, given: Any, **fields: Any) -> dict[str, Any]:
-        status, answer = await self.tried(given, **fields)
-        assert status == 200, answer
+        status, said = await self.tried(given, **fields)
+        assert status == 200, said
+        answer: dict[str, Any] = said
         return answer
 
     async def tried(self, given: Any, **fields: Any) -> tuple[int, Any]:
@@ -282,3 +285,23 @@ async def test_a_deleted_response_is_forgotten(serve: Serve) -> None:
         assert (status, running.gateway.context.memory.size) == (404, 0)
         async with running.http.delete(url) as response:
             assert response.status == 404
+
+
+@pytest.mark.parametrize("loop", [guide, chain, references])
+async def test_a_conversation_goes_on_at_two_accounts_that_cannot_read_each_others_reasoning(
+    serve: Serve, loop: Callable[[Talk], Any]
+) -> None:
+    async with at(serve, [OPENAI, OPENAI], account=None) as (running, _):
+        await loop(Talk(running, "whole"))
+
+
+async def test_the_tokens_of_a_turn_count_with_what_it_names(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, [vendor]):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("say: " + "many words " * 50)
+        body = {"model": NAME, "input": "And?", "previous_response_id": answer["id"]}
+        async with running.post(body, path="/v1/responses/input_tokens") as response:
+            counted = await response.json()
+            assert response.status == 200, counted
+        assert counted["input_tokens"] > 100
+        assert vendor.refusals == []

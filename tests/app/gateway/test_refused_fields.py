@@ -99,11 +99,16 @@ async def test_an_agents_default_is_answered_by_a_model_that_does_not_think(
     assert len(rows) == 2
 
 
-async def test_what_is_learnt_is_logged_once(serve: Serve, logged: list[EventDict]) -> None:
+async def test_what_is_learnt_is_logged_once_and_stands_in_the_leaderboard(
+    serve: Serve, logged: list[EventDict]
+) -> None:
     async with serve(alpha=None) as running:
         running["alpha"].answers = refusing("reasoning_effort")
         for _ in range(2):
             assert await told(running, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+    assert row["refuses"] == ["reasoning_effort"]
     [line] = [entry for entry in logged if entry["event"] == "deployment.learnt"]
     assert (line["deployment"], line["refused"], line["field"]) == ("alpha/m", "field", "reasoning_effort")
 
@@ -261,7 +266,8 @@ async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) ->
             return web.json_response({"message": words}, status=400)
         return await bedrock.answer(request)
 
-    config = {"models": {MODEL: {"deployments": [AWS], "race": {"mode": "single"}}}}
+    deployment = {"deployment": AWS, "capabilities": {"reasoning": True}}
+    config = {"models": {MODEL: {"deployments": [deployment], "race": {"mode": "single"}}}}
     async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
         providers = beside(base_url)["config"]["providers"]
         async with serve(alpha=None, config={"providers": providers, **config}) as running:

@@ -367,6 +367,17 @@ async def test_streams_share_max_parallel_which_counts_only_turns_that_run(serve
     assert (told["status"], told["stream_id"]) == (429, "two")
 
 
+async def test_the_key_beside_a_proxys_authorization_opens_a_connection(serve: Serve) -> None:
+    headers = {**bearer("a-token-of-some-proxy"), "x-api-key": "hs-app"}
+    async with (
+        serve(alpha=[said("Hi")], config={**SPEAKS, **keyed()}) as running,
+        connected(running, headers=headers) as socket,
+    ):
+        await socket.create()
+        await socket.until("response.completed")
+        assert (await running.call())["client"] == "app"
+
+
 async def test_a_connection_ends_with_its_key_and_its_turns_with_it(serve: Serve) -> None:
     config = in_database(app={"key_sha256": sha256("hs-app")})
     async with serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=config) as running:

@@ -86,7 +86,7 @@ CASES = [
     Case("Anthropic, of a budget", openai('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'), {"thinking": {"type": "enabled", "budget_tokens": 9000}}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, MESSAGES, told=("thinking.type",)),
     Case("Alibaba", openai("Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported."), {"thinking": {"type": "adaptive"}, "max_tokens": 8000}, {"max_tokens": 8000, "thinking": {"type": "enabled", "budget_tokens": 4096}}, MESSAGES, told=("thinking.type",)),
     Case("Anthropic, of an effort", openai("This model does not support the effort parameter."), CLAUDE_CODE, {"thinking": CLAUDE_CODE["thinking"]}, MESSAGES, told=("output_config.effort",)),
-    Case("Anthropic, a level", openai(LEVEL), {"output_config": {"effort": "xhigh"}}, {"output_config": {"effort": "high"}}, MESSAGES, told=("output_config.effort",)),
+    Case("Anthropic, a level", openai(LEVEL), {"output_config": {"effort": "xhigh"}}, {"output_config": {"effort": "max"}}, MESSAGES, told=("output_config.effort",)),
     Case("Anthropic, of a part of thinking", openai("thinking.adaptive.display: Extra inputs are not permitted"), {"thinking": {"type": "adaptive", "display": "omitted"}}, {"thinking": {"type": "adaptive"}}, MESSAGES, told=("thinking.display",)),
     Case("Anthropic, once it does not think", openai("`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"), {"context_management": {"edits": []}}, {}, MESSAGES),
     Case("a server of Messages", openai("context_management: Extra inputs are not permitted"), {"context_management": {"edits": []}}, {}, MESSAGES),

@@ -2,7 +2,7 @@
 
 Where no provider stores an answer (``store: false``, or a server of chat completions), its conversation goes on only if
 the gateway knows it. So it keeps the items of recent conversations, for the client that had them, bounded in bytes and
-time. They are on no disk, in no row and no log; in Redis only as ``sealed_answers.py`` writes them.
+time. They are on no disk, in no row and no log; in Redis only as ``sealed.py`` writes them.
 """
 
 import asyncio
@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.client import Client
-from gateway.api.sealed_answers import Link, SealedAnswers
+from gateway.memory.sealed import Link, SealedAnswers
+from gateway.overload.bodies import SEATED_BYTES
 from gateway.settings import ResponsesMemorySettings
+from providers import UNREADABLE, aside
+from providers.dialects import Heard, items_of, single_items
 
 _MIB = 2**20
 MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer one is not kept
@@ -31,11 +33,6 @@ class Scope(msgspec.Struct, frozen=True):
 
     client: str | None
     tenant: str = ""
-
-
-def scope_of(client: Client) -> Scope:
-    """Return the scope of a client's answers: nobody else finds them."""
-    return Scope(client.name, "" if client.tenant is None else " ".join(sorted(client.tenant.digests)))
 
 
 Said = Sequence[tuple[str | None, bytes]]  # the items of an answer as they are sent again, with their ids
@@ -233,7 +230,7 @@ class AnswerMemory:
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:
-        """Forget what nobody has asked for in time."""
+        """Forget what was not asked for in time."""
         self._timer, now = None, self._clock()
         for scope, share in list(self._shares.items()):
             while share.turns and now >= next(iter(share.turns.values())).until:
@@ -281,3 +278,54 @@ def _weight(turn: _Turn) -> int:
 
 def _size_of(entry: tuple[Scope, _Share]) -> int:
     return entry[1].size
+
+
+# One answer that is to be remembered, from its request to its end.
+
+LONG_ANSWER_BYTES = 256 * 1024  # a longer one is read in a thread
+
+
+class Remembering:
+    """What was asked, and what of the answer the next turn needs."""
+
+    def __init__(self, memory: AnswerMemory, scope: Scope, prompt: msgspec.Raw | None, follows: str | None) -> None:
+        """``prompt``: the input, of which a copy is kept: the request forgets its own when its answer begins.
+
+        ``follows``: the answer whose conversation the gateway has put before it.
+        """
+        self.heard = Heard()
+        self._memory, self._scope, self._follows = memory, scope, follows
+        size = 0 if prompt is None else len(memoryview(prompt))
+        self._asked = items_of(prompt) if size <= MOST_CONVERSATION_BYTES else None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it keeps until the end of the call."""
+        return 0 if self._asked is None else len(self._asked)
+
+    @property
+    def counted_bytes(self) -> int:
+        """Those of them that count in the budget of bodies: few are covered by the call's seat."""
+        return self.size if self.size > SEATED_BYTES else 0
+
+    async def read(self, body: bytes) -> None:
+        """Read an answer that came whole."""
+        if len(body) > LONG_ANSWER_BYTES:
+            await aside(lambda: self.heard.read(body))
+        else:
+            self.heard.read(body)
+
+    def keep_soon(self) -> None:
+        """Keep the answer once its last bytes have gone out: before anything that its client sends then is read."""
+        if self._asked is not None:
+            asyncio.get_running_loop().call_soon(self._keep)
+
+    def _keep(self) -> None:
+        asked, self._asked, heard = self._asked, None, self.heard
+        if asked is None or heard.id is None or heard.is_lost or not heard.is_over:
+            return
+        try:
+            items = single_items(asked)
+        except UNREADABLE:
+            return
+        self._memory.keep(self._scope, heard.id, items, heard.said, follows=self._follows)

@@ -1,4 +1,4 @@
-"""Recent conversations in Redis, where the other replicas find them, and nobody can read them.
+"""Recent conversations in Redis, where the other replicas find them, encrypted.
 
 Each is encrypted under a key that is derived from the id of its answer, or of its item, and from whose it is. Redis has
 the name that is derived likewise, and no id: only who was given the id can find the value, and read it. It is forgotten
@@ -25,7 +25,8 @@ PREFIX = "holeshot:answer:"
 MOST_VALUE_BYTES = 2 * 2**20  # of one value, before it is encrypted
 _MOST_TEXT = 4 * (MOST_VALUE_BYTES + 1024) // 3
 MOST_LINKS = 8  # of a chain; the next one has the whole conversation again
-_SECRET = re.compile(r"[a-z]+_.{16,500}", re.DOTALL)  # ids of vendors have 24 characters or more: those are not guessed
+# Ids of vendors have 26 random characters or more. The ledger may have the first seven; nobody guesses the rest.
+_SECRET = re.compile(r"[a-z]+_.{24,500}", re.DOTALL)
 _NONCE_BYTES = 12
 _VALUE_BYTES = 500  # what a value takes beside its bytes
 _AT_ONCE = 50  # values that are written together
