@@ -30,6 +30,8 @@ from typing import Final
 
 import msgspec
 
+from providers.too_long import is_too_long
+
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -164,6 +166,19 @@ class UpstreamError(Exception):
     def is_of_one_key(self) -> bool:
         """Whether a refusal is about the key that was used, which is well: with another the same may be accepted."""
         return self.is_bound or self.is_outsized
+
+    @property
+    def is_of_one_deployment(self) -> bool:
+        """Whether a refusal is about the key or the length of this deployment's context."""
+        return self.is_of_one_key or self.is_too_long
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the prompt is too long for this deployment: another with a longer context may take it."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized:
+            return False
+        is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return is_large or is_too_long(f"{self.message} {' '.join(self.names)}")
 
     @property
     def is_barred(self) -> bool:

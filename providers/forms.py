@@ -14,7 +14,7 @@ Who may lose what:
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
 from providers.refusals import Reading, Refused, mentions, read
 from providers.wrong_api import Lacking, lacking
 
-MOST_FORMS = 3  # that are tried after the usual one
+MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
@@ -203,21 +203,26 @@ async def in_another_form(
             if not may_teach(refusal, request):
                 break
         except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
-            for fact in tried[len(known) :]:
-                learnt.suppose(request.model, fact)
+            _suppose(learnt, request.model, tried[len(known) :])
             raise
         else:
             for fact in tried[len(known) :]:
                 learnt.note(request.model, fact)
             request.sendings.left_out = sent.told
             return answer
-    learnt.forget(request.model, [fact for fact in known if mentions(refusal, _names(fact))])
+    learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))])
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
-    changed = [name for fact in tried[len(known) :] for name in _names(fact)]
-    if refusal.kind is first.kind and mentions(refusal, changed):
-        refusal = first
+    changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
+    if refusal.kind is first.kind:
+        _suppose(learnt, request.model, [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed])
+        refusal = first if changed else refusal
     raise refusal
+
+
+def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
+    for fact in facts:
+        learnt.suppose(model, fact)
 
 
 def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:

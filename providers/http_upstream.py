@@ -29,6 +29,7 @@ from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
+from providers.too_long import is_too_long
 from providers.wrong_api import Lacking, lacking, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
@@ -128,6 +129,7 @@ _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
 _NOT_FOUND = 404
+_INTERNAL_ERROR = 500
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
@@ -350,6 +352,8 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
+            if error.status == _INTERNAL_ERROR and is_too_long(error.message):
+                error.kind = ErrorKind.BAD_REQUEST  # llama.cpp before it said 400 (ggml-org/llama.cpp/pull/16486)
             if path != PIVOT.name and lacking(error) is Lacking.PATH:
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)

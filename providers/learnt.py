@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 SUPPOSED_S = 60.0
+HOUR_S = 3_600.0  # of a length, which is about one prompt, and its estimate
 DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
@@ -73,8 +74,8 @@ class Learnt:
         self._on_fact = on_fact
         self._wall_clock = wall_clock
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
-        self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
         self.steers = False  # whether anything is known of APIs or lengths, which decides who is asked, and in what
+        self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
 
     def of(self, model: str) -> Facts:
         """Return what is known of ``model``, in the order in which it was learnt."""
@@ -92,7 +93,8 @@ class Learnt:
         if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
             return
         is_own, now = until is None, self._wall_clock()
-        until = now + DAY_S if until is None else min(until, now + DAY_S)
+        latest = now + (HOUR_S if fact.kind is Kind.LENGTH else DAY_S)
+        until = latest if until is None else min(until, latest)
         if until <= now:
             return
         before = self._until.get(model, {})
@@ -146,7 +148,7 @@ class Learnt:
             passed.append(refusal.instead)
 
     def refused_length(self, model: str) -> int | None:
-        """Return the tokens of the last prompt that was too long for ``model``; None: none was."""
+        """Return the tokens of a prompt that was too long for ``model``; None: none was."""
         return next((fact.tokens for fact in self.of(model) if fact.kind is Kind.LENGTH), None)
 
     @property
@@ -174,6 +176,16 @@ class Learnt:
         self.steers = any(fact.kind in _STEERING for facts in self._until.values() for fact in facts)
 
 
+def _is_api(fact: Fact, *, tools: bool) -> bool:
+    return fact.kind is Kind.API or (tools and fact.kind is Kind.TOOLS)
+
+
+def learnt_of(upstream: object) -> Learnt | None:
+    """Return what refusals have taught an upstream of its models; None if it learns nothing."""
+    learnt = getattr(upstream, "learnt", None)
+    return learnt if isinstance(learnt, Learnt) else None
+
+
 def _replaces(fact: Fact, known: Fact) -> bool:
     """Whether ``fact`` is about the same as ``known``, and says another thing."""
     if fact == known or fact.dialect != known.dialect or fact.kind is not known.kind:
@@ -183,13 +195,3 @@ def _replaces(fact: Fact, known: Fact) -> bool:
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
     return fact.kind is Kind.LENGTH
-
-
-def _is_api(fact: Fact, *, tools: bool) -> bool:
-    return fact.kind is Kind.API or (tools and fact.kind is Kind.TOOLS)
-
-
-def learnt_of(upstream: object) -> Learnt | None:
-    """Return what refusals have taught an upstream of its models; None if it learns nothing."""
-    learnt = getattr(upstream, "learnt", None)
-    return learnt if isinstance(learnt, Learnt) else None

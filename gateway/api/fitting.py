@@ -58,6 +58,10 @@ class _TooLong(_Unfit):
     """Only the prompt's length is the reason."""
 
 
+class _RefusedLength(_Unfit):
+    """A prompt of this length was refused there, of which nothing else is known."""
+
+
 class Question(msgspec.Struct, frozen=True):
     """The parts of a request that decide which deployments can answer it."""
 
@@ -91,6 +95,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     too_long: list[Deployment] = []
+    refused: list[Deployment] = []
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
@@ -102,10 +107,12 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             excluded[deployment.name] = str(reason)
         except _Unfit as reason:
             excluded[deployment.name] = str(reason)
+            if isinstance(reason, _RefusedLength):
+                refused.append(deployment)
         else:
             fitting.deployments.append(deployment)
-    if not fitting.deployments:
-        for deployment in _nearly_long_enough(too_long, needs):
+    if not fitting.deployments:  # the refused ones say so in their own words
+        for deployment in (*_nearly_long_enough(too_long, needs), *refused):
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
@@ -288,6 +295,12 @@ def _check_length(deployment: Deployment, needs: Needs, *, is_ceiling: bool) -> 
     context = capabilities.context_tokens
     if context is not None and needs.prompt_tokens > context:
         raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
+    learnt = deployment.learnt
+    refused = learnt.refused_length(deployment.model) if learnt is not None and learnt.steers else None
+    if refused is not None and needs.prompt_tokens >= refused:
+        raise _RefusedLength(
+            f"has refused a prompt of about {refused} tokens, this one has about {needs.prompt_tokens}"
+        )
     most = capabilities.max_output_tokens
     if not is_ceiling and most is not None and needs.max_tokens is not None and needs.max_tokens > most:
         raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")

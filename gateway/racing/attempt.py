@@ -140,11 +140,8 @@ class RaceHandle(Protocol[Attempt_contra]):
     def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
 
-    def ask_whole(self, attempt: Attempt_contra) -> bool:
-        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
-
-    def ask_again(self, attempt: Attempt_contra, reworded: Reworded) -> bool:
-        """Ask the deployment of ``attempt`` again in another API; return whether it was."""
+    def ask_again(self, attempt: Attempt_contra, reworded: Reworded | None) -> bool:
+        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -334,10 +331,10 @@ class Attempt:
             self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        if self.sendings.left_out:
-            self.race.sent_without(self, self.sendings.left_out)
         if self.refused is not None and services.apis is not None:
             services.apis.answered(self, call)
+        if self.sendings.left_out:
+            self.race.sent_without(self, self.sendings.left_out)
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer
@@ -479,9 +476,8 @@ class Attempt:
             reworded, error = await services.apis.instead(self, self.race.call, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
-        if (is_refused and was_in_race and self.race.ask_whole(self)) or not was_in_race:  # it has lost already
-            return
-        if reworded is None or not self.race.ask_again(self, reworded):
+        asks_again = is_refused or reworded is not None
+        if was_in_race and not (asks_again and self.race.ask_again(self, reworded)):  # a watched one has lost already
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:

@@ -138,6 +138,11 @@ class Attempts:
         return {attempt.deployment.name for attempt in self.all}
 
     @property
+    def contexts(self) -> dict[str, int | None]:
+        """The context of each deployment in tokens; None: unknown."""
+        return {name: each.capabilities.context_tokens for name, each in self._model.deployments.items()}
+
+    @property
     def watched(self) -> bool:
         """Whether any loser is still watched."""
         return any(attempt.state is AttemptState.WATCHED for attempt in self.all)
@@ -196,8 +201,9 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def launch_again(self, refused: Attempt, role: Role) -> None:
-        """Repeat the request of an attempt in the form that its deployment takes, in its seat."""
+    def launch_again(self, refused: Attempt, *, whole: bool) -> None:
+        """Repeat the request of an attempt in its seat: for a whole answer, or in another API."""
+        role = Role.WHOLE if whole else Role.API
         launch = Launch(refused.deployment.name, 0.0, role, audited=refused.start.audited)
         self.excused.add(refused)
         self._ask([self._prepare(launch, refused)])

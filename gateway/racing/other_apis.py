@@ -66,6 +66,8 @@ class OtherApis:
         Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
         answered in another API is no fault. What continues an answer, or must not be sent twice, is not repeated.
         """
+        if error.is_too_long:
+            _note_length(attempt.deployment, call)
         lacks = lacking(error)
         if lacks is None or call.stateful or attempt.start.continues is not None:
             return None, error
@@ -105,3 +107,11 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
         yield from _refusals(before)
         if before.lacks is not None:
             yield before.lacks
+
+
+def _note_length(deployment: Deployment, call: Call) -> None:
+    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``."""
+    learnt, model = deployment.learnt, deployment.model
+    if learnt is not None and call.prompt_tokens > 0:
+        known = learnt.refused_length(model) or call.prompt_tokens
+        learnt.note(model, Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens)))

@@ -321,7 +321,7 @@ class Race:
             self.open_call.services.makers.refused(self.call.maker, attempt.deployment.name)
         if outcome_of(error) is not Outcome.TIMEOUT:
             self._attempts.excused.add(attempt)
-        self._learn_from(error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
+        self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
@@ -330,13 +330,15 @@ class Race:
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
-    def _learn_from(self, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
+    def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
         if self.call.runs_on and error.status is None and error.kind not in _UNSENT:
             self._schedule.limit(0)  # it may have been started: never twice
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
+        elif error.is_too_long:
+            self._schedule.longer_than(attempt.deployment, self._attempts.contexts)
         elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
@@ -344,19 +346,13 @@ class Race:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
         self.call = self._claim.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
 
-    def ask_whole(self, attempt: Attempt) -> bool:
-        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+    def ask_again(self, attempt: Attempt, reworded: Reworded | None) -> bool:
+        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
         if self.phase is not Phase.RUNNING:
             return False
-        self._guarded(lambda: self._attempts.launch_again(attempt, Role.WHOLE))
-        return True
-
-    def ask_again(self, attempt: Attempt, reworded: Reworded) -> bool:
-        """Ask the deployment of ``attempt`` again in another API; return whether it was."""
-        if self.phase is not Phase.RUNNING:
-            return False
-        self._use(reworded, attempt.deployment.name)
-        self._guarded(lambda: self._attempts.launch_again(attempt, Role.API))
+        if reworded is not None:
+            self._use(reworded, attempt.deployment.name)
+        self._guarded(lambda: self._attempts.launch_again(attempt, whole=reworded is None))
         return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
@@ -545,8 +541,8 @@ class Race:
         if self._ask_without_reasoning():
             return
         self.open_call.services.outbox.drain()
-        # The others tell more than what one key refuses.
-        failures = [each for each in self._failures if not each[1].is_of_one_key]
+        # The others tell more than what one key, or one short deployment, refuses.
+        failures = [each for each in self._failures if not each[1].is_of_one_deployment]
         self._ending = Unanswered(tuple(failures or self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()

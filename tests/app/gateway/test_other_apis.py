@@ -61,7 +61,7 @@ def config(*apis: str, mode: str = "single", **others: Any) -> dict[str, Any]:
     }
 
 
-async def call(running: RunningGateway, client: str, *, stream: bool = False, **fields: Any) -> tuple[int, str, Any]:
+async def call(running: RunningGateway, client: str, *, stream: Any = False, **fields: Any) -> tuple[int, str, Any]:
     path, body = CLIENTS[client]
     if client == "gemini":
         path = path.replace("generateContent", "streamGenerateContent?alt=sse") if stream else path
@@ -146,8 +146,10 @@ async def test_tools_that_only_responses_take_go_there_and_other_calls_stay_in_c
         running["alpha"].answers = lambda body: (
             [refusal] if (api := asked(running)[-1]) == "chat" and body.get("tools") else ANSWERS[api]
         )
-        for fields in ({"tools": TOOLS}, {"tools": TOOLS}, {}):
+        requests: list[dict[str, Any]] = [{"tools": TOOLS, "reasoning_effort": "low"}, {"tools": TOOLS}, {}]
+        for fields in requests:
             assert (await call(running, "chat", **fields))[0] == 200
+        assert running["alpha"].received[1].body["reasoning"] == {"effort": "low"}
         assert asked(running) == ["chat", "responses", "responses", "chat"]
 
 

@@ -84,5 +84,6 @@ def test_an_api_that_is_missing_and_a_prompt_that_is_too_long_are_facts_too() ->
     known.note("m", Fact(Kind.API, "responses", "chat"))
     known.note("m", Fact(Kind.LENGTH, tokens=200_000))
     known.note("m", Fact(Kind.LENGTH, tokens=150_000))
-    assert known.instead_of("m", "responses", tools=False) == "chat"
+    told = [known.instead_of("m", api, tools=False) for api in ("responses", "messages")]
+    assert told == ["chat", "messages"]
     assert (known.refused_length("m"), known.refused_length("n")) == (150_000, None)
