@@ -163,6 +163,8 @@ LONG = "x" * 41
          "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."),
         ([USER, called("a"), result("b")], None, "messages.[2].tool_call_id",
          "Invalid parameter: 'tool_call_id' of 'b' not found in 'tool_calls' of previous message."),
+        ([USER, called("a"), result("a"), result("a")], None, "messages.[3].tool_call_id",
+         "Invalid parameter: Duplicate value for 'tool_call_id' of 'a', in messages[2] and messages[3]."),
         ([USER, called(LONG), result(LONG)], "string_above_max_length", "messages[1].tool_calls[0].id",
          ("Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a"
          " string with length 41 instead.")),

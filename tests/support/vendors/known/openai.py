@@ -261,18 +261,27 @@ class OpenAI(ResponsesVendor):
                     page=f"{_CHAT_PAGE}#chat-create-tools",
                 )
 
-    def check_assistant(self, message: Json, path: tuple[str | int, ...]) -> None:
-        """Refuse two calls with one id, beside what all refuse."""
-        super().check_assistant(message, path)
-        ids = [call["id"] for call in message.get("tool_calls") or ()]
-        if len(set(ids)) < len(ids):
-            raise Refused(
-                400,
-                f"Duplicate value for 'tool_call_id' of '{next(each for each in ids if ids.count(each) > 1)}' in message[{path[1]}].",
-                param=f"messages.[{path[1]}].tool_calls",
-                rule="two calls with one id",
-                page="https://platform.openai.com/docs/guides/function-calling",
-            )
+    def check_messages(self, messages: Sequence[Json]) -> None:
+        """Refuse an id that comes twice, beside what all refuse (https://github.com/agno-agi/agno/issues/5116)."""
+        super().check_messages(messages)
+        told: dict[str, int] = {}
+        for number, message in enumerate(messages):
+            if message["role"] != "tool":
+                told = {}
+            ids = [message["tool_call_id"]] if message["role"] == "tool" else []
+            for name in ids or [call["id"] for call in message.get("tool_calls") or ()]:
+                if name in told:
+                    raise Refused(
+                        400,
+                        f"Invalid parameter: Duplicate value for 'tool_call_id' of '{name}', in messages[{told[name]}] and"
+                        f" messages[{number}].",
+                        param=f"messages.[{number}].tool_call_id",
+                        rule="an id twice",
+                        page="https://github.com/agno-agi/agno/issues/5116",
+                    )
+                told[name] = number
+            if message["role"] != "tool":
+                told = {}
 
     def check_tools(self, body: Json) -> None:
         """Refuse schemas that the strict mode does not take, and any that are no function's."""
