@@ -8,7 +8,7 @@ import msgspec
 
 from tests.clients.places import DIRECTLY, PLACES, SETUPS
 
-Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none"]
+Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
 
 MARKS: dict[Verdict, str] = {
     "works": "✓",
@@ -17,6 +17,7 @@ MARKS: dict[Verdict, str] = {
     "defect": "✗",
     "other defect": "✗",
     "none": "-",
+    "not had": ".",
 }
 
 
@@ -72,7 +73,8 @@ class Matrix:
         """Say what a cell is: works, refused in its first error, not possible at the vendor either, or a defect."""
         talk = self._found.get((row, place, setup))
         if talk is None:
-            return "none"
+            others = any((row, place, other) in self._found for other in SETUPS[1:])
+            return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
             return "works"
         if setup == DIRECTLY:
@@ -216,7 +218,7 @@ _HEAD = (
     ),
     "",
     "✓ works · r refused in the first error, which says why · n not possible at the vendor either · ✗ a defect ·",
-    "\\- the vendor does not have this API",
+    "\\- the vendor does not have this API · . not tried lately",
     "",
 )
 

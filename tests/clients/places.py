@@ -65,7 +65,7 @@ PLACES = (
     _of("xai", "grok-4.5"),
     _of("openrouter", "anthropic/claude-sonnet-4.5"),
     _of("vllm", "Qwen/Qwen3.5-27B"),
-    _of("llama_cpp", "qwen3.5-27b.gguf", parallel=False),
+    _of("llama_cpp", "qwen3.5-27b.gguf", sees=False, parallel=False),
     _of("ollama", "qwen3:8b", sees=False),
 )
 _OTHER_API = PLACES[2]
