@@ -107,7 +107,7 @@ class MessagesVendor(Vendor):
             )
         if repeated := [name for name in ("system", "tools") if name in body]:
             raise _refused(f"{repeated[0]}: Extra inputs are not permitted on a thread", "thread", THREADS)
-        held = {name: kept[name] for name in ("system", "tools") if name in kept}
+        held: Json = {name: kept[name] for name in ("system", "tools") if name in kept}
         return {**body, **held, "messages": [*kept["messages"], *body["messages"]]}
 
     def count(self, request: Request) -> Reply:
