@@ -63,6 +63,8 @@ class Target:
     upstreams: list[str]
     apis: list[str] = field(default_factory=list)  # of conversations: those it has
     base: str = ""  # what OpenAI's SDKs want after the URL, where it is not /v1
+    sees: bool = True  # pictures
+    parallel: bool = True  # it calls several tools at once
 
     @property
     def openai(self) -> str:
@@ -201,7 +203,7 @@ class Suite:
             for target in targets:
                 if talk.api not in target.apis:
                     continue
-                began, turns = time.time(), Turns()
+                began, turns = time.time(), Turns(sees=target.sees, parallel=target.parallel)
                 why = _failure(partial(talk.run, target, turns), runner)
                 entry = {
                     "client": self._client,

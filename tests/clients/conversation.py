@@ -74,25 +74,28 @@ def weather(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
     return ("weather", {"city": CITIES[number - 1]}), ("weather", {"city": CITIES[number]})
 
 
-def turns(calls: Calls = weather) -> list[Turn]:
-    """Return the conversation; in each turn the tools that ``calls`` names are called."""
+def turns(calls: Calls = weather, *, sees: bool = True, parallel: bool = True) -> list[Turn]:
+    """Return the conversation; in each turn the tools that ``calls`` names are called.
+
+    A model that ``sees`` nothing gets no picture, and one that calls a tool at a time calls them one after the other.
+    """
     found = []
     for number in range(1, 11):
         (one, its), (other, others) = calls(number)
-        second = "call" if number == PARALLEL else "then"
+        second = "call" if number == PARALLEL and parallel else "then"
         lines = (
             f"Turn {number}: do these two.",
             f"call: {one} {json.dumps(its)}",
             f"{second}: {other} {json.dumps(others)}",
             "recall: now",
         )
-        pictures = 1 if number >= PICTURE else 0
+        pictures = 1 if number >= PICTURE and sees else 0
         found.append(
             Turn(
                 number=number,
                 text="\n".join(lines),
                 says=f"turns {number}, results {2 * number}, pictures {pictures}",
-                picture=number == PICTURE,
+                picture=number == PICTURE and sees,
                 cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}" if number == CUT else "",
             )
         )
@@ -102,12 +105,13 @@ def turns(calls: Calls = weather) -> list[Turn]:
 class Turns:
     """A conversation under way: who iterates over it has it, and where it failed is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sees: bool, parallel: bool) -> None:
+        self._model = {"sees": sees, "parallel": parallel}
         self.at = 0
 
     def __call__(self, calls: Calls) -> Iterator[Turn]:
         """Iterate over the conversation with other tools."""
-        for turn in turns(calls):
+        for turn in turns(calls, **self._model):
             self.at = turn.number
             yield turn
 
@@ -115,6 +119,6 @@ class Turns:
         return self(weather)
 
 
-def as_data() -> list[dict[str, Any]]:
+def as_data(*, sees: bool, parallel: bool) -> list[dict[str, Any]]:
     """Return the conversation as JSON, for programs in other languages."""
-    return [asdict(turn) for turn in turns()]
+    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel)]

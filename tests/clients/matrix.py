@@ -8,7 +8,7 @@ import msgspec
 
 from tests.clients.places import DIRECTLY, PLACES, SETUPS
 
-Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none"]
+Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
 
 MARKS: dict[Verdict, str] = {
     "works": "✓",
@@ -17,6 +17,7 @@ MARKS: dict[Verdict, str] = {
     "defect": "✗",
     "other defect": "✗",
     "none": "-",
+    "not had": ".",
 }
 
 
@@ -72,7 +73,8 @@ class Matrix:
         """Say what a cell is: works, refused in its first error, not possible at the vendor either, or a defect."""
         talk = self._found.get((row, place, setup))
         if talk is None:
-            return "none"
+            others = any((row, place, other) in self._found for other in SETUPS[1:])
+            return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
             return "works"
         if setup == DIRECTLY:
@@ -114,13 +116,20 @@ class Matrix:
         lines.append(f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects")
         return "\n".join(lines)
 
-    def as_markdown(self, day: dt.date) -> str:
+    def after(self, before: Iterable[Talked]) -> list[Talked]:
+        """Return these conversations, and of earlier ones those that were not had anew, in the order of the page."""
+        known = {(talk.row, talk.place, talk.setup): talk for talk in before} | self._found
+        return list(known.values())
+
+    def as_markdown(self) -> str:
         """Return the page."""
-        lines = [*_HEAD, _SUMMARY.format(day=day, talks=len(self._found), minutes=round(self.seconds / 60)), ""]
+        lines = [*_HEAD]
         for client in dict.fromkeys(client for client, _ in self._rows):
             rows = [row for row in self._rows if row[0] == client]
-            versions = dict.fromkeys(talk.version for talk in self._found.values() if talk.client == client)
-            lines += [f"## {client}", "", f"Version {', '.join(versions)}.", ""]
+            talks = [talk for talk in self._found.values() if talk.client == client]
+            versions = dict.fromkeys(talk.version for talk in talks)
+            day = dt.datetime.fromtimestamp(max(talk.ended for talk in talks), dt.UTC).date()
+            lines += [f"## {client}", "", f"Version {', '.join(versions)}, on {day}.", ""]
             lines += [_line("vendor", "model", *(case for _, case in rows)), _line(*["---"] * (2 + len(rows)))]
             for place in self._places:
                 vendor, _, model = place.partition(" ")
@@ -164,6 +173,13 @@ class Matrix:
         return [place.name for place in PLACES if place.name in seen]
 
 
+def page_of(talks: Iterable[Talked]) -> str:
+    """Return the page of conversations, programs and models in alphabetical order."""
+    matrix = Matrix(SETUPS)
+    matrix.add(sorted(talks, key=lambda talk: (talk.client, talk.case)))
+    return matrix.as_markdown()
+
+
 def _named(talk: Talked) -> str:
     return f"{talk.client}: {talk.case} ({talk.place} {talk.setup}), turn {talk.turn}"
 
@@ -186,7 +202,7 @@ _HEAD = (
     "at the same time. One turn has a picture; one is left in the middle of its answer, and said again. After each the",
     "model says how much of the conversation it has seen.",
     "",
-    "Each cell has four marks:",
+    "Made by `make test WHAT=programs`. Each cell has four marks:",
     "",
     *(
         f"{number}. {said}"
@@ -202,9 +218,8 @@ _HEAD = (
     ),
     "",
     "✓ works · r refused in the first error, which says why · n not possible at the vendor either · ✗ a defect ·",
-    "\\- the vendor does not have this API",
+    "\\- the vendor does not have this API · . not tried lately",
     "",
 )
-_SUMMARY = "Made by `make test WHAT=programs` on {day}: {talks} conversations in {minutes} minutes."
 
 assert len(SETUPS) == 4

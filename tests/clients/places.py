@@ -24,12 +24,17 @@ EVERY_API = ("chat", "responses", "messages", "gemini")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A model at a vendor: the APIs that clients may call there, and what a gateway is told of the provider."""
+    """A model at a vendor, and what a gateway is told of the provider; ``base`` is its API's, if it has several.
+
+    ``sees`` says whether the model takes pictures, and ``parallel`` whether it calls several tools at once.
+    """
 
     vendor: str
     model: str
-    apis: tuple[str, ...]
     provider: Mapping[str, Any]
+    base: str | None = None
+    sees: bool = True
+    parallel: bool = True
 
     @property
     def name(self) -> str:
@@ -37,30 +42,40 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.vendor} {self.model}"
 
 
-def _of(vendor: str, model: str, *apis: str, **provider: Any) -> Place:
-    return Place(vendor, model, apis, provider or {"preset": vendor})
+def _of(vendor: str, model: str, *, preset: str | None = None, **facts: Any) -> Place:
+    return Place(vendor, model, **{"provider": {"preset": preset or vendor}, **facts})
 
 
-_AZURE: Json = {"kind": "openai_compatible", "apis": ["chat", "responses"], "auth": "api-key"}
 PLACES = (
-    _of("openai", "gpt-5", "chat", "responses"),
-    _of("openai", "gpt-4.1", "chat", "responses"),
-    _of("anthropic", "claude-sonnet-4-5", "messages"),
-    _of("anthropic", "claude-3-5-haiku-20241022", "messages"),
-    _of("azure", "gpt-5-mini", "chat", "responses", **_AZURE),
-    _of("google", "gemini-2.5-flash", "gemini"),
+    _of("openai", "gpt-5"),
+    _of("openai", "gpt-4.1"),
+    _of("anthropic", "claude-haiku-4-5"),
+    _of("anthropic", "claude-sonnet-5"),
+    _of(
+        "azure",
+        "gpt-5-mini",
+        base="/openai/v1",
+        provider={"kind": "openai_compatible", "apis": ["chat", "responses"]},
+    ),
+    _of("google", "gemini-2.5-flash"),
     _of("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0", preset="bedrock_converse"),
-    _of("mistral", "mistral-large-latest", "chat"),
-    _of("groq", "openai/gpt-oss-120b", "chat", "responses"),
-    _of("deepseek", "deepseek-chat", "chat"),
-    _of("xai", "grok-4", "chat", "responses"),
-    _of("openrouter", "qwen/qwen3-235b-a22b", "chat", "responses"),
-    _of("vllm", "Qwen/Qwen3-32B", "chat", "responses", "messages"),
-    _of("llama_cpp", "qwen3", "chat", "messages"),
-    _of("ollama", "llama3.2", "chat", "responses", "messages"),
+    _of("mistral", "mistral-large-latest"),
+    _of("groq", "openai/gpt-oss-120b", sees=False),
+    _of("deepseek", "deepseek-v4-pro", sees=False),
+    _of("xai", "grok-4.5"),
+    _of("openrouter", "anthropic/claude-sonnet-4.5"),
+    _of("vllm", "Qwen/Qwen3.5-27B"),
+    _of("llama_cpp", "qwen3.5-27b.gguf", sees=False, parallel=False),
+    _of("ollama", "qwen3:8b", sees=False),
 )
 _OTHER_API = PLACES[2]
 _OTHER_THAN_THAT = PLACES[0]
+_PATHS = {
+    "/chat/completions": "chat",
+    "/responses": "responses",
+    "/messages": "messages",
+    "/models/{model}:generateContent": "gemini",
+}
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -138,7 +153,8 @@ def configuration(setup: str, places: Sequence[Place], served: Mapping[tuple[str
         }[setup]
         for one, letter in behind:
             at = served[one.vendor, letter]
-            providers[f"{one.vendor}-{letter}"] = {**one.provider, "base_url": at.base_url, "api_key": at.key}
+            url = at.root + _base(one, at)
+            providers[f"{one.vendor}-{letter}"] = {**one.provider, "base_url": url, "api_key": at.key}
         models[place.model] = {
             "deployments": [f"{one.vendor}-{letter}/{one.model}" for one, letter in behind],
             "race": {"mode": "race", "width": len(behind)},
@@ -155,8 +171,15 @@ def configuration(setup: str, places: Sequence[Place], served: Mapping[tuple[str
     }
 
 
+def _base(place: Place, served: Served) -> str:
+    return served.vendor.base if place.base is None else place.base
+
+
 def _directly(place: Place, served: Served) -> Target:
-    return _target(place, DIRECTLY, served.root, served.key, apis=place.apis, base=served.vendor.base)
+    base = _base(place, served)
+    paths = {path for _, path, _ in served.vendor.routes()}
+    apis = [api for path, api in _PATHS.items() if base + path in paths]
+    return _target(place, DIRECTLY, served.root, served.key, apis=apis, base=base)
 
 
 def _behind(place: Place, setup: str, url: str) -> Target:
@@ -177,6 +200,8 @@ def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str]
         upstreams=[],
         apis=list(apis),
         base=base,
+        sees=place.sees,
+        parallel=place.parallel,
     )
 
 

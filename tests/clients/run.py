@@ -5,12 +5,11 @@ the client's own dialect, and ones that do not, so that all is translated. Write
 clients ran. Ends with 1 if a case passes directly and fails at a gateway.
 
 With ``--vendor`` they have conversations of ten turns instead, in their defaults, with strict stand-ins of vendors:
-directly, and through gateways before them (``places.py``). Writes docs/reference/programs.md when all were had.
+directly, and through gateways before them (``places.py``). ``--page`` writes docs/reference/programs.md.
 """
 
 import argparse
 import asyncio
-import datetime as dt
 import json
 import subprocess
 import sys
@@ -29,13 +28,14 @@ from tests.clients import installs
 from tests.clients.case import Target
 from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
-from tests.clients.matrix import Matrix, Talked
+from tests.clients.matrix import Matrix, Talked, page_of
 from tests.clients.places import PLACES, SETUPS, Ground, ground
 from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
 HERE = Path(__file__).parent
 DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
+TALKS = installs.FOLDER / "conversations.json"  # the newest of each
 PROGRAMS_PAGE = DOCS.with_name("programs.md")
 CASES = installs.CHECKOUT / "tests" / "clients" / "RESULTS.md"
 TARGETS = ("directly", *GATEWAYS)
@@ -109,6 +109,7 @@ def main() -> int:
     )
     parser.add_argument("--setup", action="append", choices=SETUPS, help="talk only so")
     parser.add_argument("--keep", type=Path, help="a folder for what vendors were asked in conversations that failed")
+    parser.add_argument("--page", action="store_true", help="write the page of conversations, of earlier runs as well")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     asked = parser.parse_args()
     if asked.vendor:
@@ -143,8 +144,10 @@ def _talk(asked: argparse.Namespace) -> int:
     for crash in crashes:
         matrix.crash(*crash)
     matrix.seconds = time.monotonic() - began
-    if not (asked.clients or asked.case or asked.setup or crashes) and "all" in asked.vendor:
-        PROGRAMS_PAGE.write_text(matrix.as_markdown(dt.datetime.now(dt.UTC).date()))
+    before = msgspec.json.decode(TALKS.read_bytes(), type=list[Talked]) if TALKS.exists() else []
+    TALKS.write_bytes(msgspec.json.encode(together := matrix.after(before)))
+    if asked.page:
+        PROGRAMS_PAGE.write_text(page_of(together))
     print(json.dumps(matrix.as_json(), indent=1) if asked.json else matrix.as_text())  # noqa: T201 - the result
     return 1 if matrix.failed else 0
 
@@ -155,7 +158,8 @@ async def _conversations(
     commands, crashes = _commands(programs)
     async with ground(folder, vendors, asked.setup or SETUPS) as had:
         plan = folder / "plan.json"
-        plan.write_bytes(plan_of(had.targets, as_data()))
+        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel) for each in had.targets}
+        plan.write_bytes(plan_of(had.targets, turns))
         matrix = Matrix(asked.setup or SETUPS, had.missing)
         for program in programs:
             if program.name in commands:

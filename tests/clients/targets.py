@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -51,8 +51,8 @@ _BY_WAY_OF_CHAT = {
 GATEWAYS = {"native": _NATIVE, "translated": _TRANSLATED, "translated twice": _BY_WAY_OF_CHAT}
 
 
-def plan_of(targets: list[Target], turns: Sequence[Json] = ()) -> bytes:
-    """Return what the programs of the clients read: with ``turns`` they have this conversation, else their cases."""
+def plan_of(targets: list[Target], turns: Mapping[str, Sequence[Json]] | None = None) -> bytes:
+    """Return what the programs of the clients read: with ``turns`` (by target) they talk, else run their cases."""
     return msgspec.json.encode({"targets": [asdict(target) for target in targets], "turns": turns})
 
 

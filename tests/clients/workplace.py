@@ -35,6 +35,7 @@ class Workplace:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_listen_to_interrupts,  # noqa: PLW1509 - it starts no threads
         )
         self._started.append(process)
         return process
@@ -86,6 +87,10 @@ def version_of(program: Path) -> str:
     with workplace() as place:
         words = place.run(program, "--version", environ={}).split()
     return next(word for word in words if word[0].isdigit())
+
+
+def _listen_to_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a suite in the background does not, and children inherit it
 
 
 def _end_group(group: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.messages.events import NO_THREADS
 from providers.dialects.messages.fields import (
     CACHE_REASON,
     Losses,
@@ -305,7 +306,7 @@ _REASONS: Mapping[str, str] = {
     "fallback_credit_token": "chat has no credits for refused requests",
     "inference_geo": "chat has no choice of where it runs",
     "mcp_servers": "chat has no MCP servers",
-    "thread": "chat keeps no conversation",
+    "thread": NO_THREADS,
     "top_k": "chat has no top_k",
 }
 _NO_TOOL_FIELD = "chat's functions have no such field"

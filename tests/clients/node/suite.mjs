@@ -121,11 +121,14 @@ export class Suite {
 
   async talk(targets, turns, wanted, results) {
     for (const { api, title, run } of this.conversations.filter((talk) => talk.title.includes(wanted))) {
-      for (const target of targets.map((facts) => new Target(facts)).filter((target) => target.apis.includes(api))) {
+      for (const target of targets.map((facts) => new Target(facts))) {
+        if (!target.apis.includes(api)) {
+          continue;
+        }
         const began = Date.now() / 1000;
         const { client, version } = this;
         const entry = { client, version, api, case: title, target: target.name, turn: 0, began };
-        const error = await failureOf(() => run(target, following(turns, entry)));
+        const error = await failureOf(() => run(target, following(turns[target.name], entry)));
         entry.refused = error !== undefined && isRefusal(error, [""]);
         entry.why = error === undefined ? "" : wordsOf(error);
         entry.ended = Date.now() / 1000;

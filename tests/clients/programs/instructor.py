@@ -35,7 +35,7 @@ def talk(client: Any, turns: Turns, picture: Any, **fields: Any) -> None:
         content: Any = [{"type": "text", "text": text}, picture] if turn.picture else text
         said.append({"role": "user", "content": content})
         person = client.create(response_model=Person, messages=said, max_retries=2, **fields)
-        if person.model_dump() != ada:
+        if person.name == young["name"] and person.age != ada["age"]:
             raise Lost(f"it says {person!r}")
         said.append({"role": "assistant", "content": person.model_dump_json()})
 

@@ -16,6 +16,7 @@ from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request,
 from tests.support.vendors.words import first_fault, pydantics_message, pydantics_place
 
 _TOOLS_PAGE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
+THREADS = "https://github.com/anthropics/anthropic-sdk-python, 2.14: types/beta/beta_thread_…_params.py, lib/threads/"
 _TEXT_PAGE = "https://platform.claude.com/docs/en/api/errors"
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "stop_sequence": "stop_sequence"}
 _KINDS = {  # https://platform.claude.com/docs/en/api/errors
@@ -36,6 +37,10 @@ class MessagesVendor(Vendor):
     counted: ClassVar[Record]
     models: ClassVar[Models]
 
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.threads: dict[str, Json] = {}  # the requests so far, with their answers, by the answers' ids
+
     def routes(self) -> Sequence[Route]:
         """Return the routes of Messages and of the list of models."""
         return [
@@ -49,7 +54,10 @@ class MessagesVendor(Vendor):
         """Return a refusal in Anthropic's shape."""
         kind = refused.kind or _KINDS.get(refused.status, "api_error")
         name = self.ids.next("req_011C", 20, LETTERS)
-        body = {"type": "error", "error": {"type": kind, "message": refused.message}, "request_id": name}
+        error: Json = {"type": kind, "message": refused.message}
+        if refused.code is not None:
+            error["details"] = {"error_code": refused.code}
+        body = {"type": "error", "error": error, "request_id": name}
         return Reply(body, refused.status, {"request-id": name, **refused.headers})
 
     def broken(self, broken: Broken) -> Refused:
@@ -70,8 +78,8 @@ class MessagesVendor(Vendor):
 
     def speak(self, request: Request) -> Reply:
         """Answer a request of Messages."""
-        body = request.body
-        self.check_fields(body, self.fields_of(request, self.messages))
+        self.check_fields(request.body, self.fields_of(request, self.messages))
+        body = self.continued(request.body)
         model = self.model_of(body["model"])
         self.check_model(body, model)
         self.check_history(body, model)
@@ -80,9 +88,27 @@ class MessagesVendor(Vendor):
         given = answered(asked, self.failures)
         writing = Writing(self, asked, given, omits=self.omits(body, model))
         headers = {"request-id": self.ids.next("req_011C", 20, LETTERS)}
+        if "thread" in body:
+            whole = writing.whole()
+            said = {"role": "assistant", "content": whole["content"]}
+            self.threads[whole["id"]] = {**body, "messages": [*body["messages"], said]}
         if asked.stream:
             return Reply(blocks=as_named(writing.events()), headers=headers, breaks=given.cut)
         return Reply(writing.whole(), headers=headers, breaks=given.cut)
+
+    def continued(self, body: Json) -> Json:
+        """Return a request with what its thread holds: instructions, tools and the messages so far."""
+        thread = body.get("thread") or {}
+        if thread.get("type") != "continue":
+            return body
+        if (kept := self.threads.get(thread["previous_message_id"])) is None:
+            raise Refused(
+                404, "thread: previous message not found", rule="thread", page=THREADS, code="thread_not_found"
+            )
+        if repeated := [name for name in ("system", "tools") if name in body]:
+            raise _refused(f"{repeated[0]}: Extra inputs are not permitted on a thread", "thread", THREADS)
+        held: Json = {name: kept[name] for name in ("system", "tools") if name in kept}
+        return {**body, **held, "messages": [*kept["messages"], *body["messages"]]}
 
     def count(self, request: Request) -> Reply:
         """Count the tokens of a request."""
@@ -348,13 +374,14 @@ class Writing:
     def __init__(self, vendor: MessagesVendor, asked: Asked, given: Given, *, omits: bool) -> None:
         self._vendor, self._asked, self._given, self._omits = vendor, asked, given, omits
         self._id = vendor.ids.next("msg_01", 22, LETTERS)
+        self._made = list(self._blocks())
 
     def whole(self) -> Json:
         """Return the JSON of a call that does not stream."""
         given = self._given
         return {
             **self._head(),
-            "content": [{**block, **rest} for block, rest, _ in self._blocks()],
+            "content": [{**block, **rest} for block, rest, _ in self._made],
             "stop_reason": _STOP[given.finish],
             "stop_sequence": given.stopped_by,
             "usage": self._usage(given.tokens_out),
@@ -364,7 +391,7 @@ class Writing:
         """Yield the events of a stream, a ping among them."""
         begun: Json = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage(1)}
         yield {"type": "message_start", "message": {**self._head(), **begun}}
-        for index, (block, _, deltas) in enumerate(self._blocks()):
+        for index, (block, _, deltas) in enumerate(self._made):
             yield {"type": "content_block_start", "index": index, "content_block": block}
             if index == 0:
                 yield {"type": "ping"}

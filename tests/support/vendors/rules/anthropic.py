@@ -228,6 +228,15 @@ COUNT = Record(
     fields=_BOTH, needed=("model", "messages"), page="https://platform.claude.com/docs/en/api/messages-count-tokens"
 )
 # Fields that only a beta has: which word its header must hold (SDK, types/beta/message_create_params.py).
+_SDK = "https://github.com/anthropics/anthropic-sdk-python, 2.14"
+_THREAD = ByTag(
+    shapes={
+        "create": Record(fields={"type": Text()}, needed=("type",), page=_SDK),
+        "continue": Record(
+            fields={"type": Text(), "previous_message_id": Text()}, needed=("type", "previous_message_id"), page=_SDK
+        ),
+    }
+)
 BETA_FIELDS: dict[str, tuple[str, Shape]] = {
     "context_management": ("context-management", MapOf(nullable=True)),
     "mcp_servers": ("mcp-client", ListOf(of=MapOf())),
@@ -235,6 +244,7 @@ BETA_FIELDS: dict[str, tuple[str, Shape]] = {
     "speed": ("fast-mode", Text(only=("standard", "fast"), nullable=True)),
     "fallbacks": ("server-side-fallback", Anything()),
     "diagnostics": ("cache-diagnosis", Anything()),
+    "thread": ("message-threads", _THREAD),
 }
 BETA = re.compile(r"[a-z0-9-]+-20\d\d-?\d\d-?\d\d")
 

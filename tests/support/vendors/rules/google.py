@@ -204,7 +204,7 @@ def _spelt(shape: Shape, found: set[str]) -> set[str]:
     match shape:
         case Record():
             fresh = {name: each for name, each in shape.fields.items() if name not in found}
-            found |= fresh.keys()
+            found.update(fresh)  # not |=, which would make another set of it and the keys
             for each in fresh.values():
                 _spelt(each, found)
         case ListOf() | MapOf():

@@ -255,7 +255,7 @@ EMBEDDINGS = Record(
         ),
         "encoding_format": Text(only=("float", "base64")),
         "dimensions": Whole(least=1),
-        "user": Text(),
+        "user": Text(nullable=True),  # LlamaIndex sends null by default, and works there
     },
     needed=("input", "model"),
     page=f"{SPEC} CreateEmbeddingRequest",
