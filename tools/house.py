@@ -29,7 +29,7 @@ LIMITS = {
     "files with one importer": 79,
     "files in import circles": 0,
     "files over 600 lines": 0,
-    "racing": 23,
+    "racing": 24,  # thoughts within texts are a subject of their own
     "steering": 25,
     "api and admin": 50,
     "ledger": 35,  # with what migrations make of texts (views, and sums), and the turns of replicas

@@ -10,6 +10,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink
+from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
@@ -111,7 +112,9 @@ class AnswerStream:
         measurement: Measurement,
         clocks: AttemptClocks,
         clock: Callable[[], float],
+        habit: Habit | None = None,
     ) -> None:
+        """``habit``: of its deployment, how thoughts stand within texts; None: none do."""
         self.announced = False  # whether its first token was reported
         texts = call.dialect.answers.texts
         self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
@@ -123,6 +126,11 @@ class AnswerStream:
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         requests = call.dialect.requests
         may_be_several = requests.batched or requests.choices in call.fields
+        thoughts: Thoughts | None = None
+        if habit is not None:
+            habit.left -= 1
+            if habit.left < 0 or habit.opened:  # without a call, as this runs for each answer
+                thoughts = habit.begin(call.fields, keeps=self.text is not None)
         self.reader = AnswerReader(
             measurement,
             clocks,
@@ -131,6 +139,8 @@ class AnswerStream:
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
             asked=answers_asked(call.fields, call.dialect) if may_be_several else 1,
+            thoughts=thoughts,
+            may_think=habit is not None,
         )
         self._measurement = measurement
         self._clocks = clocks

@@ -332,8 +332,10 @@ class Attempt:
     def _expect(self, clocks: AttemptClocks) -> AnswerStream:
         """Return the stream that reads the answer; create it on first use."""
         if self._answer is None:
-            clock = self.race.open_call.services.clock
-            self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
+            services = self.race.open_call.services
+            # A text that goes on with another's may end a thought that this one began.
+            habit = None if self.start.continues else services.thoughts[self.deployment.name]
+            self._answer = AnswerStream(self.race.call, self.measurement, clocks, services.clock, habit)
         return self._answer
 
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:

@@ -15,6 +15,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
+from gateway.racing.thoughts import after_thoughts
 from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_asked_by
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
@@ -325,7 +326,12 @@ def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | Non
     try:
         value = _anything.decode(whole)
     except (msgspec.DecodeError, RecursionError):
-        return Flaw.BAD_JSON
+        # Behind thoughts that the server did not separate, which were not known to be any when they came.
+        said = after_thoughts(whole)
+        try:
+            value = _anything.decode(said or "")
+        except (msgspec.DecodeError, RecursionError):
+            return Flaw.BAD_JSON
     if asked.is_object and not isinstance(value, dict):
         return Flaw.BAD_JSON
     return False if asked.schema is None else _schema_flaw(asked.schema, value)
