@@ -68,6 +68,7 @@ async def open_exchange(
     is_one = answers_asked(call.fields, call.dialect) == 1
 
     def unsaid(block: bytes, finishing: bool) -> None:
+        clocks.alive_at = clocks.now()
         with suppress(UpstreamError):  # behind the answer's end anything may stand
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
@@ -92,7 +93,6 @@ class AnswerStream:
 
     __slots__ = (
         "_clock",
-        "_clocks",
         "_forward",
         "_keeps_last",
         "_kept",
@@ -100,6 +100,7 @@ class AnswerStream:
         "_last",
         "_measurement",
         "announced",
+        "clocks",
         "reader",
         "speech",
         "text",
@@ -143,7 +144,7 @@ class AnswerStream:
             may_think=habit is not None,
         )
         self._measurement = measurement
-        self._clocks = clocks
+        self.clocks = clocks
         self._clock = clock
         self._kept: list[Block] = []
         self._kept_bytes = 0
@@ -177,7 +178,7 @@ class AnswerStream:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
         if (self.reader.finished or (finishing and not self.reader.lacks_some)) and not self.reader.done:
-            self._clocks.finish()
+            self.clocks.finish()
         return block
 
     def _note_speech(self, speech: "Speech", now: float) -> None:
@@ -252,9 +253,9 @@ class AnswerStream:
         if self._keeps_last and self.reader.done:
             self._last = block
         elif block.forward:
-            self._clocks.pause(now)  # a slow client must not look like a silent provider
+            self.clocks.pause(now)  # a slow client must not look like a silent provider
             await sink.write(block)
-            if (blocked_s := self._clocks.resume()) > BLOCKED_S:
+            if (blocked_s := self.clocks.resume()) > BLOCKED_S:
                 self._measurement.blocked(blocked_s)
 
     def forward(self, data: bytes) -> bool:

@@ -190,9 +190,7 @@ class AnswerReader:
         self._has_sound = False
         self._looks = may_think  # whether the answer may not have begun, though there is text
         self._answers = answers
-        self._thoughts: AnswersThoughts | None = None
-        if thoughts is not None:
-            self._thoughts = AnswersThoughts(answers, thoughts, is_one=asked <= 1)
+        self._thoughts = None if thoughts is None else AnswersThoughts(answers, thoughts, is_one=asked <= 1)
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -255,6 +253,8 @@ class AnswerReader:
             at = run.end
         if at < len(block):
             self._parse(self._look(block[at:]), now, draft)
+        elif not block:
+            self._clocks.alive_at = now  # by a piece of an event
         return draft.block(block)
 
     def _read_end(self, now: float) -> Block:
@@ -345,12 +345,14 @@ class AnswerReader:
         """Count and pass on what was looked at; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        meaningful = False
         latest: Chunk | None = None  # of those that are not idle
         block, found, error = looked
-        taken = self._look_for_thoughts(found, now) if self._looks else 0
-        dropped = error is not None
-        ended = False
+        taken = (  # events whose text was taken; most streams begin with none that could be a thought
+            self._look_for_thoughts(found, now)
+            if self._looks and (self._thoughts is not None or may_begin(block) is not None)
+            else 0
+        )
+        dropped, ended, meaningful = error is not None, False, False
         for sent, shown, chunk in found:
             if chunk is None:
                 dropped = dropped or shown is not sent
@@ -382,15 +384,17 @@ class AnswerReader:
                 break
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
-                meaningful = True
+                meaningful, self._looks = True, self._looks and self._thoughts is not None
                 self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
-        self._take_text(chunks[taken:] if taken else chunks)
+        else:
+            self._clocks.alive_at = now
+        self._take_text(chunks[taken:])
         # Behind the end there may be more. A long block is not copied in vain.
-        is_less = dropped or (ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block)))
-        kept = b"".join(forward) if is_less else block
+        ended = ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block))
+        kept = b"".join(forward) if dropped or ended else block
         draft.forward.append(kept)
         draft.parts.append(WholeEvents(kept, chunks))
         draft.error = error
@@ -498,9 +502,6 @@ class AnswerReader:
             whole = self._last(chunk) if chunk.done else chunk
             if not (whole.meaningful or whole.finished or whole.done):
                 continue
-            if self._thoughts is None and may_begin(whole.data) is None:
-                self._looks = False
-                return taken - 1
             self._thoughts = self._thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)
             sorted_out = self._thoughts.look(whole, now)
             found[number] = sent, shown, sorted_out.chunk

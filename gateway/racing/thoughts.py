@@ -36,7 +36,7 @@ _BETWEEN = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_respon
 # gpt-oss without its marks: https://github.com/Augustas11/macprovider/issues/743. A capital letter follows at once.
 _UNMARKED, _UNMARKED_END = "analysis", ("assistantfinal",)
 _FEW = 4  # of its letters begin many words
-_OPENINGS = (*_MARKS, *_BETWEEN)
+_PREFIXES = frozenset(mark[:end] for mark in (*_MARKS, *_BETWEEN) for end in range(1, len(mark) + 1))
 _LONGEST = 32  # characters of a mark
 
 
@@ -55,9 +55,9 @@ _BLANKS = frozenset(" \t")
 _GOES_ON = frozenset(",.;:!?")  # behind a mark that a sentence mentions; no answer begins so
 _NEAR = 8  # characters around a mark
 
-# A first event with nothing of this in it begins no thought: its text is neither blank, nor may it begin like a mark.
+# A first event with nothing of this begins no thought: its text is neither blank, nor may it begin like a mark.
 may_begin = re.compile(
-    rb'<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|":\s*"(?:\s|\\[nrt])*(?:\[[tT"]|analys?i?s?["A-Z])|":\s*"(?:\s|\\[nrt])+"'
+    rb'"(?: |\\[nrt])*(?:<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|\[[tT"]|analys?i?s?["A-Z])|"(?: |\\[nrt])+"'
 ).search
 
 MOST_CHARS = 256 * 1024  # of thoughts that the template began: longer text is an answer
@@ -355,9 +355,7 @@ def _opened(head: str) -> tuple[str, re.Pattern[str]] | None:
 
 def _may_become_mark(head: str) -> bool:
     """Whether more text may make it one."""
-    start = head.lower()
-    is_unmarked = len(head) > _FEW and _UNMARKED.startswith(head)
-    return bool(head) and (is_unmarked or (len(head) < _LONGEST and any(each.startswith(start) for each in _OPENINGS)))
+    return head[: _LONGEST + 1].lower() in _PREFIXES or (len(head) > _FEW and _UNMARKED.startswith(head))
 
 
 def _is_mention(before: str, after: str) -> bool:
