@@ -219,8 +219,12 @@ class AnswerStream:
 
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
         """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
+        measurement, thoughts = self._measurement, self.reader.thoughts
+        is_over = call.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
+        if measurement.answer_at is None and thoughts is not None and is_over:  # it becomes no mark any more
+            measurement.answer_at = thoughts.undecided_since()
         if had_won:
-            return judge(call, outcome, self._measurement, self.text)
+            return judge(call, outcome, measurement, self.text)
         return UNJUDGED if self.validity is None else self.validity.judgement
 
     def keep(self, block: Block, *, has_token: bool) -> None:

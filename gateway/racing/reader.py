@@ -190,7 +190,7 @@ class AnswerReader:
         self._has_sound = False
         self._looks = may_think  # whether the answer may not have begun, though there is text
         self._answers = answers
-        self._thoughts = None if thoughts is None else AnswersThoughts(answers, thoughts, is_one=asked <= 1)
+        self.thoughts = None if thoughts is None else AnswersThoughts(answers, thoughts, is_one=asked <= 1)
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -286,8 +286,8 @@ class AnswerReader:
         self._latest_complaint = None
         self._clocks.event(now, Came.TEXT, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
-        if self._looks and self._thoughts is not None:
-            self._note_thoughts(self._thoughts, self._thoughts.look_at_more(run.text(), now))
+        if self._looks and self.thoughts is not None:
+            self._note_thoughts(self.thoughts, self.thoughts.look_at_more(run.text(), now))
         elif self._text is not None:
             self._text.add(run.texts())
 
@@ -349,7 +349,7 @@ class AnswerReader:
         block, found, error = looked
         taken = (  # events whose text was taken; most streams begin with none that could be a thought
             self._look_for_thoughts(found, now)
-            if self._looks and (self._thoughts is not None or may_begin(block) is not None)
+            if self._looks and (self.thoughts is not None or may_begin(block) is not None)
             else 0
         )
         dropped, ended, meaningful = error is not None, False, False
@@ -384,7 +384,7 @@ class AnswerReader:
                 break
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
-                meaningful, self._looks = True, self._looks and self._thoughts is not None
+                meaningful, self._looks = True, self._looks and self.thoughts is not None
                 self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
@@ -502,10 +502,10 @@ class AnswerReader:
             whole = self._last(chunk) if chunk.done else chunk
             if not (whole.meaningful or whole.finished or whole.done):
                 continue
-            self._thoughts = self._thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)
-            sorted_out = self._thoughts.look(whole, now)
+            self.thoughts = self.thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)
+            sorted_out = self.thoughts.look(whole, now)
             found[number] = sent, shown, sorted_out.chunk
-            self._note_thoughts(self._thoughts, sorted_out)
+            self._note_thoughts(self.thoughts, sorted_out)
         return taken
 
     def _note_thoughts(self, thoughts: AnswersThoughts, found: Found) -> None:
@@ -528,7 +528,7 @@ class AnswerReader:
         Not before it is needed: the first event is on its way to the client by then.
         """
         self._lesson = None
-        if self._looks and not (self._thoughts is not None and self._thoughts.allows_plain):
+        if self._looks and not (self.thoughts is not None and self.thoughts.allows_plain):
             return  # plain events would count as an answer
         learned, (raw, chunk) = self._learned, lesson
         if learned is None or not self._lessons or len(raw) > LARGE_BYTES:

@@ -193,7 +193,7 @@ class Thoughts:
 
     @property
     def began_at(self) -> float | None:
-        """When the answer began; only known once there is one."""
+        """When the answer began, if it has; else when it did if what is held is not a mark."""
         return self._since
 
     def take(self, text: str, now: float) -> str:
@@ -445,6 +445,11 @@ class AnswersThoughts:
         found = Found(_MORE)
         self._complete(found, [(0, said)] if said else [])
         return found
+
+    def undecided_since(self) -> float | None:
+        """Return when text came that may have become a thought; None: there is none, or it was a thought."""
+        undecided = [each.began_at for each in self._by_place.values() if not each.is_thinking]
+        return min((at for at in undecided if at is not None), default=None)
 
     @property
     def allows_plain(self) -> bool:
