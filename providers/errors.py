@@ -60,7 +60,8 @@ class ErrorKind(StrEnum):
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
     TTFT_TIMEOUT = "ttft_timeout"
-    # Means: The stream stood still: for `stall_timeout_s`, or after text for 60 s or half of it.
+    # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of it; longer where it may have
+    # been writing a call of a tool.
     # Do: Raise it for models that pause; else ask the provider.
     STALL_TIMEOUT = "stall_timeout"
     # Means: The whole answer took longer than `total_timeout_s`.

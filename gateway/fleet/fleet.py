@@ -271,17 +271,27 @@ def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[
     return (further or None) if provider.apis else further
 
 
+DEFAULT_S = 120.0  # of the first token, and of a stall
+# How long a silence may last where a call of a tool may be in the making: as long as one of 30,000 tokens took,
+# https://github.com/github/copilot-cli/issues/4286
+SILENT_CALL_S = 360.0
+
+
 def _clocks(*levels: Timeouts) -> Clocks:
     """Return each timeout from the first of ``levels`` that sets it, else the default."""
 
     def first(name: str) -> float | None:
         return next((value for level in levels if (value := getattr(level, name)) is not None), None)
 
+    ttft_s, stall_s = first("ttft_timeout_s") or DEFAULT_S, first("stall_timeout_s") or DEFAULT_S
     return Clocks(
         connect_s=first("connect_timeout_s") or 5.0,
-        ttft_s=first("ttft_timeout_s") or 120.0,
-        stall_s=first("stall_timeout_s") or 120.0,
+        ttft_s=ttft_s,
+        stall_s=stall_s,
         total_s=first("total_timeout_s"),
+        # Others were chosen for this deployment, and hold.
+        first_call_s=SILENT_CALL_S if ttft_s == DEFAULT_S else 0.0,
+        silent_call_s=SILENT_CALL_S if stall_s == DEFAULT_S else 0.0,
     )
 
 

@@ -27,12 +27,18 @@ from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemP
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """The four timeouts of one deployment, resolved. Seconds."""
+    """The four timeouts of one deployment, resolved. Seconds.
+
+    Where a call of a tool may be in the making, which some servers send only when it is complete, the first token may
+    need ``first_call_s``, and a silence without any sign of life may last ``silent_call_s``, if that is longer.
+    """
 
     connect_s: float
     ttft_s: float
     stall_s: float
     total_s: float | None
+    first_call_s: float = 0.0
+    silent_call_s: float = 0.0
 
 
 _FORMATS = ("response_format", "stream_format", "encoding_format")  # of short calls' answers

@@ -10,7 +10,7 @@ from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
 from gateway.racing.answer import AnswerStream, open_exchange
@@ -23,6 +23,7 @@ from gateway.racing.measurement import (
     UNKNOWN,
     Measurement,
     Overtaken,
+    ToolCalls,
     WatchEnd,
     most_tokens,
 )
@@ -31,7 +32,7 @@ from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
-from gateway.racing.validation import UNJUDGED, Judgement
+from gateway.racing.validation import UNJUDGED, Judgement, may_call_tools
 from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
@@ -208,7 +209,10 @@ class Attempt:
         began, limits = None if self.refused is None else self.refused.measurement.started, self.deployment.clocks
         if race.call.runs_on:
             limits = in_background(limits)
-        clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
+        may_call = race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call)
+        clocks = AttemptClocks(
+            limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began, may_call=may_call
+        )
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -339,11 +343,19 @@ class Attempt:
         answer.reader.mask(exchange.secrets)
         return exchange, answer
 
+    def _learn_calls(self, calls: ToolCalls, answer: AnswerStream) -> None:
+        """Learn how the deployment sends calls; a translation may have joined their pieces."""
+        is_own = self.deployment.spoken_to(self.race.call.dialect) is self.race.call.dialect
+        if is_own and not self.whole and self.deployment.upstream_stream:
+            answer.clocks.learn_calls(*calls.sizes())
+
     def _expect(self, clocks: AttemptClocks) -> AnswerStream:
         """Return the stream that reads the answer; create it on first use."""
         if self._answer is None:
-            clock = self.race.open_call.services.clock
-            self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
+            services = self.race.open_call.services
+            # A text that goes on with another's may end a thought that this one began.
+            habit = None if self.start.continues else services.thoughts[self.deployment.name]
+            self._answer = AnswerStream(self.race.call, self.measurement, clocks, services.clock, habit)
         return self._answer
 
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
@@ -382,6 +394,8 @@ class Attempt:
     async def _end(self, exchange: Exchange, answer: AnswerStream) -> None:
         """Check the answer whose stream has ended; complete the race if it wins."""
         answer.check_whole()
+        if (calls := self.measurement.reported.tool_calls) is not None:
+            self._learn_calls(calls, answer)
         if self.state is not AttemptState.WATCHED and self._hold_over is not None:
             await self._send_held(self._hold_over, answer)
         if self.state is AttemptState.WATCHED:

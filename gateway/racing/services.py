@@ -17,6 +17,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
 from gateway.racing.other_apis import OtherApis
 from gateway.racing.seats import Seats
+from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
 from providers import (
     UNREADABLE,
@@ -346,6 +347,7 @@ class Services(msgspec.Struct, frozen=True):
     utc_now: Callable[[], datetime]
     paces: Paces = msgspec.field(default_factory=Paces)  # the usual decode speeds of deployments
     pauses: PausesByDeployment = msgspec.field(default_factory=PausesByDeployment)  # within deployments' streams
+    thoughts: HabitsByDeployment = msgspec.field(default_factory=HabitsByDeployment)  # within deployments' texts
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)

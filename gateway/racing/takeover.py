@@ -588,7 +588,10 @@ def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Mod
     hurried = {}
     for each in candidates:
         clocks = msgspec.structs.replace(
-            each.clocks, connect_s=min(each.clocks.connect_s, within_s), ttft_s=min(each.clocks.ttft_s, within_s)
+            each.clocks,
+            connect_s=min(each.clocks.connect_s, within_s),
+            ttft_s=min(each.clocks.ttft_s, within_s),
+            first_call_s=0.0,
         )
         hurried[each.name] = msgspec.structs.replace(each, clocks=clocks)
     return msgspec.structs.replace(model, deployments={**model.deployments, **hurried})
