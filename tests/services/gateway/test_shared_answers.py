@@ -97,7 +97,7 @@ async def test_nothing_that_was_said_can_be_read_anywhere(tmp_path: Path, redis_
         await one.gateway.ledger.flush()
         await other.gateway.ledger.flush()
         keys = await redis.keys("*")
-        values = [await redis.dump(key) for key in await redis.keys("holeshot:answer:*")]
+        values = [await redis.dump(key) for key in keys]
         lives = [await redis.ttl(key) for key in await redis.keys("holeshot:answer:*")]
     files = await asyncio.to_thread(lambda: [each.read_bytes() for each in tmp_path.rglob("*") if is_written(each)])
     seen = b"\n".join([*(str(each).encode() for each in [*keys, *values]), *files])
