@@ -39,7 +39,7 @@ from gateway.ledger import (
 )
 from gateway.live.live import Live
 from gateway.memory.answers import AnswerMemory
-from gateway.memory.sealed import SealedAnswers, is_possible
+from gateway.memory.sealed import SealedAnswers
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
@@ -334,10 +334,9 @@ class Gateway:
         return self._sign_in
 
     def _answer_memory(self, settings: Settings) -> AnswerMemory:
-        """Return the memory of recent answers, which other replicas find in Redis, if that can be encrypted."""
+        """Return the memory of recent answers, which other replicas find in Redis."""
         store, clock, sealed = self._response_store, self._runtime.clock, None
-        is_wanted = settings.responses_memory.redis and settings.responses_memory.max_mb > 0
-        if store is not None and is_possible(is_wanted=is_wanted):
+        if store is not None:
             sealed = SealedAnswers(
                 store,
                 ttl_s=lambda: self.context.settings.responses_memory.ttl_s,

@@ -56,20 +56,6 @@ _link = msgspec.msgpack.Decoder(Link)
 _item = msgspec.msgpack.Decoder(bytes)
 
 
-def is_possible(*, is_wanted: bool) -> bool:
-    """Whether the library that encrypts is installed; if it is not and ``is_wanted``, the log says so."""
-    try:
-        import cryptography  # noqa: F401, PLC0415 - only whether it is there
-    except ImportError:
-        # Event responses.not_sealed: There is Redis, but the package `cryptography` is missing: recent answers of
-        # Responses are known to the process that gave them alone.
-        # Do: Install it (`pip install cryptography`), or set `responses_memory: { redis: false }`.
-        if is_wanted:
-            structlog.get_logger().warning("responses.not_sealed")
-        return False
-    return True
-
-
 class SealedAnswers:
     """Values in Redis, of ``ttl_s`` seconds; this process has at most ``most_bytes`` there."""
 
