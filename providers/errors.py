@@ -73,14 +73,15 @@ class ErrorKind(StrEnum):
     # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = "not_found"
-    # Means: The provider does not have this API.
-    # Do: Name in `apis` what it has, so that it is not asked.
+    # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
+    # from then on.
+    # Do: Nothing, or name in `apis` what it has, so that it is not asked.
     NO_SUCH_API = "no_such_api"
     # Means: The provider answers 429. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is
-    # asked, or all if it is too large for a minute.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
+    # names). One other is asked, or all if it is too large for a minute, or too long for this one.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).

@@ -30,7 +30,7 @@ from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
 from providers.too_long import is_too_long
-from providers.wrong_api import Lacking, lacking, names_model
+from providers.wrong_api import lacks_path, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
@@ -354,7 +354,7 @@ class HttpUpstream:
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
             if error.status == _INTERNAL_ERROR and is_too_long(error.message):
                 error.kind = ErrorKind.BAD_REQUEST  # llama.cpp before it said 400 (ggml-org/llama.cpp/pull/16486)
-            if path != PIVOT.name and lacking(error) is Lacking.PATH:
+            if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise

@@ -49,6 +49,13 @@ _DIALECT = {
     "responses": "responses",
     "messages": "messages",
 }
+# What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
+_OF_PATH = re.compile(
+    r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
+    r"|^answered 404 without|^a web page|invalid url|unknown (?:request )?url|no (?:such )?(?:route|endpoint)"
+    r"|cannot post",
+    re.IGNORECASE,
+)
 # What a 404 says of something stored that the request names by its id: OpenAI of items, responses, conversations and
 # files (openai/openai-agents-python/issues/2020, vercel/ai/issues/7543, likewise), vLLM's server of responses.
 _THINGS = r"(?:file|item|response|conversation|container|vector.?store|prompt|batch|cached.?content)"
@@ -68,11 +75,19 @@ def lacking(error: UpstreamError) -> Lacking | None:
             return Lacking.TOOLS
         if _OF_MODEL.search(said) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
             return Lacking.MODEL
-    if error.kind is ErrorKind.NOT_FOUND or error.kind is ErrorKind.NO_SUCH_API:
-        return None if names_model(error) else Lacking.PATH
-    is_path = error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
-    is_path = is_path or said.startswith(_AT_LM_STUDIO)
-    return Lacking.PATH if is_path else None
+    is_path = error.kind is ErrorKind.NO_SUCH_API or said.startswith(_AT_LM_STUDIO)
+    if error.kind is ErrorKind.NOT_FOUND:
+        is_path = _OF_PATH.search(said) is not None
+    elif error.kind is ErrorKind.SERVER_ERROR:
+        is_path = is_path or error.status in _NOT_OFFERED
+    return Lacking.PATH if is_path and not names_model(error) else None
+
+
+def lacks_path(error: UpstreamError) -> bool:
+    """Whether an error of another API than chat, which all have, says that it is not there."""
+    if error.kind is ErrorKind.NOT_FOUND:
+        return not names_model(error)
+    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
 
 
 def offered(message: str) -> str | None:

@@ -35,8 +35,8 @@ LIMITS = {
     "ledger": 35,  # with what migrations make of texts (views, and sums), and the turns of replicas
     "settings": 26,
     # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens. One has histories, and
-    # one what is said over several turns. Refusals have their rules, those about APIs apart, the forms they lead to, and
-    # what is remembered.
+    # one what is said over several turns. Refusals have their rules, those of APIs and of lengths apart, the forms they
+    # lead to, and what is remembered.
     "providers": 95,
     "loose files of gateway": 3,
 }

@@ -462,7 +462,7 @@ class Responder:
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
         made_at = self._runner.planned.model.deployments[deployment]
-        if self._parsed.dialect not in made_at.speaks:
+        if made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             await responses.keep(client, answer, deployment, key_name, made_at.tenant)

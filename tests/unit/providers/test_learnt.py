@@ -87,3 +87,25 @@ def test_an_api_that_is_missing_and_a_prompt_that_is_too_long_are_facts_too() ->
     told = [known.instead_of("m", api, tools=False) for api in ("responses", "messages")]
     assert told == ["chat", "messages"]
     assert (known.refused_length("m"), known.refused_length("n")) == (150_000, None)
+
+
+def test_an_api_that_is_refused_leads_to_the_one_that_answered_and_never_in_a_circle() -> None:
+    known, _, _ = learnt()
+    known.note("m", Fact(Kind.API, "messages", "chat"))
+    known.note("m", Fact(Kind.TOOLS, "chat", "responses"))
+    assert known.instead_of("m", "messages", tools=False) == "chat"
+    assert known.instead_of("m", "messages", tools=True) == "responses"
+    known.note("m", Fact(Kind.API, "responses", "messages"))
+    assert known.instead_of("m", "messages", tools=True) == "messages"
+    assert known.steers
+
+
+def test_an_api_is_tried_anew_after_a_day_and_a_length_after_an_hour() -> None:
+    known, clock, _ = learnt()
+    known.note("m", Fact(Kind.API, "messages", "chat"))
+    known.note("m", Fact(Kind.LENGTH, tokens=9))
+    clock.now += 3_600.0
+    assert (known.refused_length("m"), known.instead_of("m", "messages", tools=False)) == (None, "chat")
+    clock.now += 86_400.0
+    assert known.instead_of("m", "messages", tools=False) == "messages"
+    assert not known.steers
