@@ -13,6 +13,7 @@ Who may lose what:
 """
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -50,6 +51,8 @@ _OF_MAKING = frozenset(
 )
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_AROUND_SCHEMAS = ("function", "json_schema", "format")
+_DIGEST = 16  # characters
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 _T = TypeVar("_T")
@@ -92,29 +95,35 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
         return Sent(fields)
     said, told = dict(fields), list[str]()
     for fact in facts:
-        if fact.dialect != asked.api or (place := _place_of(said, fact.field)) is None:
+        if fact.dialect != asked.api:
             continue
-        value = _value_at(said, place)
-        if (
-            value is None
-            or place.top in asked.request.extra_body
-            or (fact.value and bytes(value).decode(errors="replace") != fact.value)
-        ):
-            continue
-        if fact.kind is Kind.NAME:
-            given = said.pop(place.top)
-            said.setdefault(fact.instead, given)
-        elif fact.kind is Kind.VALUE:
-            told.append(place.path)
-            if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
-                said = dict(asked.formats.thinking_as(said, fact.instead.strip('"')))
-            else:
-                _set(said, place, msgspec.Raw(fact.instead.encode()))
-        elif fact.kind is Kind.FIELD and (why := _may_lose(said, place, asked)) is not None:
-            _leave_out(said, place, asked.formats)
-            if why.is_told:
-                told.append(place.path)
+        if fact.kind is Kind.SCHEMAS:
+            told += _be_lax(said, fact, asked.formats)
+        elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
+            said, lost = _without(said, fact, place, asked)
+            told += [place.path] if lost else []
     return Sent(said, tuple(dict.fromkeys(told)))
+
+
+def _without(
+    fields: dict[str, msgspec.Raw], fact: Fact, place: Place, asked: Asked
+) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without what ``fact`` says that is refused of them, and whether the client is told."""
+    value = _value_at(fields, place)
+    if value is None or (fact.value and bytes(value).decode(errors="replace") != fact.value):
+        return fields, False
+    if fact.kind is Kind.NAME:
+        given = fields.pop(place.top)
+        fields.setdefault(fact.instead, given)
+    elif fact.kind is Kind.VALUE:
+        if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
+            return dict(asked.formats.thinking_as(fields, fact.instead.strip('"'))), True
+        _set(fields, place, msgspec.Raw(fact.instead.encode()))
+        return fields, True
+    elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, asked)) is not None:
+        _leave_out(fields, place, asked.formats)
+        return fields, why.is_told
+    return fields, False
 
 
 def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
@@ -227,17 +236,12 @@ def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
 
 def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about."""
-    found = list[Fact]()
     formats, api = asked.formats, asked.api
-    for refused in reading.fields:
-        if refused.path[0] == formats.prompt:
-            if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
-                return NOTHING
-            found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
-        elif (place := _find(fields, refused.path, asked)) is not None:
-            if (fact := _fact_of(refused, place, fields, asked)) is None:
-                return NOTHING
-            found.append(fact)
+    named = _of_fields(reading, fields, asked)
+    if named is None:
+        return NOTHING
+    found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
+    found += named
     if reading.of_thinking and not found:
         places = (_place_of(fields, path) for path in formats.thinking)
         found += [Fact(Kind.FIELD, place.path, dialect=api) for place in places if place is not None]
@@ -246,6 +250,23 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     if reading.of_history and formats.with_history is not None:
         found.append(Fact(Kind.HISTORY, dialect=api))
     return tuple(dict.fromkeys(found))
+
+
+def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | None:
+    """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
+    formats, api, found = asked.formats, asked.api, list[Fact]()
+    for refused in reading.fields:
+        if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
+            found.append(Fact(Kind.SCHEMAS, dialect=api))
+        elif refused.path[0] == formats.prompt:
+            if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
+                return None
+            found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
+        elif (place := _find(fields, refused.path, asked)) is not None:
+            if (fact := _fact_of(refused, place, fields, asked)) is None:
+                return None
+            found.append(fact)
+    return found
 
 
 def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:
@@ -313,6 +334,43 @@ def _is_wish(place: Place, value: bytes, formats: RequestFormat) -> bool:
 def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
     """Return the lists in which there are items that may be left out."""
     return frozenset(name for name, items in formats.items.items() if name in fields and items & {*_list(fields[name])})
+
+
+def _digest(fields: Fields, formats: RequestFormat) -> str:
+    """Return what tells the schemas of a request from others."""
+    said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
+    return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+
+
+def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
+    """Have tools and formats kept as well as the model can; return what is said of that to the client."""
+    if fact.value and fact.value != _digest(fields, formats):
+        return []
+    told = []
+    for name in (*formats.tools, *formats.json_formats):
+        try:
+            value = msgspec.json.decode(fields.get(name, b"null"))
+        except UNREADABLE:
+            continue
+        each = value if isinstance(value, list) else [value]
+        shapes = [shape for one in each if isinstance(one, dict) for shape in (one, *map(one.get, _AROUND_SCHEMAS))]
+        strict = [shape for shape in shapes if isinstance(shape, dict) and _is_strict(shape, named=not fact.value)]
+        for shape in strict:
+            if fact.value:
+                shape["strict"] = False
+            else:
+                del shape["strict"]
+        if strict:
+            told.append(f"{name}.strict")
+            fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    return told
+
+
+def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
+    """Whether a tool or format has the field (``named``), or is strict: the default of some that have a schema."""
+    if named or "strict" in shape:
+        return "strict" in shape and (named or shape["strict"] is None or shape["strict"] is True)
+    return bool(shape.keys() & {"parameters", "schema"})
 
 
 def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:

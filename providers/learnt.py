@@ -23,7 +23,7 @@ class Kind(StrEnum):
     NAME = "name"  # the name of a field: its value is sent as ``instead``
     VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
-    SCHEMAS = "schemas"  # strict schemas: they are sent as best effort
+    SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     LENGTH = "length"  # a prompt of ``tokens``
@@ -45,6 +45,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         match self.kind:
             case Kind.HISTORY:
                 return f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts"
+            case Kind.SCHEMAS:
+                return "strict schemas that it has no rules for" if self.value else "strict schemas"
             case Kind.LENGTH:
                 return f"a prompt of {self.tokens} tokens"
             case Kind.API | Kind.TOOLS:

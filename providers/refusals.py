@@ -145,6 +145,10 @@ _OF_HISTORY = re.compile(
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 
+# Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
+# unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
+_OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
+
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
@@ -171,9 +175,10 @@ class Reading(NamedTuple):
     of_thinking: bool = False  # that the model does not think, or not so
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_usage: bool = False  # that it does not take ``stream_options``
+    of_schemas: bool = False  # that a strict schema does not fit its rules
 
     def __bool__(self) -> bool:
-        return bool(self.fields) or self.of_thinking or self.of_history or self.of_usage
+        return bool(self.fields) or self.of_thinking or self.of_history or self.of_usage or self.of_schemas
 
 
 def read(refusal: UpstreamError) -> Reading:
@@ -189,6 +194,7 @@ def read(refusal: UpstreamError) -> Reading:
         of_thinking=_OF_THINKING.search(text) is not None,
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
+        of_schemas=_OF_SCHEMAS.search(text) is not None,
     )
 
 

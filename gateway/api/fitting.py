@@ -20,7 +20,7 @@ from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
 from providers import finished, fitted_to
-from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, RequestFormat, Wording, rendered
+from providers.dialects import DIALECTS, Dialect, Fields, Habits, Loss, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
@@ -146,7 +146,7 @@ class _Translations:
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
-        wording = _ruled(deployment, spoken, self._for(deployment, spoken, fields))
+        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
         except Malformed as malformed:
@@ -167,6 +167,16 @@ class _Translations:
             field, reason = lost[0].field, lost[0].reason
             raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
+
+    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request without what the vendor's rules say that the model refuses."""
+        if deployment.rules is None or not spoken.requests.takes_rules:
+            return wording
+        fit, losses = fitted_to(deployment.rules, wording.fields), wording.losses
+        for loss in fit.losses:
+            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else loss.field
+            losses = (*losses, Loss(name or loss.field, loss.reason, loss.hint))
+        return Wording(fit.fields, losses)
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
@@ -204,17 +214,19 @@ class _Translations:
     def _own(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
-        That is other models' reasoning, and to be told how hard to think where it does not.
+        That is other models' reasoning, and to be told how hard to think where it does not, or in another form.
         """
         requests = spoken.requests
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
-        is_plain = not habits.thinks and not requests.efforts.isdisjoint(fields)
-        if not (is_foreign or is_plain):
+        asks_effort = not requests.efforts.isdisjoint(fields)
+        if not (is_foreign or (asks_effort and not habits.thinks)):
             return Wording(fields)
-        key = (spoken, habits.thinks, habits.signs, id(fields))
+        key = (spoken, habits, id(fields))
         wording = self._known.get(key)
         if wording is None:
-            wording = self._known[key] = _fit_for(requests, habits, fields, is_foreign=is_foreign, is_plain=is_plain)
+            wording = self._known[key] = _fit_for(
+                requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
+            )
         return wording
 
     def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
@@ -232,25 +244,23 @@ class _Translations:
         self.faulty_for += 1
 
 
-def _fit_for(requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, is_plain: bool) -> Wording:
+def _fit_for(
+    requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, asks_effort: bool
+) -> Wording:
     wording = Wording(fields)
     try:
         if is_foreign and requests.without_foreign_thoughts is not None:
             wording = requests.without_foreign_thoughts(fields, habits)
-        if is_plain and requests.without_effort is not None:
-            plain = requests.without_effort(wording.fields)
-            wording = Wording(plain.fields, (*wording.losses, *plain.losses))
+        fit = None
+        if asks_effort and not habits.thinks and requests.without_effort is not None:
+            fit = requests.without_effort(wording.fields)
+        elif asks_effort and requests.with_effort is not None:
+            fit = requests.with_effort(wording.fields, habits)
+        if fit is not None:
+            wording = Wording(fit.fields, (*wording.losses, *fit.losses))
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
-
-
-def _ruled(deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
-    """Return a request without what the vendor's rules say that the model refuses."""
-    if deployment.rules is None or not spoken.requests.takes_rules:
-        return wording
-    fit = fitted_to(deployment.rules, wording.fields)
-    return Wording(fit.fields, (*wording.losses, *fit.losses))
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:

@@ -272,6 +272,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     efforts: frozenset[str] = frozenset()  # fields that may say how hard to think
     # Removes that, for a model that does not think, where it asks for any thinking.
     without_effort: Callable[[Fields], Wording] | None = None
+    # Says it in the form that a model takes; None: all take the same.
+    with_effort: Callable[[Fields, Habits], Wording] | None = None
     # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
     # that clients need not set is meant as it is.
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None

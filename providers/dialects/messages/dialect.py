@@ -26,6 +26,8 @@ from providers.dialects.messages.events import error_body, read_event
 from providers.dialects.messages.fields import (
     CANNOT_THINK_ON,
     RawObject,
+    budget_of_effort,
+    effort_of_budget,
     lacks_thoughts,
     object_at,
     objects_at,
@@ -40,7 +42,9 @@ from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wordin
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
-_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort
+_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort; only this one of them does
+_TAKES_EFFORT = re.compile(r"claude-opus-4[.-]5")
+_FIRST_WITHOUT_BUDGET = (4, 7)
 _FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
 _FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
 _ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
@@ -53,6 +57,8 @@ class MessagesHabits(Habits, frozen=True):
     max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
     is_longest: bool = False  # the model refuses a higher limit
     adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    takes_effort: bool = True
+    takes_budget: bool = True
     always_thinks: bool = False  # it refuses to stop
     sampling: Sampling = "free"
 
@@ -77,6 +83,8 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
         max_tokens=limit,
         is_longest=is_longest,
         adaptive_thinking=version >= _FIRST_ADAPTIVE,
+        takes_effort=version >= _FIRST_ADAPTIVE or _TAKES_EFFORT.search(model) is not None,
+        takes_budget=version < _FIRST_WITHOUT_BUDGET,
         always_thinks=always,
         sampling=sampling,
     )
@@ -188,6 +196,56 @@ def without_effort(fields: Fields) -> Wording:
         if not kept:
             del said["context_management"]
     return Wording(said, tuple(Loss(field, PLAIN, hint=True) for field in losses))
+
+
+# How hard to think, for a model that takes it in another form, as of other versions of Claude: "adaptive thinking is
+# not supported on this model", "This model does not support the effort parameter" (asked live for
+# github.com/elizaOS/eliza/pull/16175; of Claude Code's default at Haiku: github.com/mnfst/llm-gateway/pull/1928), and
+# of a budget likewise from 4.7 on (platform.claude.com/docs/en/build-with-claude/adaptive-thinking, read on
+# 2026-11-27).
+
+_ANOTHER_FORM = "this model is told in another form how hard to think"
+_NO_EFFORT = "this model takes no effort"
+
+
+def with_effort(fields: Fields, habits: Habits) -> Wording:
+    """Return a Messages request that says in the form of the model how hard to think.
+
+    Raises:
+        Malformed: a field that would be changed has another type.
+
+    """
+    own, said, losses = of_messages(habits), dict(fields), []
+    thinking = object_at(fields.get("thinking"), "thinking")
+    config = object_at(fields.get("output_config"), "output_config")
+    kind, effort = bytes(thinking.get("type", b"")), decoded(config.get("effort"), str, "output_config.effort")
+    if kind == b'"adaptive"' and not own.adaptive_thinking:
+        limit = decoded(fields.get("max_tokens"), int, "max_tokens") or DEFAULT_MAX_TOKENS
+        budget, cannot = budget_of_effort(effort or "high", limit), _lacks_thoughts(fields)
+        said["thinking"] = raw_json({"type": "enabled", "budget_tokens": budget})
+        losses.append(Loss("thinking", CANNOT_THINK_ON if cannot else _ANOTHER_FORM, hint=True))
+        if budget is None or cannot:
+            del said["thinking"]
+    elif kind == b'"enabled"' and not own.takes_budget:
+        budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens") or 0
+        shown = {name: value for name, value in thinking.items() if name == "display"}
+        said["thinking"] = raw_json({"type": "adaptive", **shown})
+        if effort is None:
+            said["output_config"] = raw_json({**config, "effort": effort_of_budget(budget)})
+        losses.append(Loss("thinking.budget_tokens", _ANOTHER_FORM, hint=True))
+    if effort is not None and not own.takes_effort:
+        losses.append(Loss("output_config.effort", _NO_EFFORT, hint=True))
+        rest = {name: value for name, value in config.items() if name != "effort"}
+        said["output_config"] = raw_json(rest)
+        if not rest:
+            del said["output_config"]
+    return Wording(said, tuple(losses)) if losses else Wording(fields)
+
+
+def _lacks_thoughts(fields: Fields) -> bool:
+    last = objects_at(fields.get("messages"), "messages")[-2:]
+    told = [turn.get("content", msgspec.Raw(b"[]")) for turn in last]
+    return lacks_thoughts([{"content": "" if is_string(each) else objects_at(each, "content")} for each in told])
 
 
 # Clients have to set a limit, so that it is a ceiling: programs send 32,000 or 64,000 to whatever model.
@@ -307,7 +365,9 @@ MESSAGES = Dialect(
         wishes=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
         efforts=frozenset({"thinking", "output_config", "context_management"}),
         without_effort=without_effort,
+        with_effort=with_effort,
         with_limit=with_limit,
+        takes_rules=True,
         essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},

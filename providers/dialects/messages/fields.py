@@ -346,6 +346,12 @@ def effort_of_budget(budget_tokens: int) -> str:
     return "medium" if budget_tokens < _BUDGETS_TOKENS["high"] else "high"
 
 
+def budget_of_effort(effort: str, limit: int) -> int | None:
+    """Return a budget of thinking tokens for a level, with a quarter of ``limit`` left; None: it allows none."""
+    budget = min(_BUDGETS_TOKENS.get(effort, _BUDGETS_TOKENS["high"]), limit * 3 // 4)
+    return None if limit <= _LEAST_BUDGET_TOKENS else max(_LEAST_BUDGET_TOKENS, budget)
+
+
 def thinking_of_effort(
     effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
 ) -> Object:

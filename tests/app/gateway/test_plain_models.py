@@ -294,6 +294,110 @@ async def test_from_messages_too(serve: Serve, api: str) -> None:
     async with serve(alpha=SCRIPTS[api], config=at_openai(api, drop_params=True)) as running:
         async with running.post(body, path=MESSAGES) as response:
             assert response.status == 200, await response.text()
+            dropped = response.headers["x-holeshot-dropped"].split(", ")
+            assert {"stop_sequences", "thinking", "temperature"} <= set(dropped)
         sent = running["alpha"].received[0].body
     assert {"temperature", "stop"} & sent.keys() == set()
     assert '"high"' in json.dumps(sent)
+
+
+# Claude's versions are told in different forms how hard to think.
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "sent", "dropped"),
+    [
+        (
+            "claude-haiku-4-5",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+            {"thinking": {"type": "enabled", "budget_tokens": 4096}},
+            "thinking, output_config.effort",
+        ),
+        (
+            "claude-sonnet-4-5",
+            {"thinking": {"type": "adaptive"}},
+            {"thinking": {"type": "enabled", "budget_tokens": 4096}},
+            "thinking",
+        ),
+        (
+            "claude-opus-4-5",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low"}},
+            "thinking",
+        ),
+        (
+            "claude-opus-4-8",
+            {"thinking": {"type": "enabled", "budget_tokens": 3000}},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}},
+            "thinking.budget_tokens",
+        ),
+        (
+            "claude-sonnet-4-5",
+            {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}},
+            {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
+            "output_config.effort",
+        ),
+    ],
+)
+async def test_a_claude_is_told_in_its_own_form_how_hard_to_think(
+    serve: Serve, model: str, asked: dict[str, Any], sent: dict[str, Any], dropped: str
+) -> None:
+    body = {"model": MODEL, "max_tokens": 8000, "messages": TURN, **asked}
+    config = deployments("messages", {})
+    config["models"][MODEL]["deployments"] = [f"alpha/{model}"]
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == 200
+            assert response.headers["x-holeshot-dropped"] == dropped
+        received = running["alpha"].received[0].body
+    assert {name: received[name] for name in ("thinking", "output_config") if name in received} == sent
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("claude-opus-4-6", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        ("claude-opus-4-6", {"thinking": {"type": "enabled", "budget_tokens": 3000}}),
+        ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 3000}}),
+        ("claude-haiku-4-5", {"thinking": {"type": "disabled"}}),
+        ("an-own-model", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+    ],
+)
+async def test_what_it_takes_passes_as_it_is(serve: Serve, model: str, asked: dict[str, Any]) -> None:
+    body = {"model": MODEL, "max_tokens": 8000, "messages": TURN, **asked}
+    config = deployments("messages", {})
+    config["models"][MODEL]["deployments"] = [f"alpha/{model}"]
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == 200
+            assert "x-holeshot-dropped" not in response.headers
+        received = running["alpha"].received[0].body
+    assert {name: received[name] for name in asked} == asked
+
+
+async def test_an_older_claude_does_not_think_on_after_a_tool_without_its_thoughts(serve: Serve) -> None:
+    turns = [*TURN, {"role": "assistant", "content": [CALL]}, RESULT]
+    body = {"model": MODEL, "max_tokens": 8000, "messages": turns, "tools": TOOLS, "thinking": {"type": "adaptive"}}
+    config = deployments("messages", {})
+    config["models"][MODEL]["deployments"] = ["alpha/claude-haiku-4-5"]
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == 200
+            assert response.headers["x-holeshot-dropped"] == "thinking"
+        assert "thinking" not in running["alpha"].received[0].body
+
+
+@pytest.mark.parametrize("drop_params", [False, True])
+async def test_a_claude_that_takes_no_sampling_is_asked_without_it_or_not_at_all(
+    serve: Serve, *, drop_params: bool
+) -> None:
+    body = {"model": MODEL, "max_tokens": 100, "messages": TURN, "temperature": 0.2}
+    deployment = {"deployment": "alpha/claude-opus-4-8", "drop_params": drop_params}
+    config = {"models": {MODEL: {"deployments": [deployment]}}, "providers": {"alpha": {"preset": "anthropic"}}}
+    async with serve(alpha=SCRIPTS["messages"], config=config) as running:
+        async with running.post(body, path=MESSAGES) as response:
+            assert response.status == (200 if drop_params else 400)
+            assert drop_params == (response.headers.get("x-holeshot-dropped") == "temperature")
+        async with running.post({**body, "temperature": 1}, path=MESSAGES) as response:
+            assert response.status == 200
+        assert not any("temperature" in each.body for each in running["alpha"].received)

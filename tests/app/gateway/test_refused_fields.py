@@ -226,6 +226,44 @@ async def test_a_wrong_request_stays_wrong_after_at_most_one_more_try(serve: Ser
         assert running["alpha"].received[-sendings].body["reasoning_effort"] == "low"  # nothing was learnt
 
 
+def strictly(name: str, **schema: Any) -> dict[str, Any]:
+    function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
+    return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
+
+
+async def test_a_strict_schema_that_is_refused_is_best_effort_and_others_stay_strict(serve: Serve) -> None:
+    said = (
+        "Invalid schema for function 'f': In context=(), 'additionalProperties' is required to be supplied and false."
+    )
+
+    def answered(body: Any) -> Sequence[Step]:
+        function = body["tools"][0]["function"]
+        is_open = "additionalProperties" not in function["parameters"]
+        return refused(said) if function["strict"] and is_open else ANSWERS["chat"]
+
+    closed = strictly("g", additionalProperties=False)
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            assert await told(running, strictly("f")) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+        assert await told(running, closed) == (200, None)
+        assert running["alpha"].received[-1].body["tools"] == closed["tools"]
+
+
+async def test_a_server_that_does_not_know_strict_tools_is_asked_for_usual_ones(serve: Serve) -> None:
+    said = {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "function", "strict"]}]}
+    said["detail"][0]["msg"] = "Extra inputs are not permitted"
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said, 422) if "strict" in body["tools"][0]["function"] else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, strictly("f", additionalProperties=False)) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+
+
 async def test_what_is_wrong_beside_a_refused_field_is_told(serve: Serve) -> None:
     def answered(body: Any) -> Sequence[Step]:
         return refused(

@@ -125,6 +125,19 @@ def test_what_is_no_effort_is_left_for_the_vendor_to_refuse(fields: dict[str, An
     assert fitted("o3", **fields) == (fields, [], [])
 
 
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [
+        ("claude-opus-4-6", True),
+        ("claude-haiku-4-5-20251001", True),
+        ("claude-opus-4-8", False),
+        ("claude-sonnet-5", False),
+    ],
+)
+def test_from_claude_4_7_on_no_sampling_is_taken(model: str, *, takes: bool) -> None:
+    assert (rules(model, "anthropic") is None) == takes
+
+
 def test_azure_s_models_are_openai_s() -> None:
     assert rules("gpt-5-mini", "azure") == rules("gpt-5-mini")
     assert load_catalog()["azure"].models == load_catalog()["openai"].models
