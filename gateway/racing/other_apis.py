@@ -1,6 +1,6 @@
 """Asks a deployment again in another API, where it refuses the one that it was asked in."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -74,10 +74,16 @@ class OtherApis:
         spoken = attempt.deployment.spoken_in(call)
         refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
         attempt.lacks = refusals[-1]
+        learnt, model = attempt.deployment.learnt, attempt.deployment.model
+        if learnt is not None:
+            learnt.forget(model, _facts(refusals[:-1], spoken))
         asked = {refusal.spoken for refusal in refusals}
         for dialect in attempt.deployment.others(offered(error.message)):
             if dialect not in asked and (found := await self._reword(call, attempt.deployment, dialect)) is not None:
                 error.kind = ErrorKind.NO_SUCH_API
+                if learnt is not None:
+                    for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
+                        learnt.suppose(model, fact)
                 return found, error
         first = refusals[0]
         kind = first.kind
@@ -94,11 +100,16 @@ class OtherApis:
         learnt, model = deployment.learnt, deployment.model
         if learnt is None or not refusals:
             return
-        spoken = deployment.spoken_in(call).name
-        learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken])
-        for refusal in refusals:
-            kind = Kind.TOOLS if refusal.lacks is Lacking.TOOLS else Kind.API
-            learnt.note(model, Fact(kind, refusal.spoken.name, spoken))
+        spoken = deployment.spoken_in(call)
+        learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken.name])
+        for fact in _facts(refusals, spoken):
+            learnt.note(model, fact)
+
+
+def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
+    """Return what ``refusals`` teach if the request is taken in the dialect ``instead``."""
+    kinds = {Lacking.TOOLS: Kind.TOOLS}
+    return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name) for each in refusals]
 
 
 def _refusals(attempt: Asked) -> Iterator[Refusal]:
