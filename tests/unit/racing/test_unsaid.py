@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.core.attempts import Role
 from gateway.fleet.models import Clocks
 from gateway.racing.sinks import GatheringSink
 from gateway.racing.timeouts import FINISH_GRACE_S
@@ -143,6 +144,27 @@ def test_googles_own_candidates_need_no_end_of_their_stream(dialect: Dialect) ->
     said = [(0.1, candidate(0, "Yes")), (0.1, candidate(1, "No")), (8.0, candidate(0, "", "STOP"))]
     asked = TWO if dialect is GEMINI else {"n": 2}
     track = track_of([*said, (8.0, candidate(1, "", "STOP"))], dialect, GEMINI, **asked)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+    assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)
+
+
+def test_a_race_ends_soon_after_the_last_finish_reason_of_its_winner() -> None:
+    ends: list[tuple[float, Step]] = [(8.0, of(0, reason="stop")), (8.1, of(1, reason="stop"))]
+    first = Timetable("a", [(0.1, of(0, "Yes")), (0.1, of(1, "No")), *ends])
+    second = Timetable("b", [(9.0, of(0, "Late"))])
+    launches = [("a", 0.0, Role.PRIMARY), ("b", 0.0, Role.RACE)]
+    track = Track(first, second, launches=launches, clocks=CLOCKS, fields=TWO)
+    track._call_options["dialect"] = GEMINI
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won", "b": "lost"})
+    assert record.total_ms == pytest.approx(8_100 + 1_000 * FINISH_GRACE_S)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_several_answers_of_chat_need_no_done(*, streamed: bool) -> None:
+    said = [(0.1, of(0, "Yes")), (0.1, of(1, "No")), (8.0, of(0, reason="stop")), (8.0, of(1, reason="stop"))]
+    track = track_of([*said], CHAT, sink=None if streamed else GatheringSink(CHAT), n=2)
     record = run(track.run())
     assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
     assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)
