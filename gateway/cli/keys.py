@@ -253,20 +253,24 @@ def _assign(fields: dict[str, Any], assignment: str) -> None:
     """Put ``a.b=value`` into ``fields``."""
     import yaml  # noqa: PLC0415 - heavy imports belong to the verb that runs
 
-    from gateway.settings import odd_numbers  # noqa: PLC0415 - likewise
+    from gateway.settings import odd_numbers, read_value, written  # noqa: PLC0415 - likewise
 
     path, equals, text = assignment.partition("=")
     if not equals or not path:
         fail(f"--set {assignment}: write it like --set rpm=60", MISUSED)
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
         fail(f"--set {path}: the value is not YAML; quote it", MISUSED)
     except ValueError:  # it has the form of a date
         fail(f"--set {path}: there is no day {text}", MISUSED)
     for number, base in odd_numbers(text):
         fail(f"--set {path}: {number} is a number in base {base} to YAML: write it in decimal, or in quotes", MISUSED)
     *sections, field = path.split(".")
+    place = ("clients", "NAME", *sections, field)
+    value, unclear = read_value(text, place)
+    for message in unclear:
+        fail(f"--set {path}: {message.removeprefix(written(place)).lstrip()}", MISUSED)
     inner = fields
     for section in sections:
         inner = inner.setdefault(section, {})

@@ -289,6 +289,16 @@ def texts_of(value: object, *, words: bool = False) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
+def has_value(value: object, wanted: bool | int | str, *, words: bool = False) -> bool:
+    """Whether a claim is ``wanted``, or contains it. True, false and whole numbers are as their texts.
+
+    Some issuers write them as texts, and so do variables. ``words`` as of ``texts_of``.
+    """
+    plain = [str(each).lower() for each in (value if isinstance(value, list) else [value]) if isinstance(each, int)]
+    text = wanted if isinstance(wanted, str) else str(wanted).lower()
+    return text in plain or text in texts_of(value, words=words)
+
+
 def instant_of(claims: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
     """Return a claim as an instant in seconds since 1970; None if it is invalid."""
     value = claims.get(name, default)

@@ -22,7 +22,7 @@ from gateway.core.errors import (
     SignerUnknown,
     WrongKey,
 )
-from gateway.keys.issuers import Issuer, TokenError, Web, instant_of, signed, text_of, texts_of, unverified
+from gateway.keys.issuers import Issuer, TokenError, Web, has_value, instant_of, signed, text_of, texts_of, unverified
 from gateway.keys.keys import RETRY_S
 from gateway.keys.table import Ended, KeyTable, Known
 from gateway.settings import IssuerSettings, Role
@@ -226,7 +226,7 @@ class Tokens(Generic[C]):
         if now < start - settings.leeway_s:
             raise WrongKey("the token is not valid yet (`nbf`)")
         for claim, wanted in settings.requires.items():
-            if wanted not in texts_of(claims.get(claim), words=claim in {"scope", "scp"}):
+            if not has_value(claims.get(claim), wanted, words=claim in {"scope", "scp"}):
                 raise WrongKey(f"the token's `{claim}` lacks what this gateway requires")
         subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
         if _is_denied(settings, subject, token_id):

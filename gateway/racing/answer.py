@@ -65,7 +65,8 @@ async def open_exchange(
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
-    is_one = answers_asked(call.fields, call.dialect) == 1
+    # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
+    is_exact = call.dialect.pivoting is not None or answers_asked(call.fields, call.dialect) == 1
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
@@ -73,7 +74,7 @@ async def open_exchange(
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
                     clocks.heard(came(chunk), meaningful=chunk.meaningful)
-        if is_one and finishing:
+        if is_exact and finishing:
             clocks.finish()
 
     return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
@@ -97,6 +98,7 @@ class AnswerStream:
         "_keeps_last",
         "_kept",
         "_kept_bytes",
+        "_knows_all",
         "_last",
         "_measurement",
         "announced",
@@ -143,6 +145,7 @@ class AnswerStream:
             thoughts=thoughts,
             may_think=habit is not None,
         )
+        self._knows_all = call.dialect.pivoting is not None
         self._measurement = measurement
         self.clocks = clocks
         self._clock = clock
@@ -177,9 +180,14 @@ class AnswerStream:
         elif self.validity is not None:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
-        if (self.reader.finished or (finishing and not self.reader.lacks_some)) and not self.reader.done:
+        if (self.reader.finished or (finishing and self.has_begun)) and not self.reader.done:
             self.clocks.finish()
         return block
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether none of its choices is still to come, where a translation has the end of all that have begun."""
+        return self._knows_all or not self.reader.lacks_some
 
     def _note_speech(self, speech: "Speech", now: float) -> None:
         reader, measurement = self.reader, self._measurement

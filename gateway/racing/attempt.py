@@ -504,7 +504,7 @@ class Attempt:
         answer, exchange = self._answer, self.exchange
         if answer is None or exchange is None:
             return False
-        finishing = exchange.finishing and not answer.reader.lacks_some
+        finishing = exchange.finishing and answer.has_begun
         is_whole = answer.reader.finished or finishing
         if self.state is AttemptState.WATCHED and is_whole:
             if not answer.reader.finished:

@@ -99,5 +99,7 @@ from .starter import FILE_NAME as FILE_NAME
 from .starter import example as example
 from .starter import json_schema as json_schema
 from .starter import starter_text as starter_text
+from .yaml_file import must_be_quoted as must_be_quoted
 from .yaml_file import odd_numbers as odd_numbers
 from .yaml_file import read_document as read_document
+from .yaml_file import read_value as read_value

@@ -5,7 +5,8 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, ValidationError
@@ -77,6 +78,8 @@ _REPEATABLE = re.compile(r"[A-Za-z]{1,12}|-?[\d.,_]{1,12} ?[A-Za-z%]{0,3}")  # "
 _KNOWN = "known: "
 _LONG_LIST = 8  # commas
 _NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another one
+_SEVERAL = (Annotated, Union, UnionType)  # types that have others within
+_MOST_LONGER = 2  # names suggested that have a key's words and more
 _MOST_PLACES = 2  # suggested for a key of other sections; with more, none is
 
 # By pydantic's type of error; the value follows.
@@ -165,20 +168,51 @@ def _suggestion(place: Place) -> str:
     before, colon, _ = key.partition(":")
     if colon and before in beside:
         return spaced(before)
-    elsewhere = [where for where, keys in _sections(place) if key in keys]
+    elsewhere = [where for where, keys in _sections(place) if _folded(key) in keys]
     near = [where for where in elsewhere if where.startswith(f"{_general(place[:-1])}.")] or elsewhere
-    if not difflib.get_close_matches(key, beside, n=1, cutoff=_NEARLY) and 0 < len(near) <= _MOST_PLACES:
-        return f"it belongs in {' or '.join(near)}"
+    if not _nearly(key, beside) and 0 < len(near) <= _MOST_PLACES:
+        return f"it belongs in {' or '.join(near)}{'' if key == _folded(key) else f' as {_folded(key)}'}"
     return nearest(key, beside)
 
 
 def nearest(word: str, known: Iterable[str], spell: Callable[[str], str] = str) -> str:
     """Return "did you mean ...?" with the nearest of ``known``, or list all; ``spell`` formats a name."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=_ALIKE)
+    near = _nearly(word, names) or _alike(word, names, _ALIKE)
     if near:
-        return f"did you mean '{spell(near[0])}'?"
+        quoted = [f"'{spell(name)}'" for name in near]
+        return f"did you mean {' or '.join(quoted)}?"
     return f"{_KNOWN}{', '.join(map(spell, names)) or 'none'}"
+
+
+def _nearly(word: str, names: Iterable[str]) -> Sequence[str]:
+    """Return the one of ``names`` that is spelt nearly like ``word``, else one or two that consist of more words."""
+    known = list(names)
+    return _alike(word, known, _NEARLY) or _longer(word, known)
+
+
+def _alike(word: str, names: Iterable[str], at_least: float) -> Sequence[str]:
+    """Return the name most like ``word``, in a list that may be empty. Cases, hyphens and underscores are alike."""
+    folded = {_folded(name): name for name in reversed(list(names))}
+    return [folded[each] for each in difflib.get_close_matches(_folded(word), folded, n=1, cutoff=at_least)]
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def _longer(word: str, names: Iterable[str]) -> Sequence[str]:
+    """Return names that have all words of ``word`` and more, as ``key_sha256`` has of ``key``; none if many have."""
+    asked = _words(_folded(word))
+    found = [name for name in names if "_" in name and asked <= _words(name)]
+    found = [name for name in found if name.endswith(f"_{word}")] or found
+    found = [name for name in found if name.startswith(f"{word}_")] or found
+    return found if len(found) <= _MOST_LONGER else []
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a key; plurals are as the singular."""
+    return frozenset(part.removesuffix("s") for part in name.split("_") if part)
 
 
 def listed_once(messages: Iterable[str]) -> list[str]:
@@ -201,6 +235,33 @@ def known_keys(place: Place) -> list[str]:
     for step in place:
         annotation = _inside(annotation, step)
     return [] if get_origin(annotation) is dict else list(_fields(annotation))  # a mapping's keys are names
+
+
+def is_free(place: Place) -> bool:
+    """Whether the value at ``place`` may be any JSON, as a parameter of requests may: no type says how it is meant."""
+    annotation: Any = Settings
+    for step in place:
+        annotation = _inside(annotation, step)
+        if annotation is object:
+            return True
+    return False
+
+
+def is_number(place: Place) -> bool:
+    """Whether the value at ``place`` must be a number, or may be one and no text."""
+    annotation: Any = Settings
+    for step in place:
+        annotation = _inside(annotation, step)
+    kinds = set(_kinds(annotation))
+    return not kinds.isdisjoint({int, float}) and str not in kinds
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    if get_origin(annotation) in _SEVERAL:
+        for each in get_args(annotation):
+            yield from _kinds(each)
+    else:
+        yield annotation
 
 
 def spaced(key: str) -> str:

@@ -21,6 +21,7 @@ from gateway.settings.document import (
     Document,
     Place,
     Problem,
+    is_free,
     listed_once,
     nearest,
     validate,
@@ -69,10 +70,29 @@ def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[P
         variables = {name: ours[name] for name in names}
         try:
             values |= read_variables(variables, PREFIX, LEVEL)
+            problems += _as_meant(values, variables)
         except SettingsError:  # its message has no value, and not every variable's name
             words = "a list or a section is written as JSON, and this is none"
             problems.append(Problem(f"{', '.join(variables)}: {words}"))
     return values, problems
+
+
+def _as_meant(values: dict[str, Any], variables: Mapping[str, str]) -> Iterator[Problem]:
+    """Read the parameters of requests among ``values``, which have no type, as in the file; yield the problems."""
+    for variable, text in variables.items():
+        *sections, name = place = tuple(variable.removeprefix(PREFIX).lower().split(LEVEL))
+        if not is_free(place):
+            continue
+        inner: Any = values
+        for section in sections:
+            inner = inner.get(section) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict) or inner.get(name) != text:
+            continue
+        from gateway.settings.yaml_file import read_parameter  # noqa: PLC0415 - PyYAML, only where there is one
+
+        inner[name], unclear = read_parameter(text, place)
+        if unclear is not None:
+            yield Problem(f"{variable}: {unclear}")
 
 
 def variable_of(place: Place, environ: Mapping[str, str]) -> str | None:

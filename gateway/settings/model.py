@@ -98,7 +98,7 @@ class IssuerSettings(Section):
     typ: Literal["at+jwt", "JWT"] = "at+jwt"  # in the header; JWT: also none, but no token marked as an ID token
     claim: str = "client_id"  # the claim that names the client
     clients: dict[str, str] = {}  # by the claim's value; empty: the value is the name of a client of role client
-    requires: dict[str, str] = {}  # other claims, and their required values
+    requires: dict[str, bool | int | str] = {}  # other claims, and their required values
     deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
 

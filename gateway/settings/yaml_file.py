@@ -7,24 +7,48 @@ columns stay correct.
 """
 
 import re
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import date
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
-from gateway.settings.document import Document, Place, Problem, known_keys, nearest, spaced, written
+from gateway.settings.document import (
+    Document,
+    Place,
+    Problem,
+    is_free,
+    is_number,
+    known_keys,
+    nearest,
+    spaced,
+    written,
+)
+from providers import UNREADABLE
 
 _REFERENCE = re.compile(r"\$\{([^{}\n]*)\}")
 _MASKED = r"$" + "\ue000" + r"\1" + "\ue001"
 _UNMASK = str.maketrans("\ue000\ue001", "{}")
 _MOST_VALUES = 100_000  # with aliases expanded: a few lines of nested aliases can exceed any memory
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+_LOOKS = _NUMBERS | {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}  # that a text may have
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _MERGE = "tag:yaml.org,2002:merge"
+_WORDS = frozenset({"yes", "no", "on", "off"})  # for true and false, to YAML 1.1 alone
+_EXPONENT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}")  # a number to JSON and YAML 1.2, a text to YAML 1.1
+_MOST_EXACT = 2**53  # of whole numbers
+_LEADING_ZERO = re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)")  # with an 8 or 9, or an o, it is a text to YAML 1.1
 
 
-def read_document(path: Path) -> Document:
-    """Read the YAML file at ``path``; errors are in the document's ``problems``."""
+def read_document(path: Path, texts: Collection[str] = ()) -> Document:
+    """Read the YAML file at ``path``; errors are in the document's ``problems``.
+
+    ``texts``: of another program's file, the keys whose values are texts, however they look.
+    """
     file = str(path)
     try:
         loader = yaml.SafeLoader(_REFERENCE.sub(_MASKED, path.read_text(encoding="utf-8-sig")))
@@ -44,7 +68,7 @@ def read_document(path: Path) -> Document:
         if root is None:
             return Document(file)
         if isinstance(root, yaml.MappingNode):
-            walk = _Walk(loader, file)
+            walk = _Walk(loader, file, texts)
             try:
                 return Document(file, walk.value(root, ()), walk.lines, tuple(walk.problems))
             except (_TooLargeError, RecursionError):
@@ -75,6 +99,39 @@ def odd_numbers(text: str) -> list[tuple[str, int]]:
     return found
 
 
+def read_value(text: str, place: Place) -> tuple[Any, list[str]]:
+    """Return a YAML text, which is valid, as the value of the setting at ``place``, and what cannot be understood.
+
+    ``odd_numbers`` are to be refused before.
+    """
+    loader = yaml.SafeLoader(text)
+    root = loader.get_single_node()
+    if root is None:
+        return None, []
+    walk = _Walk(loader, "")
+    try:
+        return walk.value(root, place), [problem.message for problem in walk.problems]
+    except (_TooLargeError, RecursionError):
+        return None, [f"{written(place)} is far too large"]
+
+
+def read_parameter(text: str, place: Place) -> tuple[Any, str | None]:
+    """Return the value of a request's parameter at ``place``, and what is unclear about it; None if nothing is.
+
+    It is JSON, or one word or number as the file has it; anything else is a text.
+    """
+    with suppress(*UNREADABLE):
+        return msgspec.json.decode(text), None
+    try:
+        is_one = isinstance(yaml.compose(text, yaml.SafeLoader), yaml.ScalarNode)
+    except (yaml.YAMLError, RecursionError):
+        is_one = False
+    if not is_one:
+        return text, None
+    value, problems = read_value(text, place)
+    return value, problems[0].removeprefix(written(place)).lstrip() if problems else None
+
+
 class _TooLargeError(Exception):
     """The expanded document is too large."""
 
@@ -82,11 +139,12 @@ class _TooLargeError(Exception):
 class _Walk:
     """Converts nodes to plain data, and collects lines and problems."""
 
-    def __init__(self, loader: yaml.SafeLoader, file: str) -> None:
+    def __init__(self, loader: yaml.SafeLoader, file: str, texts: Collection[str] = ()) -> None:
         self.lines: dict[Place, int] = {}
         self.problems: list[Problem] = []
         self._loader = loader
         self._file = file
+        self._texts = texts
         self._count = 0
         self._open: set[int] = set()  # the nodes being walked: an alias may refer to one of them
 
@@ -164,6 +222,8 @@ class _Walk:
         return items
 
     def _scalar(self, node: yaml.Node, place: Place) -> Any:
+        if place and place[-1] in self._texts and node.tag in _LOOKS:
+            return node.value
         if (base := _odd_base(node)) is not None:
             self._complain(node, place, f"is a number in base {base} to YAML: write it in decimal, or in quotes")
             return None
@@ -172,10 +232,44 @@ class _Walk:
         except (yaml.YAMLError, ValueError, LookupError, AttributeError):  # an unknown tag, a date that is none
             self._complain(node, place, "cannot be understood; put it in quotes")
             return None
+        if _is_plain(node) and _EXPONENT.fullmatch(node.value) and (self._texts or is_number(place) or is_free(place)):
+            value = _number(node.value)
+        if (unclear := _unclear(node, value)) is not None and is_free(place):
+            self._complain(node, place, unclear)
+            return None
+        if isinstance(value, date) and is_free(place):
+            return node.value  # JSON has no dates
         return value.translate(_UNMASK) if isinstance(value, str) else value
 
     def _complain(self, node: yaml.Node, place: Place, message: str) -> None:
         self.problems.append(Problem(f"{written(place) or 'the file'} {message}", self._file, _line(node)))
+
+
+def must_be_quoted(text: str) -> bool:
+    """Whether a text without quotes would be read as a number, or refused: PyYAML's writer does not know of it."""
+    return (_EXPONENT.fullmatch(text) or _LEADING_ZERO.fullmatch(text)) is not None
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    """Whether a value is written without quotes."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) <= _MOST_EXACT else value
+
+
+def _unclear(node: yaml.Node, value: object) -> str | None:
+    """Return what is unclear about a plain value that goes into requests as it is; None if nothing is."""
+    if isinstance(value, bool):
+        words = "is true or false to YAML 1.1, and a text to YAML 1.2: write true or false, or put it in quotes"
+        return words if node.value.lower() in _WORDS else None
+    if isinstance(value, float) and not isfinite(value):
+        return "is no number that JSON has: leave it out, or put it in quotes"
+    if isinstance(value, str) and _is_plain(node) and _LEADING_ZERO.fullmatch(value):
+        return "begins with a zero: write a number in decimal and without it, or put a text in quotes"
+    return None
 
 
 def _has_no_colon(node: yaml.Node) -> bool:

@@ -11,12 +11,12 @@ from tools.documentation.tables import code, marked
 
 _HEAD = """# Command line
 
-Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says more, with examples.
+Every verb of `holeshot`, with its arguments and options. `holeshot VERB --help` says the same, with all examples.
 
 - **For scripts**: figures go to standard output, all else to standard error.
 - **Exit codes**: 0, it worked; 1, it did not, and one sentence on standard error says why; 2, the command was used
   wrongly; 130, Ctrl-C.
-- **Options of many verbs**, which are not named below. `--help` says which a verb has:
+- **Options of many verbs**, which are only named below:
 
   - **`--config`**, **`-c`**: the configuration file; else the one in `HOLESHOT_CONFIG`, else `config/gateway.yaml`.
   - **`--json`**: print JSON.
@@ -39,19 +39,21 @@ def page() -> str:
     lines, told = [_HEAD], dict[tuple[str, str], str]()  # the verb that has said what an option does
     for name, command in _commands("holeshot", typer.main.get_command(application())):
         lines += [f"## {code(name)}", "", *_words(command.help or ""), ""]
-        known: dict[str, list[str]] = {}
+        shared, known = list[str](), dict[str, list[str]]()
         for each in command.params:
             if each.name == "help" or (each.param_type_name == "option" and each.hidden):
                 continue
             names = [each.name] if each.param_type_name == "argument" else [*each.opts, *each.secondary_opts]
             text = str(getattr(each, "help", None) or "")
             if _is_shared(names[0], text):
+                shared.append(code(names[0]))
                 continue
             if (before := told.setdefault((names[0], text), name)) != name:
                 known.setdefault(before, []).append(code(names[0]))
             else:
                 lines += _entry(names, each)
-        also = [f"{', '.join(some)}, as for {code(before)}" for before, some in known.items()]
+        also = [", ".join(shared)] if shared else []
+        also += [f"{', '.join(some)}, as for {code(before)}" for before, some in known.items()]
         lines += [f"Also {'; '.join(also)}.", ""] if also else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -85,16 +87,16 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _words(text: str) -> list[str]:
-    """Return the first sentences of a help text as Markdown, and those that name a page."""
+    """Return a help text as Markdown, with the first of its examples; what is preformatted is left out."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
         plain = " ".join(block.split())
         if block.lstrip().startswith("\b"):
             continue  # a list for the terminal, which a page of its own has for readers
-        if plain.startswith(_EXAMPLE):
-            continue  # --help has them
-        if not lines or "](../" in marked(plain):
-            lines += [marked(plain), ""]  # what it does, and the page that has more; --help has the rest
+        if not plain.startswith(_EXAMPLE):
+            lines += [marked(plain), ""]
+        elif "```text" not in lines:
+            lines += ["```text", plain.removeprefix(_EXAMPLE), "```", ""]
     return lines[:-1]
 
 

@@ -32,6 +32,9 @@ for. The file is `config/gateway.yaml`, or the path in `HOLESHOT_CONFIG`. Begin 
   months begin at midnight UTC.
 - A value may be read from elsewhere: `${VARIABLE}` or `${VARIABLE:-default}` inside a text, `os.environ/VARIABLE` or
   `file:/path` as the whole value, and `${exec:command}` ([secrets](../keys.md#secrets)).
+- Numbers are decimal: `060`, `0o17` and `12:30`, which YAML takes for numbers of other bases, are refused, and so are
+  `yes`, `no`, `on` and `off` among parameters of requests (`defaults`, `extra_body`), which YAML 1.1 takes for true and
+  false and YAML 1.2 for texts. In quotes each is a text.
 - A variable of the environment wins over the file: `HOLESHOT_PORT=4001`, and `__` between levels:
   `HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S=30`.
 - `holeshot check` names every wrong key with its line and the nearest right one. A running gateway reads a changed file

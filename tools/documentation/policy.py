@@ -22,15 +22,16 @@ RACE = {
 }
 _HEAD = """# Constants of the policy
 
-The numbers behind the rules of [the policy](../policy.md). None is a setting. `gateway/steering/constants.py` says
-beside each what it does. Before them stands where they came from:
+The numbers behind the rules of [the policy](../policy.md). None is a setting. In brackets stands where a value came
+from:
 
 - **tuned**: chosen by simulation over eight [worlds](../steering.md#in-simulation).
 - **world NAME**: introduced to mend a weakness that this world shows, not searched for over all worlds.
 - **vendors**: what vendors document.
 - **statistics**: a formula, or a usual level of confidence.
 - **judgement**: reasoned, not measured.
-- **bound**: limits time, memory, work or harm.
+
+*Bounds* limit time, memory, work or harm; `gateway/steering/constants.py` has the reason of each.
 """
 _ASSIGNED = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]*) = (?P<value>[^#]+?)(?:  # (?P<why>.*))?$")
 _UNITS = {"S": "s", "TPS": "tok/s", "TOKENS": "tokens", "BYTES": "bytes", "EVENTS": "events", "SHARE": "share"}
@@ -50,16 +51,21 @@ def page() -> str:
     constants = list(read(STEERING))
     for section in dict.fromkeys(each.section for each in constants):
         lines += [f"## {section}", ""]
-        stated: dict[str, list[str]] = {}
+        bounds = []
         for each in (each for each in constants if each.section == section):
-            origin = each.why.partition(": ")[0]
-            stated.setdefault(origin, []).append(f"{code(each.name)} = {_value(STEERING, each.name)}")
-        bounds = {BOUND: stated.pop(BOUND)} if BOUND in stated else {}
-        lines += [f"- {origin}: {', '.join(some)}" for origin, some in {**stated, **bounds}.items()] + [""]
-    race = list[str]()
-    for path, names in RACE.items():
-        some = [f"{code(each.name)} = {_value(path, each.name)}" for each in read(path) if each.name in names]
-        race.append(f"- {code(path)}: {', '.join(some)}")
+            origin, _, why = each.why.partition(": ")
+            stated = f"{code(each.name)} = {_value(STEERING, each.name)}"
+            if origin == BOUND:
+                bounds.append(stated)
+            else:
+                lines.append(f"- {stated} ({origin}): {_why(why)}")
+        lines += [f"- Bounds: {', '.join(bounds)}.", ""] if bounds else [""]
+    race = [
+        f"- {code(each.name)} = {_value(path, each.name)} ({code(path)}): {_why(each.why)}"
+        for path, names in RACE.items()
+        for each in read(path)
+        if each.name in names
+    ]
     return "\n".join([*lines, "## Constants of the race", "", *race, ""])
 
 
@@ -93,3 +99,7 @@ def _number(value: float) -> str:
     if round(value, 4) != value and float(fraction) == value:
         return str(fraction)
     return f"{value:,.10g}"
+
+
+def _why(text: str) -> str:
+    return text.replace("<", "\\<").replace("*", "\\*")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.watching.series import Family
+from tools.documentation.tables import marked
 from tools.monitoring.alert import Alert
 
 _HEAD = """# Metrics and alert rules
@@ -41,8 +42,8 @@ _TOPICS: Mapping[str, Sequence[str]] = {
 }
 _RULES = """## Alert rules
 
-For Prometheus; [holeshot.rules.yml](../../config/monitoring/holeshot.rules.yml) has their expressions, and what to do,
-which comes with each alert as its `description`. `page`: look now; `ticket`: look today, as in
+For Prometheus, with their expressions in
+[holeshot.rules.yml](../../config/monitoring/holeshot.rules.yml). `page`: look now; `ticket`: look today, as in
 [the gateway's own alerts](../monitoring.md#alerts-and-targets). Each fires when it has held for the time beside it.
 """
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
@@ -87,6 +88,6 @@ def _rule(alert: Alert) -> list[str]:
     summary = _LABEL.sub(lambda match: match[1].upper(), alert.summary)
     return [
         f"**{alert.name}** ({alert.severity}{lasts})",
-        f": {summary}",
+        f": {summary} *Do:* {marked(_LABEL.sub(lambda match: match[1].upper(), alert.description))}",
         "",
     ]

@@ -87,7 +87,7 @@ _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (
         str,
-        "What the deployment was not sent, or not so: hints, wishes that it refuses, with `drop_params` parameters.",
+        "What the deployment was not sent, or not so: hints, preferences that it refuses, parameters (`drop_params`).",
     ),
     LOWERED: (str, "Parameters that were lowered to the model's maximum, or to the deployment's longest answer."),
     IGNORED: (str, "Preferences that have no effect here."),

@@ -23,7 +23,7 @@ from gateway.cli.import_litellm.source import (
     table,
     walk,
 )
-from gateway.settings import Catalog, Cause, Place, Problem
+from gateway.settings import Catalog, Cause, Place, Problem, must_be_quoted
 from providers import DatasheetTable
 
 # The settings of the router and the proxy.
@@ -444,7 +444,13 @@ def _represent_list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=words)
 
 
+def _represent_text(dumper: yaml.SafeDumper, data: str) -> yaml.Node:
+    """Write a text in quotes where it looks like a number to us, as ``080`` and ``1e3`` do."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="'" if must_be_quoted(data) else None)
+
+
 _Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(str, _represent_text)
 
 
 def written_file(config: Mapping[str, Any], source: str, notes: Sequence[Problem]) -> str:

@@ -377,6 +377,11 @@ def is_set(value: object) -> bool:
     return value is not None and value is not False and value not in ("", [], {})
 
 
+_TEXTS = frozenset(
+    {"model_name", "model", "base_model", "api_version", "organization", "team_id", "user_id", "key_alias"}
+)
+
+
 # Reads LiteLLM's file, the files it includes and the credentials it names, with the lines of its keys.
 
 
@@ -387,7 +392,7 @@ def read_source(path: Path, environ: Mapping[str, str]) -> Section:
         ConfigurationError: it cannot be read, is not YAML, or not a LiteLLM configuration.
 
     """
-    document = read_document(path)
+    document = read_document(path, _TEXTS)
     if document.problems and not document.data:
         raise ConfigurationError(document.problems)
     sections = sorted(name for name, row in rows("file").items() if row.by)  # one of them is in each of LiteLLM's files
@@ -408,7 +413,7 @@ def _include(data: dict[str, Any], path: Path, place: Place, notes: Notes) -> No
     if path.exists() and not path.is_file():  # reading a device may never end
         notes.add(place, "is not a file: its settings are missing here")
         return
-    document = read_document(path)
+    document = read_document(path, _TEXTS)
     notes.problems.extend(document.problems)
     if document.problems and not document.data:
         notes.add(place, "could not be included: its settings are missing here")

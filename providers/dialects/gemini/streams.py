@@ -28,13 +28,14 @@ from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.wording import arguments_object
 from providers.error_bodies import error_in
-from providers.errors import SURPRISES, ErrorKind, UpstreamError
+from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage
 from providers.usage import usage_of as usage_of_chat
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _usages = msgspec.json.Decoder(UsageMetadata)
+_number = msgspec.json.Decoder(int | None)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
     **dict.fromkeys(CUT_SHORT, _CUT_SHORT),
@@ -71,16 +72,16 @@ class FromChat(ChunkTranslation):
         super().__init__(asked, secrets, offered=offered)
         self._shows_thoughts = _shows_thoughts(asked)
         self._names = _renamed(asked)
-        self._is_single = bytes(asked.get(IN_CONFIG + "candidateCount", b"1")) in {b"1", b"null"}
+        self._asked = _candidates(asked)
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
         self._usage: dict[str, Any] | None = None
 
     @property
     def finishing(self) -> bool:
-        """Whether each choice has its finish reason, and the answer has no end yet."""
+        """Whether each choice that was asked for has its finish reason, and the answer has no end yet."""
         reasons = [choice.reason for choice in self._choices.values()]
-        return not self._ended and bool(reasons) and None not in reasons
+        return not self._ended and len(reasons) >= self._asked and None not in reasons
 
     def end(self) -> bytes:
         """Return the last event, with the finish reasons and the usage; nothing, if there was no finish reason.
@@ -115,7 +116,7 @@ class FromChat(ChunkTranslation):
         if reported := usage_in(chunk):
             self._reported, self._usage = reported, _gemini_usage(reported) or self._usage
         for given in choices:
-            index = 0 if self._is_single else index_of(given)
+            index = 0 if self._asked == 1 else index_of(given)
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
             if reason := given.get("finish_reason"):
@@ -186,6 +187,14 @@ def _picture(url: str) -> dict[str, Any]:
     if (picture := split_data(url)) is not None:
         return {"inlineData": {"mimeType": picture[0], "data": picture[1]}}
     return {"fileData": {"mimeType": guess_type(url)[0] or "image/png", "fileUri": url}}
+
+
+def _candidates(asked: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many candidates the request asks for; one where that cannot be read."""
+    try:
+        return max(1, _number.decode(asked.get(IN_CONFIG + "candidateCount", b"1")) or 1)
+    except UNREADABLE:
+        return 1
 
 
 def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:

@@ -12,7 +12,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gateway.admin.sign_in import MOST_S, SignIn
 from gateway.core.errors import SignInRefused
-from gateway.keys.issuers import LARGEST, MOST_KEYS, Issuer, IssuerError, TokenError, Web, public_keys, unverified
+from gateway.keys.issuers import (
+    LARGEST,
+    MOST_KEYS,
+    Issuer,
+    IssuerError,
+    TokenError,
+    Web,
+    has_value,
+    public_keys,
+    unverified,
+)
 from gateway.keys.issuers import signed as verified
 from gateway.settings import SignInSettings
 from tests.identity import EC_KEY, RSA_KEYS, Identity, public_jwk, signed
@@ -132,3 +142,24 @@ async def test_a_sign_in_ends_within_ten_minutes_by_a_cookie_that_the_gateway_ha
         with pytest.raises(SignInRefused, match="not begun in this browser"):
             await sign_in.end(settings, PAGE, secret, [begun.cookie], {**answer, "iss": identity.url})
         await sign_in.close()
+
+
+@pytest.mark.parametrize(
+    ("claim", "required", "holds"),
+    [
+        (True, True, True),
+        ("true", True, True),
+        (True, "true", True),
+        (False, True, False),
+        (None, False, False),
+        (1, True, False),
+        (7, 7, True),
+        (7, "7", True),
+        (["a", 7], 7, True),
+        (7.5, 7, False),
+        ("read call", "call", False),
+        ({"call": 1}, "call", False),
+    ],
+)
+def test_a_claim_may_have_to_be_true_false_or_a_number(claim: object, required: bool | int | str, holds: bool) -> None:
+    assert has_value(claim, required) is holds

@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.core.attempts import Role
 from gateway.fleet.models import Clocks
+from gateway.racing.sinks import GatheringSink
 from gateway.racing.timeouts import FINISH_GRACE_S
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.test_several import candidate, of
@@ -30,8 +32,14 @@ def every_nine_seconds(events: list[bytes], last: list[bytes]) -> list[tuple[flo
     return [*zip(times, events, strict=True), *((times[-1] + 0.1, each) for each in [*last, DONE, None])]
 
 
-def track_of(steps: list[tuple[float, Step]], dialect: Dialect, speaks: Dialect = CHAT, **fields: Any) -> Track:
-    track = Track(Timetable("a", steps), clocks=CLOCKS, fields=fields)
+def track_of(
+    steps: list[tuple[float, Step]],
+    dialect: Dialect,
+    speaks: Dialect = CHAT,
+    sink: GatheringSink | None = None,
+    **fields: Any,
+) -> Track:
+    track = Track(Timetable("a", steps), clocks=CLOCKS, fields=fields, sink=sink, streamed=sink is None)
     track._call_options["dialect"] = dialect
     speaking = msgspec.structs.replace(track.model.deployments["a"], speaks=(speaks,))
     track.model = msgspec.structs.replace(track.model, deployments={"a": speaking})
@@ -98,3 +106,65 @@ def test_the_end_of_one_answer_hurries_no_other_that_was_asked_for() -> None:
     track = track_of(steps, GEMINI, **two)
     record = run(track.run())
     assert (record.status_code, record.error_kind, record.total_ms) == (200, None, pytest.approx(27_200))
+
+
+TWO: dict[str, Any] = {"generationConfig.candidateCount": 2}
+ENDS_OF_TWO = {
+    "one after the other": [of(0, reason="stop"), of(1, reason="stop")],
+    "together": [of(0, reason="stop") + of(1, reason="stop")],
+    "with the last text": [of(0, " it is", "stop"), of(1, " it is not", "stop")],
+    "and a comment": [of(0, reason="stop"), of(1, reason="length") + b": a comment\n\n"],
+}
+
+
+@pytest.mark.parametrize("ends", ENDS_OF_TWO.values(), ids=ENDS_OF_TWO)
+@pytest.mark.parametrize("begun", [[of(0, "Yes"), of(1, "No")], [of(0, "Yes")]], ids=["two texts", "one empty"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_end_must_come_soon_once_each_of_several_has_its_finish_reason(
+    ends: list[bytes], begun: list[bytes], *, streamed: bool
+) -> None:
+    sink = None if streamed else GatheringSink(GEMINI)
+    track = track_of([*((0.1, each) for each in begun), *((8.0, each) for each in ends)], GEMINI, sink=sink, **TWO)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+    assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)
+    told = track.sink.body() if isinstance(track.sink, GatheringSink) else track.sink.bytes
+    assert told.count(b"finishReason") == 2
+
+
+def test_the_usage_of_several_comes_within_the_time_after_their_finish_reasons() -> None:
+    ends = [(8.0, of(0, reason="stop")), (8.0, of(1, reason="stop")), (12.0, usage())]
+    track = track_of([(0.1, of(0, "Yes")), (0.1, of(1, "No")), *ends], GEMINI, **TWO)
+    (attempt,) = run(track.run()).attempts
+    assert (attempt.outcome, attempt.completion_tokens, attempt.tokens_source) == ("won", 5, "reported")
+
+
+@pytest.mark.parametrize("dialect", [CHAT, GEMINI], ids=lambda each: each.name)
+def test_googles_own_candidates_need_no_end_of_their_stream(dialect: Dialect) -> None:
+    said = [(0.1, candidate(0, "Yes")), (0.1, candidate(1, "No")), (8.0, candidate(0, "", "STOP"))]
+    asked = TWO if dialect is GEMINI else {"n": 2}
+    track = track_of([*said, (8.0, candidate(1, "", "STOP"))], dialect, GEMINI, **asked)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+    assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)
+
+
+def test_a_race_ends_soon_after_the_last_finish_reason_of_its_winner() -> None:
+    ends: list[tuple[float, Step]] = [(8.0, of(0, reason="stop")), (8.1, of(1, reason="stop"))]
+    first = Timetable("a", [(0.1, of(0, "Yes")), (0.1, of(1, "No")), *ends])
+    second = Timetable("b", [(9.0, of(0, "Late"))])
+    launches = [("a", 0.0, Role.PRIMARY), ("b", 0.0, Role.RACE)]
+    track = Track(first, second, launches=launches, clocks=CLOCKS, fields=TWO)
+    track._call_options["dialect"] = GEMINI
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won", "b": "lost"})
+    assert record.total_ms == pytest.approx(8_100 + 1_000 * FINISH_GRACE_S)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_several_answers_of_chat_need_no_done(*, streamed: bool) -> None:
+    said = [(0.1, of(0, "Yes")), (0.1, of(1, "No")), (8.0, of(0, reason="stop")), (8.0, of(1, reason="stop"))]
+    track = track_of([*said], CHAT, sink=None if streamed else GatheringSink(CHAT), n=2)
+    record = run(track.run())
+    assert (record.status_code, record.error_kind, track.outcomes) == (200, None, {"a": "won"})
+    assert record.total_ms == pytest.approx(8_000 + 1_000 * FINISH_GRACE_S)

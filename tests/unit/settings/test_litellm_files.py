@@ -74,3 +74,20 @@ model_list:
     assert keys == {"groq": ["value-of-K"], "groq-2": ["value-of-L"]}
     assert [deployments(settings, name) for name in "abc"] == [["groq/x"], ["groq/x"], ["groq-2/x"]]
     assert not remarks(converted, "names a credential")
+
+
+def test_values_are_what_their_writer_means_whatever_they_look_like(imported: Import) -> None:
+    settings, _ = imported("""
+model_list:
+  - model_name: no
+    litellm_params: { model: groq/1.10, api_key: os.environ/K, temperature: 1e-1, seed: 1e3, stop: "1e3" }
+  - model_name: 2024-10-21
+    litellm_params: { model: groq/x, api_key: os.environ/K, extra_body: { zip: 080, day: 2024-10-21, flag: no } }
+  - { model_name: 010, litellm_params: { model: groq/x, api_key: os.environ/K } }
+""")
+
+    assert list(settings.models) == ["no", "2024-10-21", "010"]
+    assert deployments(settings, "no") == ["groq/1.10"]
+    assert settings.models["no"].defaults == {"temperature": 0.1, "seed": 1000, "stop": "1e3"}
+    (deployment,) = settings.models["2024-10-21"].deployments
+    assert deployment.extra_body == {"zip": "080", "day": "2024-10-21", "flag": False}

@@ -8,6 +8,8 @@ import pytest
 from gateway.settings import ConfigurationError, Settings, load_address, load_database_url, locate
 
 Load = Callable[..., Settings]
+Problems = Callable[..., list[str]]
+MODEL = "providers: { ollama: }\nmodels: { m: { deployments: [ollama/x] } }\n"
 
 
 def test_an_empty_file_is_all_defaults(loaded: Load) -> None:
@@ -34,6 +36,26 @@ def test_a_nested_variable_changes_one_value_of_a_section(loaded: Load) -> None:
     timeouts = loaded(text, {"HOLESHOT_TIMEOUTS__STALL_TIMEOUT_S": "10"}).timeouts
 
     assert (timeouts.connect_timeout_s, timeouts.ttft_timeout_s, timeouts.stall_timeout_s) == (5, 60, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        *(("0.2", 0.2), ("1e-1", 0.1), ("4000", 4000), ("1_000", 1000), ("true", True), ("null", None), ("[1]", [1])),
+        *(('"0.2"', "0.2"), ("low", "low"), ("2026-01-01", "2026-01-01"), ("a: b", "a: b"), ("${X:-060}", "060")),
+        ('{"type": "enabled"}', {"type": "enabled"}),
+    ],
+)
+def test_a_parameter_of_requests_in_a_variable_is_read_as_in_the_file(loaded: Load, text: str, meant: object) -> None:
+    settings = loaded(MODEL, {"HOLESHOT_MODELS__M__DEFAULTS__X": text})
+    assert settings.models["m"].defaults == {"x": meant}
+
+
+@pytest.mark.parametrize("text", ["on", "no", "060", "080", "12:30", "0o17"])
+def test_a_parameter_in_a_variable_is_refused_where_it_is_unclear(problems: Problems, text: str) -> None:
+    (problem,) = problems(MODEL, {"HOLESHOT_MODELS__M__DEFAULTS__X": text})
+    assert problem.startswith("HOLESHOT_MODELS__M__DEFAULTS__X: ")
+    assert "in quotes" in problem
 
 
 def test_a_provider_can_come_from_variables_alone(loaded: Load) -> None:

@@ -57,6 +57,17 @@ CLIENT = f"clients: {{ a: {{ key_sha256: {HASH}"
         (f"{MODEL} }}], race: {{ budgt: }} }} }}\n", "2: models.m.race.budgt", "budget"),
         (f"{MODEL}, max_inflight: }}] }} }}\n", "2: models.m.deployments[0].max_inflight", "max_in_flight"),
         (f"{MODEL} }}], usd_per_dya: }} }}\n", "2: models.m.usd_per_dya", "usd_per_day"),
+        (f"{CLIENT}, key: x }} }}\n", "1: clients.a.key", "key_sha256"),
+        (f"{CLIENT}, model: x }} }}\n", "1: clients.a.model", "models"),
+        (f"{CLIENT}, RPM: 5 }} }}\n", "1: clients.a.RPM", "rpm"),
+        (f"{CLIENT}, usd: 5 }} }}\n", "1: clients.a.usd", "usd_per_day' or 'usd_per_month"),
+        ("providers: { ollama: { url: x } }\n", "1: providers.ollama.url", "base_url"),
+        ("providers: { ollama: { Base-URL: x } }\n", "1: providers.ollama.Base-URL", "base_url"),
+        ("providers: { ollama: { key: x } }\n", "1: providers.ollama.key", "api_key"),
+        ("redis: x\n", "1: redis", "redis_url"),
+        ("log: debug\n", "1: log", "log_level' or 'log_format"),
+        (f"{MODEL}, price: 1 }}] }} }}\n", "2: models.m.deployments[0].price", "price_per_mtok"),
+        (f"{MODEL}, headers: {{ a: b }} }}] }} }}\n", "2: models.m.deployments[0].headers", "extra_headers"),
     ],
 )
 def test_an_unknown_key_without_a_value_is_refused_with_its_line(

@@ -143,3 +143,73 @@ def test_invalid_yaml_is_explained_in_words_that_say_what_to_do(path: Path, text
 
     assert problem.line == line
     assert problem.message.startswith(f"invalid YAML: {words}")
+
+
+FREE = "models:\n  m:\n    defaults:\n      x: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2024-10-21", "2024-10-21"),
+        ("2024-10-21 10:00:00", "2024-10-21 10:00:00"),
+        ("1e3", 1000),
+        ("1e-1", 0.1),
+        ("2.5E+1", 25),
+        ("'1e3'", "1e3"),
+        ("1_000", 1000),
+        (".5", 0.5),
+        ("0x1f", 31),
+        ("~", None),
+        ("true", True),
+        ("False", False),
+        ("'no'", "no"),
+        ('"080"', "080"),
+        ("0", 0),
+        ("0.25", 0.25),
+        ("n", "n"),
+    ],
+)
+def test_what_goes_into_requests_is_what_its_writer_means(path: Path, written: str, meant: object) -> None:
+    document = read(path, FREE.format(written))
+
+    assert document.problems == ()
+    (model,) = document.data["models"].values()
+    assert model["defaults"]["x"] == meant
+    assert type(model["defaults"]["x"]) is type(meant)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        *((word, "write true or false, or put it in quotes") for word in ("yes", "no", "on", "Off", "NO")),
+        *((word, "in quotes") for word in ("080", "0o17", "-09", ".nan", "-.inf", "1e999")),
+        *((word, "write it in decimal, or in quotes") for word in ("010", "12:30")),
+    ],
+)
+@pytest.mark.parametrize("within", ["{}", "[1, {}]", "{{ y: {} }}"])
+def test_what_goes_into_requests_is_refused_where_its_meaning_is_unclear(
+    path: Path, written: str, words: str, within: str
+) -> None:
+    (problem,) = read(path, FREE.format(within.format(written))).problems
+
+    assert (problem.line, problem.message.startswith("models.m.defaults.x")) == (4, True)
+    assert problem.message.endswith(words)
+
+
+@pytest.mark.parametrize(("place", "written", "meant"), [("rpm", "1e3", 1000), ("usd_per_day", "25e-2", 0.25)])
+def test_a_number_with_an_exponent_is_one_where_a_number_is_expected(
+    path: Path, place: str, written: str, meant: float
+) -> None:
+    document = read(path, f"clients: {{ a: {{ {place}: {written}, team: {written} }} }}\n")
+
+    assert document.data["clients"]["a"] == {place: meant, "team": written}
+    assert type(document.data["clients"]["a"][place]) is type(meant)
+
+
+@pytest.mark.parametrize("written", ["yes", "No", "on", "OFF", "true"])
+def test_a_setting_that_is_true_or_false_may_have_all_words_of_yaml(path: Path, written: str) -> None:
+    document = read(path, f"clients: {{ a: {{ adhoc: {written} }} }}\n")
+
+    assert document.problems == ()
+    assert document.data["clients"]["a"]["adhoc"] is (written in {"yes", "on", "true"})

@@ -14,7 +14,7 @@ from gateway.steering import constants
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "policy.md"
 TABLES = ROOT / "docs" / "reference" / "policy.md"
-_LINE = re.compile(r"^- (?P<origin>[^:]+): (?P<stated>`.+)$", re.MULTILINE)
+_ENTRY = re.compile(r"^- `(?P<name>\w+)` = (?P<value>[^(]+) \((?P<origin>[^)]+)\): (?P<why>.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CITED = re.compile(r"(?P<before>\]\(|docs/)(?P<path>[\w./-]*policy\.md)#(?P<anchor>[\w-]+)")
 _OWN = re.compile(r"\]\(#([\w-]+)\)")
@@ -22,9 +22,11 @@ _OWN = re.compile(r"\]\(#([\w-]+)\)")
 
 def _entries(text: str) -> Iterator[tuple[str, tuple[float, ...], str]]:
     """Yield name, values and origin of each entry; several values are separated by semicolons, units follow."""
-    for line in _LINE.finditer(text):
-        stated = re.findall(r"`(\w+)` = ([^`]+?)(?=, `|$)", line["stated"])
-        yield from ((name, _read(value), line["origin"]) for name, value in stated)
+    for entry in _ENTRY.finditer(text):
+        yield entry["name"], _read(entry["value"]), entry["origin"]
+    for line in re.findall(r"^- Bounds: (.+)\.$", text, re.MULTILINE):
+        for name, value in re.findall(r"`(\w+)` = ([^`]+?)(?=, `|$)", line):
+            yield name, _read(value), "bound"
 
 
 def _read(value: str) -> tuple[float, ...]:
