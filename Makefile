@@ -37,7 +37,7 @@ checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin holeshot gateway providers
+	$(BIN)/python -m tools.darwin
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 

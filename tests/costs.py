@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -42,11 +42,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Iterator[None]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to each phase's report what was used since the last one ended: fixtures count where they were made."""
-    report: Any = yield
+    report = yield
     now = [time.perf_counter(), _cpu_s(), float(_started + used.started)]
-    report.cost = [after - before for after, before in zip(now, _last, strict=True)]
+    report.cost = [  # type: ignore[attr-defined] # xdist passes all of its fields on
+        after - before for after, before in zip(now, _last, strict=True)
+    ]
     _last[:] = now
     return report
 
@@ -69,7 +71,8 @@ class Costs:
         rows = sorted(self.files.items(), key=lambda each: -each[1][1])
         wall, cpu, processes = (sum(sums[at] for _, sums in rows) for at in range(3))
         say = terminalreporter.write_line
-        say(f"{time.perf_counter() - self.since:.0f} s, {wall:.0f} s of tests, {cpu:.0f} s of CPU, {processes:.0f} processes started; the dearest files:")
+        took = time.perf_counter() - self.since
+        say(f"{took:.0f} s: {wall:.0f} s of tests, {cpu:.0f} s of CPU, {processes:.0f} processes; the dearest files:")
         say(f"{'CPU s':>7} {'wall s':>7} {'started':>7}")
         for name, (wall, cpu, processes) in rows[:MOST]:
             say(f"{cpu:7.1f} {wall:7.1f} {processes:7.0f}  {name}")

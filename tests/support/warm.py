@@ -1,6 +1,6 @@
 """The command ``holeshot`` as a process that need not import anything: a warm parent forks it.
 
-A gateway takes 0.7 s of CPU to import what it is made of. One parent a test process imports it once, and each command is
+A gateway takes 0.7 s of CPU to import what it is made of. One parent a test process imports it once, each command is
 a fork of that, with its own arguments, environment, folder and files. Not for tests of the process itself: how it is
 started, its warnings, workers (which read the environment as they import), packages.
 """
@@ -17,10 +17,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
 # As of pytest's own process (pyproject.toml): what Python or a library will drop is an error.
 DEPRECATED = ("-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning")
 _MOST_BYTES = 2**20  # of a request: arguments and an environment
+
+
+class Asked(TypedDict):
+    """What a fork is told."""
+
+    arguments: list[str]
+    cwd: str
+    env: dict[str, str]
 
 
 class WarmProcess:
@@ -37,6 +46,12 @@ class WarmProcess:
         await self.ended.wait()
         assert self.returncode is not None
         return self.returncode
+
+    async def communicate(self) -> tuple[None, bytes]:
+        """Return what it has written to its standard error, when it has ended."""
+        said = b"" if self.stderr is None else await self.stderr.read()
+        await self.wait()
+        return None, said
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
@@ -82,11 +97,11 @@ async def forked(
     loop = asyncio.get_running_loop()
     reading, writing = os.pipe() if stderr == asyncio.subprocess.PIPE else (None, stderr)
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
+    asked: Asked = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}
     passed = array.array("i", [its.fileno(), writing])
-    _request().sendmsg([asked], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+    _request().sendmsg([json.dumps(asked).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
     its.close()
-    ours.setblocking(False)
+    ours.setblocking(False)  # noqa: FBT003 - its only argument
     stream = None
     if reading is not None:
         os.close(writing)
@@ -116,8 +131,8 @@ def _warm(control: socket.socket) -> None:
     from gateway.core.tasks import collect_less  # noqa: PLC0415 - likewise
 
     collect_less()
-    serve._import_without("rich", "structlog")  # noqa: SLF001 - as the command does
-    serve._import_without("opentelemetry", "redis")  # noqa: SLF001 - likewise
+    serve._import_without("rich", "structlog")
+    serve._import_without("opentelemetry", "redis")
     import gc  # noqa: PLC0415 - likewise
 
     import gateway.server.server  # noqa: F401, PLC0415 - the whole of it
@@ -125,7 +140,7 @@ def _warm(control: socket.socket) -> None:
     gc.freeze()
     waiting: dict[int, socket.socket] = {}
     wakes, wake = socket.socketpair()
-    wake.setblocking(False)
+    wake.setblocking(False)  # noqa: FBT003 - its only argument
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     while True:
@@ -163,15 +178,15 @@ def _report(waiting: dict[int, socket.socket]) -> None:
             teller.close()
 
 
-def _become(asked: dict[str, object], teller: int, stderr: int) -> None:
+def _become(asked: Asked, teller: int, stderr: int) -> None:
     """Run the command in the fork."""
     os.close(teller)
     os.dup2(stderr, 2)
     os.close(stderr)
-    os.chdir(str(asked["cwd"]))
+    os.chdir(asked["cwd"])
     os.environ.clear()
-    os.environ.update(asked["env"])  # type: ignore[arg-type] # read from JSON
-    sys.argv = ["holeshot", *asked["arguments"]]  # type: ignore[misc] # likewise
+    os.environ.update(asked["env"])
+    sys.argv = ["holeshot", *asked["arguments"]]
     from gateway.cli.main import main  # noqa: PLC0415 - likewise
 
     main()
