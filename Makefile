@@ -52,7 +52,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := wall real monitoring servers clients oidc stores fuzz clickhouse hostile
+TESTS := wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
 # tests that wait for time to pass, as nothing tells when it has (half a minute)
 test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
@@ -63,6 +63,10 @@ test_monitoring = $(BIN)/python tests/monitoring/run.py
 test_servers = $(BIN)/python tests/real_servers/run.py $(SERVERS)
 # real clients (SDKs, frameworks, agents) against the gateway; CLIENTS="openai-python curl" narrows it
 test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json)
+# programs in their defaults, ten turns at each vendor's strict stand-in, directly and through the gateway;
+# PROGRAMS="ai-sdk codex" and VENDORS="openai anthropic" narrow it (all of it: hours); PAGE=1 writes the page
+test_programs = $(BIN)/python tests/clients/run.py $(PROGRAMS) $(addprefix --vendor ,$(or $(VENDORS),all)) \
+	$(if $(JSON),--json) $(if $(PAGE),--page)
 # sign in to the page, and use tokens as keys, at a certified OpenID provider (needs node; half a minute)
 test_oidc = $(BIN)/python tests/oidc/run.py
 # the ledger's tests on a Postgres that is set to German and to Kolkata's time, and behind PgBouncer (ten minutes)

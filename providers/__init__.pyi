@@ -10,10 +10,13 @@ from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
 from .catalog import VERTEX as VERTEX
 from .catalog import Api as Api
+from .catalog import ModelRules as ModelRules
 from .catalog import ProviderKind as ProviderKind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
 from .catalog import apis_of as apis_of
+from .catalog import apis_perhaps as apis_perhaps
+from .catalog import fitted_to as fitted_to
 from .catalog import has_botocore as has_botocore
 from .catalog import has_google_auth as has_google_auth
 from .catalog import has_litellm as has_litellm
@@ -54,6 +57,10 @@ from .large_bodies import aside as aside
 from .large_bodies import bound_memory as bound_memory
 from .large_bodies import check_room as check_room
 from .large_bodies import check_room_for_answer as check_room_for_answer
+from .learnt import Fact as Fact
+from .learnt import Kind as Kind
+from .learnt import Learnt as Learnt
+from .learnt import learnt_of as learnt_of
 from .listings import Listed as Listed
 from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error
@@ -115,3 +122,6 @@ from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep
 from .words import without_addresses as without_addresses
+from .wrong_api import Lacking as Lacking
+from .wrong_api import lacking as lacking
+from .wrong_api import offered as offered

@@ -27,6 +27,7 @@ from providers.dialects import (
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
+from providers.forms import Asked, Sent, adapted, taken
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
 from providers.http_upstream import HttpUpstream
@@ -38,6 +39,12 @@ _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _BAD_REQUEST = 400
 # Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
 _WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
+# What Converse, and the models behind it, call the fields of chat that it is translated from.
+_IN_CHAT: Mapping[str, str] = {
+    **dict.fromkeys(("effort", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
+    **{name: name for name in ("reasoning_effort", "temperature", "top_p", "top_k", "service_tier")},
+    "stop_sequences": "stop",
+}
 _REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
 _LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
 _REQUEST_ID = "x-amzn-requestid"
@@ -92,6 +99,23 @@ class BedrockUpstream(HttpUpstream):
         """
         if request.dialect is not CHAT:
             raise self._lacks(request.dialect.name)
+        asked = Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
+        response = await taken(
+            self.learnt,
+            asked,
+            say=lambda facts: adapted(request.fields, facts, asked),
+            ask=lambda sent: self._asked(request, sent),
+        )
+        return ConverseExchange(response, self._secrets, request.model)
+
+    async def _asked(self, request: Request, sent: Sent) -> Body:
+        """Return the response to a request in the form that is ``sent``, which is translated.
+
+        Raises:
+            UpstreamError: as of ``stream``.
+
+        """
+        request = msgspec.structs.replace(request, fields=sent.fields)
         fields = {**self._worded(request).fields, **request.extra_body}
         body = msgspec.json.encode(fields)
         path = CHAT.name if request.upstream_stream else _WHOLE
@@ -102,14 +126,13 @@ class BedrockUpstream(HttpUpstream):
             request = msgspec.structs.replace(request, headers={**request.headers, **signed})
         head = self._head("POST", path, request.model, packed=False, own=request.own_headers)
         try:
-            response = await self._ask(head, CHAT.name, request, body)
+            return await self._ask(head, CHAT.name, request, body)
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _WRONG_MODEL.search(error.message):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
             elif error.kind is ErrorKind.PROVIDER_AUTH and self._signing is not None:
                 self._signing.refused()
             raise
-        return ConverseExchange(response, self._secrets, request.model)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
         """Refuse: Converse has completions only.

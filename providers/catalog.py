@@ -1,17 +1,18 @@
 """The catalog of vendors, read from ``vendors.toml`` beside this file: a vendor is a row of data, not a class."""
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from providers.dialects import DIALECTS, PIVOT, History, Loss, Way
+from providers.dialects import DIALECTS, PIVOT, Fields, History, Loss, Way, Wording, raw_json
 from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
@@ -19,7 +20,7 @@ from providers.errors import UNREADABLE
 # level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
 
 _NOTHING = (b"null",)
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
+DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "frequency_penalty": (b"null", b"0", b"0.0"),
     "logit_bias": (b"null", b"{}"),
     "logprobs": (b"null", b"false"),
@@ -27,8 +28,11 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "parallel_tool_calls": (b"null", b"true"),
     "presence_penalty": (b"null", b"0", b"0.0"),
     "service_tier": (b"null", b'"auto"', b'"default"'),
+    "stop": (b"null", b"[]"),
     "store": (b"null", b"false"),
+    "temperature": (b"null", b"1", b"1.0"),
     "top_logprobs": (b"null", b"0"),
+    "top_p": (b"null", b"1", b"1.0"),
     "verbosity": (b"null", b'"medium"'),
 }
 # They do not affect the answer.
@@ -39,6 +43,7 @@ _HINTS = frozenset(
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
+_GEMINIS = "google-gemini-v1"
 _NONE = msgspec.Raw(b"null")
 _calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -54,6 +59,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
+    unsigned_details: Mapping[str, str] = {}
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
     history: History = History()  # what it accepts in a conversation's history
     # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
@@ -61,8 +68,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
 
-def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspec.Raw]:
-    """Return the client's ``fields`` adapted to the vendor; always a new dictionary.
+def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:
+    """Return the client's ``fields`` adapted to the vendor and its ``model``; always a new dictionary.
 
     If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
     """
@@ -76,6 +83,9 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> dict[str, msgspe
         shaped["messages"] = _without_developer_role(shaped["messages"])
     if quirks.unsigned_call is not None and "messages" in shaped:
         shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    for beginning, signature in quirks.unsigned_details.items():
+        if model.startswith(beginning) and "messages" in shaped:
+            shaped["messages"] = _with_details(shaped["messages"], signature)
     if quirks.typed_branches and "tools" in shaped:
         shaped["tools"] = _with_typed_branches(shaped["tools"])
     return shaped
@@ -91,8 +101,106 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
     return tuple(
         Loss(name, "this provider does not support it", hint=name in _HINTS)
         for name, value in fields.items()
-        if name in quirks.drop and bytes(value) not in _DEFAULTS.get(name, _NOTHING)
+        if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
     )
+
+
+# What single models of a vendor take of its parameters, as data: what they refuse is renamed or left out. A request
+# is adapted before it is sent, in chat and in Responses, whose parameters have the same names.
+
+# From the least to the most: a model that lacks one is asked for the nearest that it has.
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# They do not affect the answer: a model that refuses parallel_tool_calls calls one tool at a time anyway.
+_LEAST = frozenset({"parallel_tool_calls", "prediction"})
+
+
+class ModelRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some models of a vendor take, where they differ from what the table of them says."""
+
+    names: tuple[str, ...]  # of the models, as patterns with *; ``ft:BASE:…`` has those of BASE
+    takes: frozenset[str] = frozenset()  # parameters that they take although the table drops them; *: all
+    also: frozenset[str] = frozenset()  # others that they refuse
+    rests: bool = False  # they do not think unless a request asks for it
+    efforts: tuple[str, ...] = ()  # the efforts of thinking that they take; empty: unknown
+    drop: frozenset[str] = frozenset()  # all that they refuse, made of the table's
+    at_rest: frozenset[str] = frozenset()  # likewise
+    rename: Mapping[str, str] = {}  # likewise
+
+
+class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The models of a vendor that take less than others."""
+
+    drop: frozenset[str]  # parameters that they answer with an error
+    at_rest: frozenset[str] = frozenset()  # of these, those that they take where they are not to think
+    rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that they take
+    of: tuple[ModelRules, ...]  # the first that fits counts
+
+    def rules(self, model: str) -> ModelRules | None:
+        """Return the rules for ``model``; None if it takes all."""
+        name = model.rpartition("/")[2].removeprefix("ft:").partition(":")[0].lower()
+        found = next((each for each in self.of if any(fnmatchcase(name, pattern) for pattern in each.names)), None)
+        if found is None:
+            return None
+        drop = frozenset() if "*" in found.takes else (self.drop | found.also) - found.takes
+        return msgspec.structs.replace(found, drop=drop, at_rest=self.at_rest, rename=self.rename)
+
+
+def fitted_to(rules: ModelRules, fields: Fields) -> Wording:
+    """Return a request of chat or Responses as a model with these ``rules`` takes it, and what was lost."""
+    said = {name: value for name, value in fields.items() if name not in rules.rename}
+    for name, own in rules.rename.items():
+        if name in fields:
+            said.setdefault(own, fields[name])
+    losses: list[Loss] = []
+    effort = _effort(fields)
+    if effort in _EFFORTS and rules.efforts and effort not in rules.efforts:
+        effort, reason = _nearest(effort, rules.efforts), f"this model takes {', '.join(rules.efforts)}"
+        losses.append(Loss(_set_effort(said, effort), reason, hint=True))
+    rests = rules.rests if effort is None else effort == "none"
+    for name in [name for name in said if name in rules.drop and not (rests and name in rules.at_rest)]:
+        value = bytes(said.pop(name))
+        if value not in DEFAULTS.get(name, _NOTHING):
+            losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
+    unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
+    return Wording(fields if unchanged else said, tuple(losses))
+
+
+class _Reasoning(msgspec.Struct):
+    effort: str | None = None
+
+
+_T = TypeVar("_T")
+
+
+def _read(raw: msgspec.Raw, type_: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except UNREADABLE:  # the provider reports the error in its own words
+        return None
+
+
+def _effort(fields: Fields) -> str | None:
+    if "reasoning_effort" in fields:
+        return _read(fields["reasoning_effort"], str)
+    reasoning = _read(fields["reasoning"], _Reasoning) if "reasoning" in fields else None
+    return None if reasoning is None else reasoning.effort
+
+
+def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
+    """Set another effort; return the name of the field that has it."""
+    if "reasoning_effort" in said:
+        said["reasoning_effort"] = raw_json(effort)
+        return "reasoning_effort"
+    reasoning = _read(said["reasoning"], dict[str, msgspec.Raw]) or {}
+    said["reasoning"] = raw_json({**reasoning, "effort": effort})
+    return "reasoning.effort"
+
+
+def _nearest(effort: str, taken: Sequence[str]) -> str:
+    """Return the nearest of the efforts ``taken``; of two the higher."""
+    place = _EFFORTS.index(effort)
+    known = [each for each in taken if each in _EFFORTS]
+    return min(known, key=lambda each: (abs(_EFFORTS.index(each) - place), -_EFFORTS.index(each)))
 
 
 # Whether a provider refuses to stream may depend on which parameters a request has, and on the kinds of their values.
@@ -162,6 +270,36 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
             if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
                 calls[0]["extra_content"] = signed
                 message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+
+
+def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` as a detail beside tool calls that have none.
+
+    The vendor refuses what is not a list of objects.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            details = _calls_decoder.decode(message.get("reasoning_details", _NONE)) or []
+            if calls and not any("data" in detail for detail in details):
+                called = calls[0].get("id", _NONE)
+                sealed = {
+                    "type": "reasoning.encrypted",
+                    "data": signature,
+                    "id": called,
+                    "format": _GEMINIS,
+                    "index": 0,
+                }
+                message["reasoning_details"] = msgspec.Raw(msgspec.json.encode([*details, sealed]))
                 changed = True
     except msgspec.DecodeError:
         return messages
@@ -265,6 +403,8 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     continues_at: str | None = None  # it continues at this base URL only
     continues_models: tuple[str, ...] | None = None  # these models continue, as patterns with *; None: all
     bills_after_disconnect: bool | None = None  # None: unknown
+    models: ModelTable | None = None  # what single models take of its parameters; None: all take the same
+    models_as: str | None = None  # the vendor whose models, with the same rules, it has
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None
 
@@ -278,11 +418,20 @@ def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]
     return vendor.apis or _USUAL[vendor.kind]
 
 
+def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
+    """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
+    return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
+
+
 @cache
 def load_catalog() -> Mapping[str, Vendor]:
     """Return the catalog: vendors by name, in the order of the file, which is read once."""
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
-    named = {name: {"name": name, **row} for name, row in rows.items()}
+    shared = {name: rows[row["models_as"]]["models"] for name, row in rows.items() if "models_as" in row}
+    named = {
+        name: {"name": name, **row, **({"models": shared[name]} if name in shared else {})}
+        for name, row in rows.items()
+    }
     return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))
 
 

@@ -10,7 +10,8 @@ The extract, ``models.json``, has the version of the table, the date of its rele
 
 A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
 tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
-not listed and has no flag of its own is a no as well.
+not listed and has no flag of its own is a no as well. Likewise thinking: the table marks the chat models that think,
+and an unmarked one of a family that does not think is plain. In other families, vendors of open models forget the mark.
 """
 
 import datetime as dt
@@ -337,9 +338,35 @@ class Datasheet(msgspec.Struct, frozen=True):
     capabilities: Capabilities = UNKNOWN
     listed: Price | None = None  # the prices that are known where that of input or output is not
     uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
+    only_api: str | None = None  # the only one in which it answers; None: unknown, or any of its vendor's
 
 
 UNLISTED = Datasheet()
+
+
+# Families of models that do not think, and what in a name says that one was made to think all the same.
+_PLAIN = re.compile(
+    r"non-(?:reasoning|thinking)"
+    r"|(?<![a-z0-9])(?:"
+    r"gpt-?(?:3|4(?![.]?[5-9])|audio)|chatgpt-4o|claude-(?:instant|2|3(?![.-]?7)|v[12])|gemini-(?:1|2[.]0-flash)"
+    r"|(?:code|meta-?|firel|v)?-?llama|mixtral|(?:open-)?mistral-(?:7b|nemo|tiny|large(?!-?4)|saba)|codestral|ministral"
+    r"|pixtral|gemma-?[123](?!\d)|codegemma|qwen(?:-v)?-?[12](?!\d)|command-(?:a|r|text|light)|c4ai-aya|jamba|titan|yi-"
+    r"|nova-(?:micro|lite|pro|premier)(?!-2)|phi-?[123](?!\d)|dbrx|falcon|starcoder|moonshot-v1|grok-[12](?!\d)|vicuna|zephyr"
+    r")",
+    re.IGNORECASE,
+)
+_TAUGHT = re.compile(
+    r"(?<!non-)(?:think|reason)|(?<![a-z])r1|distill|nemotron|hermes-?4|deephermes|cogito|magistral", re.IGNORECASE
+)
+_CHATS = frozenset({"chat", "responses"})
+
+
+def thinks(model: str, mode: str | None, flag: bool | None) -> bool | None:
+    """Return whether a model of the table thinks before it answers; None: the table does not tell."""
+    if flag is not None or mode not in _CHATS:
+        return flag
+    name = model.rpartition("/")[2]
+    return False if _PLAIN.search(name) and not _TAUGHT.search(name) else None
 
 
 class _Abilities(msgspec.Struct, frozen=True):
@@ -353,14 +380,14 @@ class _Abilities(msgspec.Struct, frozen=True):
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, model: str, mode: str | None) -> Capabilities:
         return Capabilities(
             tools=self.supports_function_calling,
             json_schema=self.supports_response_schema,
             vision=self._takes("image", self.supports_vision),
             audio=self._takes("audio", self.supports_audio_input),
             documents=self.supports_pdf_input,
-            reasoning=self.supports_reasoning,
+            reasoning=thinks(model, mode, self.supports_reasoning),
             context_tokens=_limit(self.max_input_tokens),
             max_output_tokens=_limit(self.max_output_tokens),
         )
@@ -369,8 +396,21 @@ class _Abilities(msgspec.Struct, frozen=True):
         return flag if flag is not None or not self.supported_modalities else modality in self.supported_modalities
 
 
+# The modes that name the only API of a model. ``chat`` does not: such models have Responses, too. Of models of Ollama's
+# that chat, ``completion`` is said all the same; of OpenAI's it is true (platform.openai.com/docs/deprecations).
+_ONLY_API: Mapping[str, str] = {"responses": "responses", "completion": "completions"}
+_OF_COMPLETIONS = frozenset({"text-completion-openai", "azure_text"})
+
+
 class _Seller(msgspec.Struct, frozen=True):
     litellm_provider: str = ""
+    mode: str | None = None
+
+    def only_api(self) -> str | None:
+        """Return the only API of the model; None if its mode names none."""
+        if self.mode == "completion" and self.litellm_provider not in _OF_COMPLETIONS:
+            return None
+        return _ONLY_API.get(self.mode or "")
 
 
 class TableSource(msgspec.Struct, frozen=True):
@@ -449,31 +489,49 @@ class DatasheetTable:
 
 def fields() -> tuple[str, ...]:
     """Return litellm's names of the fields that are read besides prices."""
-    return (*_Seller.__struct_fields__, "mode", _BILLING, *_Abilities.__struct_fields__)
+    return (*_Seller.__struct_fields__, _BILLING, *_Abilities.__struct_fields__)
 
 
 def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's.
 
-    Of another model of the vendor only the dearest price of each unit is known.
+    A fine-tuned model has the figures of ``ft:BASE``, else only the abilities of BASE: its price is another. Of another
+    model of the vendor only the dearest price of each unit is known.
     """
     dearest: dict[str, float] = {}
     for vendor, units in table.dearest.items():
         if _is_of(vendor, prefix):
             dearest |= {unit: max(usd, dearest.get(unit, 0.0)) for unit, usd in units.items()}
+    listed = Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())) if dearest else None
+    if (row := _row(table, prefix, model)) is not None:
+        return _read(row, model, dearest)
+    if (tuned := _TUNED.search(model)) is not None:
+        base = tuned["base"] or tuned["azures"]
+        if (row := _row(table, prefix, f"ft:{base}")) is not None:
+            return _read(row, base, dearest)
+        if (row := _row(table, prefix, base)) is not None:
+            return Datasheet(None, _read(row, base, dearest).capabilities, listed)
+    return Datasheet(listed=listed) if listed is not None else UNLISTED
+
+
+# OpenAI's names of fine-tuned models, ft:BASE:ORGANISATION:NAME:ID, which Mistral has as well
+# (developers.openai.com/api/docs/guides/supervised-fine-tuning), and Azure's, BASE.ft-ID
+# (learn.microsoft.com/azure/ai-foundry/openai/how-to/fine-tuning-deploy), read on 2026-11-27.
+_TUNED = re.compile(r"(?:^|/)ft:(?P<base>[^:]+):|(?:^|/)(?P<azures>[^/]+)\.ft-")
+
+
+def _row(table: _Table, prefix: str, model: str) -> msgspec.Raw | None:
     if (row := table.models.get(f"{prefix}/{model}")) is not None:
-        return _read(row, dearest)
+        return row
     for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
         if (row := table.models.get(name)) is not None and _sells(row, prefix):
-            return _read(row, dearest)
-    if not dearest:
-        return UNLISTED
-    return Datasheet(listed=Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())))
+            return row
+    return None
 
 
 def _is_of(provider: str, prefix: str) -> bool:
-    """Whether ``provider`` is the vendor or a branch of it (``cohere_chat``, ``vertex_ai-llama_models``)."""
-    return provider == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
+    """Whether ``provider`` is the vendor or a branch (``cohere_chat``, ``vertex_ai-…``, ``text-completion-openai``)."""
+    return provider.removeprefix("text-completion-") == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
 
 
 def _sells(row: msgspec.Raw, prefix: str) -> bool:
@@ -483,7 +541,7 @@ def _sells(row: msgspec.Raw, prefix: str) -> bool:
         return False
 
 
-def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
+def _read(row: msgspec.Raw, model: str, dearest: Mapping[str, float]) -> Datasheet:
     """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
     decoded = _row_decoder.decode(row)
     price = read(decoded)
@@ -491,12 +549,16 @@ def _read(row: msgspec.Raw, dearest: Mapping[str, float]) -> Datasheet:
     if price is not None and dearest:
         price = msgspec.structs.replace(price, dearest=tuple(dearest.items()))
     try:
-        capabilities = _abilities_decoder.decode(row).capabilities()
+        capabilities = _abilities_decoder.decode(row).capabilities(model, decoded.get("mode"))
     except msgspec.ValidationError:
         capabilities = UNKNOWN
+    try:
+        only_api = _seller_decoder.decode(row).only_api()
+    except msgspec.ValidationError:
+        only_api = None
     if price is not None and price.unknown:
-        return Datasheet(None, capabilities, price, uplifts)
-    return Datasheet(price, capabilities, uplifts=uplifts)
+        return Datasheet(None, capabilities, price, uplifts, only_api)
+    return Datasheet(price, capabilities, uplifts=uplifts, only_api=only_api)
 
 
 def _limit(tokens: int | None) -> int | None:

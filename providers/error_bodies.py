@@ -14,6 +14,7 @@ from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
+from providers.wrong_api import kind_of_404
 
 # Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
 # first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
@@ -168,7 +169,6 @@ _OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its
     "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
 )
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters: OpenRouter, with 404
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
@@ -276,8 +276,7 @@ def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamErro
         return None
     error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
     if _error_object(_decode(data)) is None and data.strip():
-        error.message = _presentable(message_of_text(data), secrets) or error.message
-        error.words = error.message
+        error.message = error.words = _presentable(message_of_text(data), secrets) or error.message
     return error
 
 
@@ -410,7 +409,7 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
-    good for all others. A 404 may be about what one request needs (OpenRouter): the model is there for all others. A
+    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
     429 may be about one request's size (OpenAI): smaller ones have room.
     """
     kind = kind_of_status(status)
@@ -418,8 +417,8 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
         return ErrorKind.BAD_REQUEST
     if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
         return ErrorKind.PROVIDER_AUTH
-    if kind is ErrorKind.NOT_FOUND and _message(error).startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
+    if kind is ErrorKind.NOT_FOUND:
+        return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         if _is_flagged(error):
             return ErrorKind.BAD_REQUEST

@@ -30,6 +30,8 @@ from typing import Final
 
 import msgspec
 
+from providers.too_long import is_too_long
+
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -58,7 +60,8 @@ class ErrorKind(StrEnum):
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
     TTFT_TIMEOUT = "ttft_timeout"
-    # Means: The stream stood still: for `stall_timeout_s`, or after text for 60 s or half of it.
+    # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of it; longer where it may have
+    # been writing a call of a tool.
     # Do: Raise it for models that pause; else ask the provider.
     STALL_TIMEOUT = "stall_timeout"
     # Means: The whole answer took longer than `total_timeout_s`.
@@ -71,14 +74,15 @@ class ErrorKind(StrEnum):
     # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = "not_found"
-    # Means: The provider does not have this API.
-    # Do: Name in `apis` what it has, so that it is not asked.
+    # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
+    # from then on.
+    # Do: Nothing, or name in `apis` what it has, so that it is not asked.
     NO_SUCH_API = "no_such_api"
     # Means: The provider answers 429. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
-    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text). One other is
-    # asked, or all if it is too large for a minute.
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
+    # names). One other is asked, or all if it is too large for a minute, or too long for this one.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
@@ -166,6 +170,19 @@ class UpstreamError(Exception):
         return self.is_bound or self.is_outsized
 
     @property
+    def is_of_one_deployment(self) -> bool:
+        """Whether a refusal is about the key or the length of this deployment's context."""
+        return self.is_of_one_key or self.is_too_long
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the prompt is too long for this deployment: another with a longer context may take it."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized:
+            return False
+        is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return is_large or is_too_long(f"{self.message} {' '.join(self.names)}")
+
+    @property
     def is_barred(self) -> bool:
         """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
         return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
@@ -183,6 +200,24 @@ class UpstreamError(Exception):
         """Decide what is kept: ``kept``, else what is known to be harmless. The first decision stands."""
         if self._kept is None:
             self._kept = self.kept.removesuffix(self.note) if kept is None else kept
+
+    def again(self, kind: ErrorKind) -> "UpstreamError":
+        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        same = UpstreamError(
+            kind,
+            self.message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            body=self.body,
+            is_bound=self.is_bound,
+            is_outsized=self.is_outsized,
+            caller=self.caller,
+            words=self.words,
+            names=self.names,
+            brief=self.brief,
+        )
+        same.note = self.note
+        return same
 
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""

@@ -8,26 +8,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 from yarl import URL
 
 from providers.catalog import Auth, Quirks, losses, shape
-from providers.dialects import DIALECTS, PIVOT, Dialect, Loss
+from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
+from providers.forms import Asked, Fields, Sent, adapted, answered, in_another_form, may_teach, taken, with_strict
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room
+from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
 from providers.sse import masked_body
+from providers.too_long import is_too_long
+from providers.wrong_api import lacks_path, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 
@@ -42,28 +45,40 @@ _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def streamed_body(request: Request, quirks: Quirks) -> bytes:
     """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
-    fields = _fields(request, quirks)
+    return _encoded(request, _said(request, quirks, NOTHING).fields)
+
+
+def _said(request: Request, quirks: Quirks, facts: Facts) -> Sent:
+    """Return the fields of a request for events, in the form that ``facts`` about its model demand."""
+    told: tuple[Loss, ...] = ()
+    if facts:
+        quirks = with_strict(quirks, facts)
+    requests, fields = request.dialect.requests, request.fields
+    if requests.takes_quirks:
+        fields = shape(fields, quirks, request.model)
+    if requests.with_history is not None:
+        wording = requests.with_history(fields, quirks.history)
+        fields, told = wording.fields, wording.losses
+    said = with_own(request, fields)
     streamed = request.upstream_stream
-    fields["stream"] = _TRUE if streamed else _FALSE
-    if request.dialect.requests.takes_quirks:
+    said["stream"] = _TRUE if streamed else _FALSE
+    if requests.takes_quirks:
         if streamed and quirks.usage_option == "stream_options":
-            fields["stream_options"] = _with_usage(fields.get("stream_options"))
+            said["stream_options"] = _with_usage(said.get("stream_options"))
         else:
-            fields.pop("stream_options", None)
+            said.pop("stream_options", None)
+    if not facts:  # as nearly always
+        return Sent(said)
+    sent = adapted(said, facts, Asked(request, request.dialect.name, requests, quirks.rename))
+    return sent._replace(told=(*(loss.field for loss in told), *sent.told))
+
+
+def _encoded(request: Request, fields: Fields) -> bytes:
     requests = request.dialect.requests
     prompt = fields.get(requests.prompt, b"")
     if len(prompt) > _LARGE_BYTES:
         check_room(3 * len(prompt))
     return msgspec.json.encode(fields if requests.body is None else requests.body(fields))
-
-
-def _fields(request: Request, quirks: Quirks) -> dict[str, msgspec.Raw]:
-    requests, fields = request.dialect.requests, request.fields
-    if requests.takes_quirks:
-        fields = shape(fields, quirks)
-    if requests.with_history is not None:
-        fields = requests.with_history(fields, quirks.history).fields
-    return with_own(request, fields)
 
 
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -74,10 +89,6 @@ def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, m
 @functools.lru_cache(maxsize=256)
 def _name(model: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(model))
-
-
-def _without_usage(quirks: Quirks) -> Quirks:
-    return msgspec.structs.replace(quirks, usage_option="none")
 
 
 async def _in_turns(steps: Steps[bytes]) -> bytes:
@@ -101,6 +112,13 @@ def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
 
 
+# Of the APIs that are not raced, nothing but whose request it is may be left out.
+_NOT_RACED = RequestFormat(
+    prompt="input",
+    reading_order=("input",),
+    parameters=ParameterNames(answer_limits=()),
+    wishes=frozenset({"prompt_cache_key", "safety_identifier", "user"}),
+)
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
@@ -110,59 +128,15 @@ _QUERIES = {dialect.name: dialect.query for dialect in DIALECTS.values()}
 _CONNECT_S = 5.0
 _SUCCESS = range(200, 300)
 _CLIENT_ERROR = 400
+_NOT_FOUND = 404
+_INTERNAL_ERROR = 500
 _NO_SUCH_PATH = frozenset({404, 405})
-_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _VERSION = re.compile(r"/v\d")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
 _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
     r"|(?P<id>\S+) is not a valid model ID"
 )
-# What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
-# texts in place of a text (github.com/Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
-# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117, read on 2026-11-27).
-_OF_HISTORY = re.compile(
-    r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
-    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
-    r"|invalid type: sequence, expected a string|input should be a valid string"
-    r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
-    re.IGNORECASE,
-)
-# And of ``stream_options``, without which they send no usage, or send it all the same
-# (github.com/earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237, likewise).
-_OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
-
-
-class _Form(NamedTuple):
-    """How much less than its vendor's rules allow a request has: what its model refused is not in it."""
-
-    is_strict: bool  # in the strictest order of roles, with plain texts
-    is_without_usage: bool
-
-
-class StrictModels(set[str]):
-    """The models of one provider, with any of its keys, that refused the order or the names of roles.
-
-    ``on_found`` is called with each, once: it is asked in the strictest order from then on.
-    """
-
-    def __init__(self, on_found: Callable[[str], object]) -> None:
-        super().__init__()
-        self.without_usage: set[str] = set()  # those that refused to be asked for usage
-        self._on_found = on_found
-
-    def add(self, model: str) -> None:
-        """Note a model that refused a conversation, and has answered it in the strictest order."""
-        if model not in self:
-            super().add(model)
-            self._on_found(model)
-
-    def note(self, model: str, form: "_Form") -> None:
-        """Note the form that a model has answered, after it refused another."""
-        if form.is_strict:
-            self.add(model)
-        if form.is_without_usage:
-            self.without_usage.add(model)
 
 
 class HttpUpstream:
@@ -188,7 +162,7 @@ class HttpUpstream:
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
-        strict: StrictModels | None = None,  # shared by the upstreams of a provider's keys
+        learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
@@ -206,9 +180,7 @@ class HttpUpstream:
             "models": models_path,
         }
         self._quirks = quirks or Quirks()
-        history = self._quirks.history
-        self._strictest = msgspec.structs.replace(self._quirks, system_role=True, history=history.strictest())
-        self._strict = StrictModels(lambda _: None) if strict is None else strict
+        self.learnt = Learnt() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
         self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
@@ -246,56 +218,36 @@ class HttpUpstream:
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
-    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+    def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
         """Return the parts of a request that this vendor would refuse."""
         requests = dialect.requests
-        quirks = self._quirks_of(model)
-        lost = losses(fields, quirks) if requests.takes_quirks else ()
+        lost = losses(fields, self._quirks) if requests.takes_quirks else ()
         if requests.with_history is not None:
-            lost += requests.with_history(fields, quirks.history).losses
+            lost += requests.with_history(fields, self._quirks.history).losses
         return lost
 
-    def _quirks_of(self, model: str) -> Quirks:
-        return self._strictest if model in self._strict else self._quirks
-
     async def _accepted(self, head: Head, request: Request) -> Body:
-        """Return the response to ``request``, which is asked again in a stricter form where it was refused for that."""
-        form = known = self._form_for(request)
-        body = self._body_in(form, request)
-        while True:
-            try:
-                response = await self._ask(head, request.dialect.name, request, body)
-            except UpstreamError as error:
-                refused, form = form, self._stricter(form, request, error)
-                if form == refused:  # as nearly always: the body is not made again
-                    raise
-                before, body = body, self._body_in(form, request)
-                if body == before:
-                    raise
-            else:
-                if form != known:
-                    self._strict.note(request.model, form)
-                return response
-
-    def _form_for(self, request: Request) -> "_Form":
-        """Return the form that the model of ``request`` is known to take. What its client asked for stays."""
-        strict, model = self._strict, request.model
-        return _Form(model in strict, model in strict.without_usage and "stream_options" not in request.fields)
-
-    def _body_in(self, form: "_Form", request: Request) -> bytes:
-        quirks = self._strictest if form.is_strict else self._quirks
-        return streamed_body(request, _without_usage(quirks) if form.is_without_usage else quirks)
-
-    def _stricter(self, form: "_Form", request: Request, error: UpstreamError) -> "_Form":
-        """Return a form that should be accepted where ``form`` was refused; the same if there is none.
-
-        Also if the request may not be sent again.
-        """
-        if error.kind is not ErrorKind.BAD_REQUEST or request.once:
-            return form
-        is_of_history = _OF_HISTORY.search(error.message) is not None
-        is_of_usage = _OF_USAGE.search(error.message) is not None and "stream_options" not in request.fields
-        return _Form(form.is_strict or is_of_history, form.is_without_usage or is_of_usage)
+        """Return the response to ``request``, which is asked again in another form where it was refused for that."""
+        api, facts = request.dialect.name, self.learnt.of(request.model)
+        sent = _said(request, self._quirks, facts)
+        try:
+            response = await self._ask(head, api, request, _encoded(request, sent.fields))
+        except UpstreamError as error:
+            if not may_teach(error, request):
+                raise
+            refusal = error.without_frames()
+        else:
+            if facts:
+                answered(self.learnt, request, facts, sent)
+            return response
+        return await in_another_form(
+            refusal,
+            facts,
+            self.learnt,
+            Asked(request, api, request.dialect.requests, self._quirks.rename),
+            say=lambda facts: _said(request, self._quirks, facts),
+            ask=lambda sent: self._ask(head, api, request, _encoded(request, sent.fields)),
+        )
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
@@ -309,15 +261,12 @@ class HttpUpstream:
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
-            fields = with_own(request, request.fields)
-            if "{model}" in path or not request.model:
-                del fields["model"]
-            body = msgspec.json.encode(fields)
+            response = await self._taken(head, path, request)
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
             body = await _in_turns(form.rendering_steps(request.model, request.extra_body))
-        response = await self._ask(head, path, request, body)
+            response = await self._ask(head, path, request, body)
         headers_ms = (perf_counter() - started) * 1000
         rest: HttpRest | None = None
         try:
@@ -332,6 +281,21 @@ class HttpUpstream:
         headers = masked(response.headers, self._secrets, relayed=True)
         return UpstreamAnswer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
 
+    async def _taken(self, head: Head, path: str, request: Request) -> Body:
+        """Return the response to a request for ``path``; in another form, as of ``_accepted``."""
+        asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
+
+        def say(facts: Facts) -> Sent:
+            fields = with_own(request, request.fields)
+            if not model_is_said:
+                del fields["model"]
+            return adapted(fields, facts, asked)
+
+        async def ask(sent: Sent) -> Body:
+            return await self._ask(head, path, request, msgspec.json.encode(sent.fields))
+
+        return await taken(self.learnt, asked, say=say, ask=ask)
+
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.
 
@@ -342,7 +306,12 @@ class HttpUpstream:
         started = perf_counter()
         head = self._build_head(method, path, "", packed=True, query=query)
         body = None if method in {"GET", "DELETE"} else b""
-        response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        try:
+            response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and error.status == _NOT_FOUND:
+                error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
+            raise
         headers_ms = (perf_counter() - started) * 1000
         answer = masked_body(await self._read_whole(response), self._secrets)
         headers = masked(response.headers, self._secrets, relayed=True)
@@ -383,14 +352,16 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            if path != PIVOT.name and _lacks_api(error):
+            if error.status == _INTERNAL_ERROR and is_too_long(error.message):
+                error.kind = ErrorKind.BAD_REQUEST  # llama.cpp before it said 400 (ggml-org/llama.cpp/pull/16486)
+            if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)
             raise
 
     def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
         """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
-        if error.status not in _NO_SUCH_PATH or _names_model(error):
+        if error.status not in _NO_SUCH_PATH or error.kind is ErrorKind.BAD_REQUEST or names_model(error):
             return
         url = self._url(path, model).with_user(None).with_query(None)
         lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
@@ -477,22 +448,10 @@ class HttpUpstream:
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
-def _lacks_api(error: UpstreamError) -> bool:
-    """Whether an error says that there is no such API, and nothing of the server or the model."""
-    if error.kind is ErrorKind.NOT_FOUND:
-        return not _names_model(error)
-    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
-
-
 def _knows_no(model: str, error: UpstreamError) -> bool:
     """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
     found = _UNKNOWN_MODEL.match(error.message)
     return found is not None and found["id"] in {None, model}
-
-
-def _names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
-    return "model" in error.message.lower() or error.message.startswith("No endpoints found")
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

@@ -17,6 +17,7 @@ from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
+from providers.learnt import learnt_of
 from providers.listings import Listing
 from providers.sendings import SendCount
 
@@ -185,6 +186,7 @@ class KeyRing:
         self.accepts_all_parameters = all(key.upstream.accepts_all_parameters for key in self._keys)
         self.can_fetch = all(key.upstream.can_fetch for key in self._keys)
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
+        self.learnt = learnt_of(self._keys[0].upstream)
         self._clock = clock
         self._turn = 0
 

@@ -15,6 +15,7 @@ from providers.availability import LONG_AGO_S
 from providers.dialects import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer
+from providers.learnt import learnt_of
 from providers.listings import Listing
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
@@ -76,6 +77,7 @@ class RotatedKey:
         self.accepts_all_parameters = self._new.accepts_all_parameters
         self.can_fetch = self._new.can_fetch
         self.needs_warming = self._new.needs_warming
+        self.learnt = learnt_of(self._new)
 
     def __repr__(self) -> str:
         return f"RotatedKey({len(self._keys)} keys)"

@@ -13,6 +13,8 @@ from providers.dialects import CHAT, Dialect, Loss, events_of_answer
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Exchange, Request, UpstreamAnswer
+from providers.forms import Asked, adapted, taken
+from providers.learnt import Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
 
@@ -310,9 +312,11 @@ class LiteLLMUpstream:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,  # sent with every request
         secrets: Sequence[str] = (),  # must not appear in messages, besides the key
+        learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._litellm = litellm
+        self.learnt = Learnt() if learnt is None else learnt
         self._provider = provider
         self._prefix = litellm_prefix
         self._api_key = api_key
@@ -349,6 +353,16 @@ class LiteLLMUpstream:
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._module()
         self._refuse_losses(request)
+        asked = Asked(request, CHAT.name, CHAT.requests)
+        return await taken(
+            self.learnt,
+            asked,
+            say=lambda facts: adapted(request.fields, facts, asked),
+            ask=lambda sent: self._opened(litellm, msgspec.structs.replace(request, fields=sent.fields)),
+        )
+
+    async def _opened(self, litellm: Any, request: Request) -> Exchange:
+        """Return the exchange of a request in one form, when litellm has the response's headers."""
         request.sendings.is_known = False
         exchange = PumpedExchange()
         arguments = self._arguments(request, self._supported.spoken(request.model, request.fields))

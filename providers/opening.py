@@ -9,9 +9,10 @@ from providers.catalog import Auth, ProviderKind, Quirks, Vendor
 from providers.dialects import History
 from providers.exchange import Upstream
 from providers.http import TlsContexts, Versions
-from providers.http_upstream import HttpUpstream, StrictModels
+from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
 from providers.key_rotation import Keys, RotatedKey, Rotation
+from providers.learnt import Learnt
 from providers.litellm_library import LiteLLM
 from providers.litellm_upstream import LiteLLMUpstream
 from providers.redaction import Fleeting
@@ -50,7 +51,7 @@ def open_upstream(
     secrets: Sequence[str] = (),
     former_keys: Sequence[Keys] = (),
     on_rotation: Callable[[Rotation], object] = lambda _: None,
-    on_strict: Callable[[str], object] = lambda _: None,
+    learnt: Learnt | None = None,
     for_client: bool = False,
 ) -> Upstream:
     """Return the upstream of provider ``name``; None means the value in the vendor's row. Does not connect yet.
@@ -59,7 +60,7 @@ def open_upstream(
     None where the operator set none.
     ``former_keys``: each of ``api_keys`` again, with the keys that it replaces and that are not forgotten yet.
     ``on_rotation`` is called when a new key has answered, and when it is refused while a former one is not.
-    ``on_strict`` is called once with each model that takes conversations only in the strictest order of roles.
+    ``learnt``: what refusals have taught about the provider's models; None: nothing yet.
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
     ``history``: what the operator says of it, by the fields of ``History``.
     ``tls`` has the contexts that all providers share: making one costs 18 ms.
@@ -80,7 +81,7 @@ def open_upstream(
         base_url = base_url or service.base_url
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
-    own, strict = dict(headers or {}), StrictModels(on_strict)
+    own, learnt = dict(headers or {}), learnt or Learnt()
     masked = (*own.values(), *secrets)
     fixed = {**(service.headers if service is not None else {}), **row.headers, **own}
     if organization is not None:
@@ -96,6 +97,7 @@ def open_upstream(
                 base_url=base_url,
                 headers=fixed,
                 secrets=masked,
+                learnt=learnt,
             )
         assert base_url is not None
         common: dict[str, Any] = {
@@ -108,7 +110,7 @@ def open_upstream(
             "versions": versions,
             "tls": tls,
             "is_own_url": is_own_url,
-            "strict": strict,
+            "learnt": learnt,
             "chat_path": row.chat_path,
             "embeddings_path": row.embeddings_path,
             "models_path": row.models_path,

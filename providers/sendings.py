@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 class SendCount:
     """How often one request was written to a connection, and with which key; set by the upstream."""
 
-    __slots__ = ("failed", "is_known", "key_name", "number")
+    __slots__ = ("failed", "is_known", "key_name", "left_out", "number")
 
     def __init__(self) -> None:
         self.number = 0
         self.key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
+        # Paths of fields that its provider was not sent, or not so, as it refuses them.
+        self.left_out: tuple[str, ...] = ()
         # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
         self.failed: Callable[[UpstreamError], object] | None = None
         self.is_known = True  # with litellm, only once the answer's headers have arrived

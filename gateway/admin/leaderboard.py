@@ -27,6 +27,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
+from providers import learnt_of
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -205,7 +206,7 @@ async def leaderboard(request: web.Request) -> web.Response:
     if is_asked(request, "explain"):
         body = msgspec.json.encode(Plans([explained(context, model, request.query, client) for model in models]))
     else:
-        body = msgspec.json.encode(Leaderboards([context.steering.leaderboard(model.name) for model in models]))
+        body = msgspec.json.encode(Leaderboards([_standings(context, model) for model in models]))
     return web.Response(body=body, content_type="application/json")
 
 
@@ -232,8 +233,20 @@ async def page_explain(request: web.Request) -> web.Response:
     return answer(request, Plans([explained(context, model, request.query, client) for model in models]))
 
 
-def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:
+def _standings(context: Context, model: Model) -> Leaderboard:
+    """Return a model's standings, with what its deployments are known to refuse."""
     board = context.steering.leaderboard(model.name)
+    rows = []
+    for row in board.deployments:
+        deployment = model.deployments.get(row.deployment)
+        known = None if deployment is None else learnt_of(deployment.upstream)
+        facts = () if deployment is None or known is None else known.of(deployment.model)
+        rows.append(msgspec.structs.replace(row, refuses=tuple(fact.words for fact in facts)) if facts else row)
+    return msgspec.structs.replace(board, deployments=tuple(rows))
+
+
+def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:
+    board = _standings(context, model)
     rows = []
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)

@@ -422,6 +422,23 @@ class Admission:
         key = sent_key(request)
         if not key:
             raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+        try:
+            return self._held(key)
+        except (WrongKey, KeysNotLoaded) as error:
+            others = other_keys(request, key)
+            if not others:
+                raise
+            refusal: ApiError = error
+        for other in others:
+            try:
+                return self._held(other)
+            except (WrongKey, KeysNotLoaded) as error:
+                if isinstance(error, KeysNotLoaded):
+                    refusal = error  # whether this one is good is not known, so the client may retry
+        raise refusal
+
+    def _held(self, key: str) -> tuple[Client, bytes]:
+        """Return the client that has this key, or that this token names, and the digest."""
         digest = digest_of(key)
         if self.tokens is not None and key.count(".") == _DOTS and digest not in self._table.known:
             return self.tokens.holder(key, digest), digest
@@ -491,6 +508,18 @@ def sent_key(request: Head) -> str:
     if scheme.lower() != "bearer" or not key.strip():
         key = request.headers.get("x-api-key") or request.headers.get("x-goog-api-key") or key_in(request.raw_path)
     return key.strip()
+
+
+def other_keys(request: Head, key: str) -> list[str]:
+    """Return what else a request sends as a key, besides ``key``, in ``authorization``: a proxy may have put it there.
+
+    Google's API Gateway and other identity proxies put a token of their own there, before the gateway
+    (docs.cloud.google.com/api-gateway/docs/passing-data, github.com/FusionAuth/fusionauth-issues/issues/2242, read on
+    2026-11-27). A key that the gateway knows, also an expired one, is never looked past.
+    """
+    headers = request.headers
+    said = (headers.get("x-api-key", ""), headers.get("x-goog-api-key", ""), key_in(request.raw_path))
+    return [other for other in dict.fromkeys(each.strip() for each in said) if other and other != key]
 
 
 def digest_of(key: str) -> bytes:

@@ -140,6 +140,18 @@ class ReceivedBody:
         if self._budgeted is None:
             self._budgeted = bodies.whole(owner, len(self._data))
 
+    def grow(self, bodies: Bodies, owner: Hashable, size: int) -> None:
+        """Count ``size`` bytes from now on, of which there were less: what the body names was put into it.
+
+        Raises:
+            TooManyBodies, Overloaded: the budget has no room for them.
+
+        """
+        if self._budgeted is None:
+            self._budgeted = bodies.whole(owner, size) if size > SEATED_BYTES else None
+        elif size > self._budgeted.size:
+            self._budgeted.grow(size - self._budgeted.size)
+
     def shrink(self, size: int) -> None:
         """Count only ``size`` bytes from now on; a small size is covered by the call's seat."""
         if self._budgeted is not None:

@@ -26,6 +26,7 @@ from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
+from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full
 from gateway.overload.intake import Intake
 from gateway.racing import Services
@@ -329,6 +330,7 @@ class Context(CallContext):
         bodies: Bodies,
         tracing: Tracing,
         responses: StoredResponses,
+        memory: AnswerMemory,
         refusals: Refusals,
         vectors: VectorComparisons,
         replica: str,
@@ -347,6 +349,7 @@ class Context(CallContext):
         self.intake = intake
         self.bodies = bodies
         self.responses = responses
+        self.memory = memory
         self.refusals = refusals
         self.vectors = vectors
         self.body_work = BodyWork(services.clock)

@@ -47,6 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
+    recalls: bool = False  # whether requests name earlier answers, which the gateway may know
 
     @property
     def paths(self) -> tuple[str, ...]:

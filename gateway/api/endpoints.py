@@ -343,7 +343,8 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     """Read the body of a Responses request.
 
     The API's default for ``store`` is true, which would forbid a race. The gateway's default, ``store``, is sent to the
-    provider explicitly and reported in a response header; with ``background`` the provider's own default holds.
+    provider explicitly and reported in a response header; with ``background`` the provider's own default holds. What
+    goes on from something that a provider stores is stored there too: the next request may go on from this one.
 
     Raises:
         InvalidRequest: a field is invalid or missing.
@@ -357,7 +358,9 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         prompt = required(fields, "input", "a string, or an array of items")
     response_headers = {}
     runs_on = is_set(fields.get("background")) and bytes(fields["background"]).strip() == b"true"
-    if not is_set(fields.get("store")) and not runs_on:  # in the background it must be stored: the API's default
+    is_asked = is_set(fields.get("store"))
+    if not is_asked and not runs_on:  # in the background it must be stored: the API's default
+        store = store or continued
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
     found = decoded_fields(fields, _RESPONSES_DECODERS).get
@@ -393,6 +396,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         runs_on=bool(found("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
         stores=stores,
+        unstored=not (is_asked or runs_on or store),
         cache_key=found("prompt_cache_key"),
         response_headers=response_headers,
     )
@@ -425,6 +429,7 @@ RESPONSES_ENDPOINT = Endpoint(
     fields=_RESPONSES_DECODERS,
     description=_RESPONSES_DESCRIPTION,
     media=RESPONSES_MEDIA,
+    recalls=True,
 )
 
 

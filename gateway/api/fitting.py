@@ -1,11 +1,13 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from gateway.api.client import Client
+from gateway.api.headers import LOWERED
 from gateway.api.json_body import too_many_values, values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
@@ -18,8 +20,8 @@ from gateway.limits import Use
 from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished
-from providers.dialects import DIALECTS, Dialect, Fields, Habits, Malformed, Wording, rendered
+from providers import finished, fitted_to
+from providers.dialects import DIALECTS, Dialect, Fields, Habits, Loss, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
@@ -27,6 +29,7 @@ _ESTIMATE_SLACK = 4 / 3
 _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
+_STORING = frozenset({"store"})
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 _ABILITIES = {
     "tools": "does not support tools",
@@ -44,6 +47,8 @@ class Fitting(msgspec.Struct, frozen=True):
     excluded: dict[str, str]  # deployment → reason
     wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
     dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
+    lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
+    spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
 class _Unfit(Exception):
@@ -52,6 +57,10 @@ class _Unfit(Exception):
 
 class _TooLong(_Unfit):
     """Only the prompt's length is the reason."""
+
+
+class _RefusedLength(_Unfit):
+    """A prompt of this length was refused there, of which nothing else is known."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -64,6 +73,8 @@ class Question(msgspec.Struct, frozen=True):
     policy: DataPolicy
     values: int = 0  # JSON values of the fields; 0: not counted, as there are few
     most_values: int = 0  # the maximum for a translation
+    unstored: bool = False  # see ``ParsedRequest.unstored``
+    served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
 
     @property
     def is_too_many(self) -> bool:
@@ -81,25 +92,28 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
     """
     translations = _Translations(question)
-    fitting = Fitting([], {}, {}, {})
+    fitting = Fitting([], {}, {}, {}, {})
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     too_long: list[Deployment] = []
+    refused: list[Deployment] = []
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
             _check_abilities(deployment, demanded)
             translations.fit(deployment, fitting)
-            _check_length(deployment, needs)
+            _check_length(deployment, needs, is_ceiling=translations.lowers)
         except _TooLong as reason:
             too_long.append(deployment)
             excluded[deployment.name] = str(reason)
         except _Unfit as reason:
             excluded[deployment.name] = str(reason)
+            if isinstance(reason, _RefusedLength):
+                refused.append(deployment)
         else:
             fitting.deployments.append(deployment)
-    if not fitting.deployments:
-        for deployment in _nearly_long_enough(too_long, needs):
+    if not fitting.deployments:  # the refused ones say so in their own words
+        for deployment in (*_nearly_long_enough(too_long, needs), *refused):
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
@@ -119,22 +133,35 @@ class _Translations:
         self._dialect = question.dialect
         self._fields = question.fields
         self._known: dict[object, Wording] = {}
+        self._with_limit = question.dialect.requests.with_limit
+        self._limited: dict[int, tuple[Fields, tuple[str, ...]]] = {}
+
+    @property
+    def lowers(self) -> bool:
+        """Whether a limit beyond a deployment's longest answer is lowered: clients had to set one."""
+        return self._with_limit is not None
 
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
-        spoken = deployment.spoken_to(self._dialect)
-        if spoken.name not in deployment.apis:
+        usual = deployment.spoken_to(self._dialect)
+        if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
-        wording = self._for(deployment, spoken)
+        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools)
+        if spoken is not usual:
+            fitting.spoken[deployment.name] = spoken
+        fields, lowered = self._within(deployment)
+        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
         try:
             losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
         except Malformed as malformed:
             raise self._refused(malformed) from None
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
+        if lowered:
+            fitting.lowered[deployment.name] = lowered
         if not losses:
             return
-        lost = [loss for loss in losses if not loss.hint]
+        lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
         for loss in lost:
             if loss.field in _ESSENTIAL:
                 parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
@@ -145,42 +172,82 @@ class _Translations:
             raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
 
-    def _for(self, deployment: Deployment, spoken: Dialect) -> Wording:
-        if spoken is self._dialect:
-            return self._own(spoken)
-        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
-            raise _Unfit(f"answers {spoken.name} only, and {reason}")
+    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request without what the vendor's rules say that the model refuses."""
+        if deployment.rules is None or not spoken.requests.takes_rules:
+            return wording
+        fit, losses = fitted_to(deployment.rules, wording.fields), wording.losses
+        for loss in fit.losses:
+            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else loss.field
+            losses = (*losses, Loss(name or loss.field, loss.reason, loss.hint))
+        return Wording(fit.fields, losses)
+
+    def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
+        """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
+        asked, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
+        if self._with_limit is None or asked is None or most is None or asked <= most:
+            return self._fields, ()
+        limited = self._limited.get(most)
+        if limited is None:
+            try:
+                limited = self._with_limit(self._fields, most)
+            except Malformed as malformed:
+                raise self._refused(malformed) from None
+            self._limited[most] = limited
+        return limited
+
+    def _for(self, deployment: Deployment, spoken: Dialect, fields: Fields) -> Wording:
         capabilities = deployment.capabilities
         habits = Habits(thinks=capabilities.reasoning is not False, takes_thoughts=deployment.takes_thoughts)
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
+        if spoken is self._dialect:
+            own = self._own(spoken, habits, fields)
+            return self._with_thoughts(spoken, own) if capabilities.reasoning is True else own
+        if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
+            raise _Unfit(f"answers {spoken.name} only, and {reason}")
         if self._question.is_too_many:
             error = too_many_values(self._question.most_values, f"to be translated for {spoken.name}")
             self._fail(error)
             raise _Unfit(error.message)
-        key = (spoken, habits)
+        key = (spoken, habits, id(fields))
         wording = self._known.get(key)
         if wording is None:
-            wording = self._known[key] = self._made(spoken, habits)
+            wording = self._known[key] = self._made(spoken, habits, fields)
         return wording
 
-    def _own(self, spoken: Dialect) -> Wording:
-        """Return the request unchanged, except for other models' reasoning blocks, which the provider would refuse."""
-        without_foreign_thoughts = spoken.requests.without_foreign_thoughts
-        if without_foreign_thoughts is None or self._question.is_too_many:
-            return Wording(self._fields)
-        wording = self._known.get(spoken)
+    def _own(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
+        """Return the request unchanged, except for what the model would refuse.
+
+        That is other models' reasoning, and to be told how hard to think where it does not, or in another form.
+        """
+        requests = spoken.requests
+        is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
+        asks_effort = not requests.efforts.isdisjoint(fields)
+        if not (is_foreign or (asks_effort and not habits.thinks)):
+            return Wording(fields)
+        key = (spoken, habits, id(fields))
+        wording = self._known.get(key)
         if wording is None:
-            try:
-                wording = without_foreign_thoughts(self._fields)
-            except Malformed:
-                wording = Wording(self._fields)  # the provider reports the error in its own words
-            self._known[spoken] = wording
+            wording = self._known[key] = _fit_for(
+                requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
+            )
         return wording
 
-    def _made(self, spoken: Dialect, habits: Habits) -> Wording:
+    def _with_thoughts(self, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that asks for reasoning that can be sent back, if the gateway wants nothing stored."""
+        asking = spoken.requests.with_thoughts
+        if asking is None or not self._question.unstored or self._question.is_too_many:
+            return wording
+        key = (spoken, id(wording.fields))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = msgspec.structs.replace(wording, fields=asking(wording.fields))
+        return known
+
+    def _made(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
         try:
-            return rendered(self._fields, self._dialect, spoken, habits)
+            return rendered(fields, self._dialect, spoken, habits)
         except Malformed as malformed:
             raise self._refused(malformed) from None
 
@@ -191,6 +258,25 @@ class _Translations:
     def _fail(self, fault: ApiError) -> None:
         self.fault = fault
         self.faulty_for += 1
+
+
+def _fit_for(
+    requests: RequestFormat, habits: Habits, fields: Fields, *, is_foreign: bool, asks_effort: bool
+) -> Wording:
+    wording = Wording(fields)
+    try:
+        if is_foreign and requests.without_foreign_thoughts is not None:
+            wording = requests.without_foreign_thoughts(fields, habits)
+        fit = None
+        if asks_effort and not habits.thinks and requests.without_effort is not None:
+            fit = requests.without_effort(wording.fields)
+        elif asks_effort and requests.with_effort is not None:
+            fit = requests.with_effort(wording.fields, habits)
+        if fit is not None:
+            wording = Wording(fit.fields, (*wording.losses, *fit.losses))
+    except Malformed:
+        pass  # the provider reports the error in its own words
+    return wording
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
@@ -215,13 +301,19 @@ def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
             raise _Unfit(_ABILITIES[ability])
 
 
-def _check_length(deployment: Deployment, needs: Needs) -> None:
+def _check_length(deployment: Deployment, needs: Needs, *, is_ceiling: bool) -> None:
     capabilities = deployment.capabilities
     context = capabilities.context_tokens
     if context is not None and needs.prompt_tokens > context:
         raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
+    learnt = deployment.learnt
+    refused = learnt.refused_length(deployment.model) if learnt is not None and learnt.steers else None
+    if refused is not None and needs.prompt_tokens >= refused:
+        raise _RefusedLength(
+            f"has refused a prompt of about {refused} tokens, this one has about {needs.prompt_tokens}"
+        )
     most = capabilities.max_output_tokens
-    if most is not None and needs.max_tokens is not None and needs.max_tokens > most:
+    if not is_ceiling and most is not None and needs.max_tokens is not None and needs.max_tokens > most:
         raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
 
 
@@ -241,7 +333,6 @@ FEW_VALUES = 1000  # are translated in a hundredth of a second
 BYTES_PER_VALUE = 400
 
 IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
-LOWERED = "x-holeshot-lowered"  # parameters that exceeded the model's maximum
 
 
 class ResolvedModel:
@@ -282,7 +373,8 @@ class ResolvedModel:
 
         """
         found = having(self._deployments, stored)
-        if any(self.parsed.dialect in each.speaks for each in found):
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools) is dialect for each in found):
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
@@ -305,7 +397,7 @@ class ResolvedModel:
     def is_light(self, most_values: int) -> bool:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
         dialect, size = self.parsed.dialect, self.parsed.size
-        if all(each.spoken_to(dialect) is dialect for each in self._deployments):
+        if self._is_native:
             if dialect.requests.without_foreign_thoughts is None:
                 return True
             most_values = FEW_VALUES
@@ -334,10 +426,13 @@ class ResolvedModel:
 
     def bytes_to_build(self, values: int, most: int) -> int:
         """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""
-        dialect = self.parsed.dialect
-        if values > most or all(each.spoken_to(dialect) is dialect for each in self._deployments):
-            return 0
-        return values * BYTES_PER_VALUE
+        return 0 if values > most or self._is_native else values * BYTES_PER_VALUE
+
+    @property
+    def _is_native(self) -> bool:
+        """Whether all deployments are asked in the request's own dialect."""
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        return all(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments)
 
     def fitted(self, client: Client, most_values: int) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
@@ -345,19 +440,32 @@ class ResolvedModel:
         ``most_values``: of a request that is translated.
         """
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
+        is_taught = False
+        for learnt in self.model.learnt:
+            is_taught = is_taught or learnt.steers
         if (
             self._chosen is None
+            and not is_taught
             and not client.demanding
             and not self._unpriced
             and parsed.dialect in common.speaks
             and needs.ordinary
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
+            and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
         ):
-            return Fitting(self._deployments, {}, {}, {})
+            return Fitting(self._deployments, {}, {}, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
-            self.model.name, parsed.dialect, parsed.fields, needs, client.require, self._values, most_values
+            self.model.name,
+            parsed.dialect,
+            parsed.fields,
+            needs,
+            client.require,
+            self._values,
+            most_values,
+            parsed.unstored,
+            self._served(),
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -366,6 +474,10 @@ class ResolvedModel:
                 raise
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
         fitting.excluded.update(excluded)
+        if fitting.lowered and (told := self.response_headers.pop(LOWERED, None)) is not None:
+            for each in fitting.deployments:
+                names = (*told.split(", "), *fitting.lowered.get(each.name, ()))
+                fitting.lowered[each.name] = tuple(dict.fromkeys(names))
         field = parsed.converses
         if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
@@ -373,6 +485,16 @@ class ResolvedModel:
                 param=field,
             )
         return fitting
+
+    def _served(self) -> frozenset[str]:
+        """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
+        parsed = self.parsed
+        if not parsed.stores or parsed.remembering is None:
+            return frozenset()
+        dialect, tools = parsed.dialect, parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments):
+            return frozenset()
+        return _STORING
 
     def applied_to(self, plan: Plan) -> Plan:
         """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""
@@ -397,6 +519,12 @@ class ResolvedModel:
     def _apply(self, parameters: Parameters) -> None:
         parsed = self.parsed
         fields, lowered = parameters.applied(parsed.fields, parsed.dialect)
+        requests, limit = parsed.dialect.requests, parameters.most_tokens
+        is_shorter = not {*requests.parameters.answer_limits}.isdisjoint(lowered)
+        if requests.with_limit is not None and limit is not None and is_shorter:
+            with suppress(Malformed):  # the provider reports the error in its own words
+                within, also = requests.with_limit(fields, limit)
+                fields, lowered = dict(within), tuple(dict.fromkeys((*lowered, *also)))
         if lowered:
             self.response_headers[LOWERED] = ", ".join(lowered)
         most, needs = parameters.most_tokens, parsed.needs

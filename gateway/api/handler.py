@@ -14,7 +14,7 @@ from gateway.api import headers
 from gateway.api.admission import Admit, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
-from gateway.api.bodies import ReceivedBody, read_contents
+from gateway.api.bodies import ReceivedBody, address_of, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner, Run
 from gateway.api.client import Client
@@ -23,13 +23,15 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call, remember_prefix
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.provider_state import Given, StoredAt, check_names, gives
+from gateway.api.provider_state import Given, StoredAt, check_names, gives, not_recent
+from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
 from gateway.limits import Begun
+from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import (
     Block,
@@ -85,6 +87,8 @@ class StreamingSink(ClientSink):
     streams = True
     understands = False
     given: Given | None = None  # gathers what the answer names
+    remembering: Remembering | None = None  # hears what of the answer later requests may name
+    _remember: Callable[[Maker], None]  # set with it: keeps that at the end, unless its maker stores it
     beginning = b""  # the first events, if they are kept
     content_type = "text/event-stream; charset=utf-8"
 
@@ -134,6 +138,8 @@ class StreamingSink(ClientSink):
                 await self._keep(block.forward, self._maker)
             self.beginning = self.beginning or block.forward
         await self._send(block.forward)
+        if self.remembering is not None:
+            self._hear(block.forward)
         self._latest = block.forward or self._latest
         if self.delivered is not None:
             self.delivered.add(block.forward)
@@ -143,6 +149,9 @@ class StreamingSink(ClientSink):
         if self._keep is not None:
             self._gather(last.forward)
             await self._keep(self.beginning or last.forward, self._maker)
+        if self.remembering is not None:
+            self._hear(last.forward)
+            self._remember(self._maker)
         await self._finish(last.forward)
 
     async def fail(self, error: UpstreamError) -> None:
@@ -180,6 +189,14 @@ class StreamingSink(ClientSink):
             for event in events(block):
                 self.given.add(event.data)
 
+    def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
+        """Let ``remembering`` hear the answer; ``keep`` keeps it at its end."""
+        self.remembering, self._remember = remembering, keep
+
+    def _hear(self, block: bytes) -> None:
+        if self.remembering is not None:
+            self.remembering.heard.take(block)
+
     async def _comment(self, every_s: float) -> None:
         comment = self._call.dialect.answers.keep_alive
         while True:
@@ -215,6 +232,8 @@ class StreamingSink(ClientSink):
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+        if self.remembering is not None:
+            self._hear(events)
         self._latest = events
         if self.delivered is not None:
             self.delivered.add(events)
@@ -290,6 +309,12 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
         )
         if endpoint.addressed is not None:
             contents = endpoint.addressed(request, contents)
+        remembers, follows = endpoint.recalls and context.memory.is_on, None
+        if remembers:
+            owner = client.name or address_of(request, context)
+            grow = partial(received.grow, context.bodies, owner)
+            found = await recalled(context, client, contents, grow, endpoint.media)
+            contents, follows = found.contents, found.follows
         is_long = contents.size > SEATED_BYTES
         began_s = context.services.clock() if is_long else 0.0
         parsed = endpoint.read(contents, request.headers.get(HEADER), context.settings)
@@ -299,18 +324,59 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
             parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
             if parsed.preferences is not NO_PREFERENCES:  # they override the race settings
                 parsed = msgspec.structs.replace(parsed, preferences=tightened(parsed.preferences, deadlines))
+        if remembers:
+            parsed = _remembered(context, request, client, parsed, received, follows)
         made_by: StoredAt | None = None
         if parsed.continues is not None:
             made_by = await _stored_by(context, parsed.continues, client_context.client)
-            if made_by is None:
-                parsed = msgspec.structs.replace(parsed, converses="previous_response_id")
+            parsed = parsed if made_by else msgspec.structs.replace(parsed, converses="previous_response_id")
         if parsed.may_name_stored:
-            named = await check_names(context, client, parsed.dialect.name, parsed.fields, before=made_by)
-            made_by = made_by or named
+            made_by = await _place_of(context, client, parsed, made_by)
         with context.fleet:
             return await make(context, request, parsed, client_context, made_by).give()
 
     return answer
+
+
+async def _place_of(
+    context: Context, client: Client, parsed: ParsedRequest, made_by: StoredAt | None
+) -> StoredAt | None:
+    """Return which deployment's provider has what a request names; ``made_by`` has the response that it continues.
+
+    Raises:
+        ApiError: as of ``check_names``.
+
+    """
+    dialect = parsed.dialect
+    named = await check_names(context, client, dialect.name, parsed.fields, before=made_by)
+    found = made_by or named
+    if found is None and parsed.stores:
+        found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt))
+    return found
+
+
+def _remembered(  # noqa: PLR0917 - what is known of a request
+    context: Context,
+    request: web.Request,
+    client: Client,
+    parsed: ParsedRequest,
+    received: ReceivedBody,
+    follows: str | None,
+) -> ParsedRequest:
+    """Return a request whose answer is kept, if it is complete in itself and there is memory for its input."""
+    fields, bodies = parsed.fields, context.bodies
+    is_kept = (parsed.unstored or parsed.stores) and not parsed.runs_on
+    if not is_kept or parsed.continues is not None or parsed.converses is not None:
+        return parsed
+    remembering = Remembering(context.memory, scope_of(client), fields.get(parsed.dialect.requests.prompt), follows)
+    if (size := remembering.counted_bytes) > 0:
+        if bodies.size + size > bodies.most_bytes // 2:  # the rest is for the bodies of calls
+            return parsed
+        try:
+            received.grow(bodies, client.name or address_of(request, context), parsed.size + size)
+        except ApiError:
+            return parsed
+    return msgspec.structs.replace(parsed, remembering=remembering)
 
 
 MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Responder"]
@@ -334,7 +400,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
         if allowed == "none":
             why = "cannot be continued here (provider_state: none)"
         raise ResponseNotFound(
-            f"the response {response_id!r} {why}: send"
+            f"the response {response_id!r} {why}, and {not_recent(context.settings)}: send"
             " the conversation so far as 'input', or the first request again with 'store': true",
             param="previous_response_id",
         )
@@ -381,10 +447,7 @@ class Responder:
         await runner.begin()
         if not self._parsed.stream:
             return await self._whole()
-        keep = self._keep if self._given is not None else None
-        make = ArraySink if self._parsed.is_array else self.streaming
-        sink = make(self._request, runner.call, runner.response_headers, keep, self._forget)
-        sink.given = self._given
+        sink = self._sink()
         own_s, is_late = runner.planned.model.keepalive_s, runner.call.win_on is WinOn.VALID
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
@@ -411,6 +474,15 @@ class Responder:
             raise ClientDisconnected("the client disconnected")
         return sink.response
 
+    def _sink(self) -> StreamingSink:
+        keep, runner = self._keep if self._given is not None else None, self._runner
+        make = ArraySink if self._parsed.is_array else self.streaming
+        sink = make(self._request, runner.call, runner.response_headers, keep, self._forget)
+        sink.given = self._given
+        if self._parsed.remembering is not None:
+            sink.remember(self._parsed.remembering, self._remember)
+        return sink
+
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
         requests = call.dialect.requests
@@ -428,6 +500,9 @@ class Responder:
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))
+        if self._parsed.remembering is not None:
+            await self._parsed.remembering.read(body)
+            self._remember(Maker(sink.winner.deployment))
         if call.runs_on:
             await begin_in_background(self._context, call, record, body)
         if not _is_plain(self._request, self._context):
@@ -450,8 +525,21 @@ class Responder:
                 kept += forget_prompt(each.fields, each.dialect)
             for fields in each.wordings.values():
                 kept += forget_prompt(fields)
+        if self._parsed.remembering is not None:
+            kept += self._parsed.remembering.size
         if self._client_context.received is not None:
             self._client_context.received.shrink(kept)
+
+    def _remember(self, maker: Maker) -> None:
+        """Keep the answer for later requests that name it, if ``maker`` does not store it."""
+        parsed, remembering = self._parsed, self._parsed.remembering
+        if remembering is None:
+            return
+        if parsed.stores:
+            made_at = self._runner.planned.model.deployments[maker.deployment]
+            if made_at.spoken_in(self._runner.call) is parsed.dialect:
+                return
+        remembering.keep_soon()
 
     async def _keep(self, answer: bytes, maker: Maker) -> None:
         """Record who made the response in ``answer``, and what it names.
@@ -462,8 +550,10 @@ class Responder:
         responses, client = self._context.responses, self._client_context.client.name
         names = {} if self._given is None else self._given.names
         made_at = self._runner.planned.model.deployments[deployment]
-        if self._parsed.dialect not in made_at.speaks:
+        if made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
             await responses.keep(client, answer, deployment, key_name, made_at.tenant)
+        else:  # its id names nothing at the provider, and what the gateway keeps of it in Redis is sealed with it
+            names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}
         await responses.keep_all(client, names, deployment, key_name, made_at.tenant)

@@ -30,6 +30,7 @@ _DEPLOYMENT = istr("x-holeshot-deployment")
 _MODE = istr("x-holeshot-mode")
 _LAUNCHED = istr("x-holeshot-launched")
 _DROPPED = istr("x-holeshot-dropped")
+LOWERED = istr("x-holeshot-lowered")  # parameters that exceeded the maximum of the model, or of the deployment
 _TTFT_MS = istr("x-holeshot-ttft-ms")
 _OVERHEAD_MS = istr("x-holeshot-overhead-ms")
 _DEADLINE_MET = istr("x-holeshot-deadline-met")
@@ -106,6 +107,8 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
         headers[_TRACE] = call.trace.traceparent(call.id)
     if dropped := call.dropped.get(deployment):
         headers[_DROPPED] = _listed(dropped)
+    if lowered := call.lowered.get(deployment):
+        headers[LOWERED] = _listed(lowered)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
             if not call.levels:  # they would contradict those of the client's own limits

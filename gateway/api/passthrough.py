@@ -31,6 +31,7 @@ from gateway.api.passthrough_requests import (
 from gateway.api.plan_call import PlannedCall, is_counted, limits_dollars
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import Given, StoredAt, check_names
+from gateway.api.recall import recalled
 from gateway.api.request import needs_of, required_turns
 from gateway.core.attempts import Role, WinOn
 from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective, whole_cost_usd
@@ -419,6 +420,9 @@ async def receive(
         )
         if (model := request.match_info.get("model")) is not None:  # if the URL has it
             contents.fields["model"] = raw_json(model)
+        if api.recalls and context.memory.is_on:
+            grow = partial(received.grow, context.bodies, client.name)
+            contents = (await recalled(context, client, contents, grow, media)).contents
         parsed = read_json(api, contents, race, default)
     else:
         steps = multipart_steps(api, request.headers["content-type"], body, race, default)

@@ -17,7 +17,7 @@ from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
 from providers import Api, Form, Steps, form_steps
-from providers.dialects import DIALECTS, Malformed
+from providers.dialects import DIALECTS, RESPONSES, Malformed
 
 # The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
 
@@ -43,6 +43,11 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
     begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
     gives: bool = False  # later requests may name what its answers name
+
+    @property
+    def recalls(self) -> bool:
+        """Whether its requests name earlier answers, which the gateway may know."""
+        return self.api == RESPONSES.name
 
     @property
     def of(self) -> str:

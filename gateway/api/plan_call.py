@@ -137,6 +137,8 @@ async def plan_call(
         fields=sent.fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
+        spoken=fitting.spoken,
+        lowered=fitting.lowered,
         headers=client_context.headers,
         replica=context.replica,
         region=context.settings.region,

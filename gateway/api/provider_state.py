@@ -176,9 +176,22 @@ def _unknown(named: Named, settings: Settings) -> NothingStored:
     why = f"no answer to this key named it in the last {settings.response_ids_ttl_s / 86_400:g} days"
     if settings.provider_state == "none":
         why = "requests may name nothing that a provider stores (provider_state: none)"
+    if named.kind in {StoredKind.ITEM, StoredKind.RESPONSE}:
+        why += f", and {not_recent(settings)}"
     return NothingStored(
         f"'{named.field}': the {named.kind} {named.value[:100]!r} is not this key's: {why}; send its content instead",
         param=named.field,
+    )
+
+
+def not_recent(settings: Settings) -> str:
+    """Return, as the end of a sentence, why the gateway does not know an answer itself."""
+    memory = settings.responses_memory
+    if not memory.max_mb:
+        return "answers that no provider stores are not kept here (responses_memory: off)"
+    return (
+        f"it is not among the recent answers that the gateway keeps, for {memory.ttl_s / 60:g} minutes, as far as"
+        " 'responses_memory' allows and until a restart"
     )
 
 
@@ -249,7 +262,7 @@ class Given:
     def add(self, said: bytes) -> None:
         """Gather the names of a whole answer, or of one event's data."""
         for named in named_in_answer(self._api, said):
-            if not self._is_owned and named.kind not in HELD:
-                continue  # everybody may name it
+            if not self._is_owned and named.kind not in HELD and named.kind is not StoredKind.ITEM:
+                continue  # everybody may name it, and one provider has it all
             if len(self.names) < MOST_GIVEN and len(named.value) <= LONGEST_NAME:
                 self.names[named.value] = named.kind

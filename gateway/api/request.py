@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from gateway.api.preferences import Preferences, read_preferences
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers.dialects import DIALECTS, NAMES_STORED, Dialect
+
+if TYPE_CHECKING:
+    from gateway.memory.answers import Remembering
 
 _TOKENS_PER_PAYLOAD = 1000  # about as many as a picture has
 _LONG = 8 * 1024  # bytes; shorter prompts fit every context window
@@ -99,6 +102,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
     runs_on: bool = False  # in the background: its answer is only the beginning of one
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
+    unstored: bool = False  # the gateway has asked that it does not, and the client has not
+    remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed
 

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
+from http import HTTPStatus
 from urllib.parse import quote, unquote
 
 import msgspec
 from aiohttp import web
-from aiohttp.hdrs import METH_GET, METH_HEAD, METH_POST
+from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 
 from gateway.api import headers
 from gateway.api.admission import admitted_call
@@ -18,6 +19,7 @@ from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
 from gateway.api.fitting import policy_violation
 from gateway.api.json_body import is_set, read_model
 from gateway.api.provider_state import Given, StoredAt, check_names
+from gateway.api.recall import scope_of
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
@@ -33,6 +35,7 @@ from providers.dialects import RESPONSES
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
 
 _CANCEL = "cancel"
+_ABSENT = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
 _RUNNING = frozenset({"queued", "in_progress"})
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
@@ -55,6 +58,8 @@ async def _kept_response(
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
         raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
+    if request.method == METH_DELETE and not rest and await context.memory.forget(scope_of(client), response_id):
+        return web.json_response({"id": response_id, "object": "response", "deleted": True})
     made_by = await context.responses.maker(client.name, response_id)
     request_id = headers.request_id(request.headers)
     with context.fleet:
@@ -128,7 +133,7 @@ def _named(fleet: Fleet, name: str) -> Deployment | None:
 
 
 def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:
-    if error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
+    if error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND:
         return ResponseNotFound(
             f"{deployment.name} does not know the response {response_id!r} any more: {error.message}"
         )
@@ -414,7 +419,7 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
 
 
 def _gone(deployment: Deployment, name: str | None, error: UpstreamError) -> ApiError:
-    if name is not None and error.kind in {ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API}:
+    if name is not None and (error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND):
         return NothingStored(f"{deployment.name} does not know the conversation {name!r}, or what is asked of it")
     return _failed(deployment, error)
 

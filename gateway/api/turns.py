@@ -1,7 +1,7 @@
 """One turn of a conversation over a WebSocket: its request, with all that was said before, and its events."""
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,10 @@ from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
 from gateway.api.websocket import Message, WebSocket
+from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
 from gateway.limits import Begun
+from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
 from providers import events
@@ -78,7 +80,8 @@ class ResponseCancelled(ApiError):
     code = "response_cancelled"
 
 
-# The conversations of a connection: what was said up to the last response of each stream.
+# The conversations of a connection: what was said up to the last response of each stream, where the client has said
+# `store: false`, or the gateway remembers nothing. Others are in its memory of answers (``gateway/memory``).
 
 MOST_KEPT_BYTES = 8 * 2**20  # of one
 
@@ -215,7 +218,7 @@ class SocketTurn:
         self._fields = {name: raw for name, raw in fields.items() if name not in _ENVELOPE}
         self._message = message
         self._conversations = conversations
-        self._heard = Heard()
+        self.heard = Heard()
         self._items = b""  # of its conversation, with its own input
         self._counted: Body | None = None  # counts them; None: it cannot be continued here
 
@@ -258,14 +261,21 @@ class SocketTurn:
             data = event.data.strip()
             if not data or data == DONE:
                 continue
-            self._heard.hear(data)
+            self.heard.hear(data)
             texts.append(_marked(data, self.stream))
-        self.response_id = self._heard.id
-        if self._heard.is_over:
+        self.response_id = self.heard.id
+        if self.heard.is_over:
             self._keep()
         if texts:
             self.is_told = True
             self.socket.send(*texts)
+
+    def leave_to_memory(self) -> None:
+        """Forget its conversation: what the gateway remembers of it is known on every connection."""
+        self._items = b""
+        if self._counted is not None:
+            self._counted.release()
+            self._counted = None
 
     def release(self) -> None:
         """Stop counting what it holds."""
@@ -276,9 +286,9 @@ class SocketTurn:
 
     def _keep(self) -> None:
         counted = self._counted
-        if counted is None or self.response_id is None or self._heard.is_lost:
+        if counted is None or self.response_id is None or self.heard.is_lost:
             return
-        said = self._heard.output
+        said = self.heard.output
         if len(self._items) + len(said) > MOST_KEPT_BYTES or not self._conversations.has_plenty(len(said)):
             return
         try:
@@ -338,6 +348,15 @@ class _Sink(StreamingSink):
 
     def drop(self) -> None:
         """Do nothing: other turns share the connection."""
+
+    def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
+        """Let the turn hear the answer, as it does anyway; the connection need not keep it, too."""
+        remembering.heard = self._turn.heard
+        self._turn.leave_to_memory()
+        super().remember(remembering, keep)
+
+    def _hear(self, block: bytes) -> None:
+        """Do nothing: the turn has heard it."""
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         del fields  # there are no headers

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from gateway.api.rewording import Rewording
 from gateway.app.fleets import Fleets
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed
 from gateway.core.calls import Call, CallRecord, CallStart, Recorder
@@ -20,7 +21,18 @@ from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
-from gateway.racing import Attempt, AttemptTasks, Makers, OpenCall, Outbox, Seats, ServedTiers, Services, SharedNames
+from gateway.racing import (
+    Attempt,
+    AttemptTasks,
+    Makers,
+    OpenCall,
+    OtherApis,
+    Outbox,
+    Seats,
+    ServedTiers,
+    Services,
+    SharedNames,
+)
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
 
@@ -133,6 +145,7 @@ class Engine:
         self.limits = Limits(leases, unix_clock=unix_clock, clock=clock)
         self.fleet = self.fleets.build(settings, None)
         self._runtime = runtime
+        self._rewording = Rewording(settings.limits.max_values)
         self._use(settings, self.fleet)
 
     def services(self, recorder: Recorder, makers: SharedNames | None = None) -> Services:
@@ -151,6 +164,7 @@ class Engine:
             outbox=self.outbox,
             makers=Makers(makers, self.tasks.start),
             tiers=ServedTiers(runtime.clock),
+            apis=OtherApis(self._rewording),
         )
 
     def start(self) -> None:
@@ -184,6 +198,7 @@ class Engine:
         last_first.push_async_callback(self.attempts.close)  # early: they read from upstreams
 
     def _use(self, settings: Settings, fleet: Fleet) -> None:
+        self._rewording.most_values = settings.limits.max_values
         self.seats.limit(fleet.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=fleet.fleet_limits)
         self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
 

@@ -8,35 +8,68 @@ from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
-from providers import DatasheetTable, Keys, LiteLLM, Rotation, Upstream, Vendor, load_catalog, open_upstream, succeeded
+from providers import (
+    DatasheetTable,
+    Fact,
+    Keys,
+    Kind,
+    Learnt,
+    LiteLLM,
+    Rotation,
+    Upstream,
+    Vendor,
+    load_catalog,
+    open_upstream,
+    succeeded,
+)
 from providers.http import TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 
 
-def _log_strict(provider: str, model: str) -> None:
-    # Event deployment.strict_order: A server of an unknown kind refused a conversation for the order or names of its
-    # roles, or for lists of texts, and took it in the strictest form, which it gets from now on.
-    # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after each
-    # start is then sent once, not twice.
-    get_logger().warning(
-        "deployment.strict_order",
-        deployment=f"{provider}/{model}",
-        set="history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }",
-    )
+_STRICT = "history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }"
+OnFact = Callable[[str, str, Fact, float], object]
+
+
+def log_fact(provider: str, model: str, fact: Fact, until: float) -> None:
+    """Say in the log what a refusal has taught, unless it turned out to be wrong."""
+    deployment = f"{provider}/{model}"
+    if not until:
+        return
+    if fact.kind is Kind.HISTORY and not fact.field:
+        # Event deployment.strict_order: A server of an unknown kind refused a conversation for the order or names of
+        # its roles, or for lists of texts, and took it in the strictest form, which it gets for a day.
+        # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after
+        # each start is then sent once, not twice.
+        get_logger().warning("deployment.strict_order", deployment=deployment, set=_STRICT)
+        return
+    # Event deployment.learnt: A provider refused a request and named what it does not take; the request was sent again
+    # in another form, which this deployment gets for a day. Callers are told in x-holeshot-dropped.
+    # Do: Nothing. If callers need the field, use another deployment.
+    get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact))
+
+
+def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float) -> None:
+    pass
+
+
+def _told(fact: Fact) -> dict[str, str]:
+    named = {"field": fact.field, "value": fact.value, "sent": fact.instead, "api": fact.dialect}
+    return {name: said for name, said in named.items() if said}
 
 
 class Upstreams:
     """Opens upstreams, which share the litellm library and the TLS context.
 
     With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
-    command that opens one upstream for each key does not need this. ``on_strict`` is called with a provider and a model
-    of it that refused a conversation for its roles, and took it in the strictest order.
+    command that opens one upstream for each key does not need this. ``on_fact`` is called with a provider, a model of
+    it, what a refusal of it has taught, and when that ends, in Unix time.
     """
 
-    def __init__(self, *, rotates: bool = False, on_strict: Callable[[str, str], object] = _log_strict) -> None:
+    def __init__(self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody) -> None:
         self._rotates = rotates
-        self._on_strict = on_strict
+        self._on_fact = on_fact
+        self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
@@ -97,7 +130,7 @@ class Upstreams:
                 secrets=secrets,
                 former_keys=tuple(keys.values()),
                 on_rotation=on_rotation,
-                on_strict=(lambda _: None) if for_tenant else partial(self._on_strict, name),
+                learnt=None if for_tenant else self._learnt_at(name, address),
                 for_client=for_tenant,
             )
         except ValueError as error:
@@ -105,6 +138,17 @@ class Upstreams:
         if self._rotates and not for_tenant:
             self._known[name] = address, keys
         return upstream
+
+    def learnt(self, provider: str) -> Learnt | None:
+        """Return what refusals have taught about a provider's models; None: it is not opened."""
+        return self._learnt[provider][1] if provider in self._learnt else None
+
+    def _learnt_at(self, name: str, address: tuple[object, ...]) -> Learnt:
+        """Return what is known of the provider ``name``: from before a reload too, if its address is the same."""
+        known = self._learnt.get(name)
+        if known is None or known[0] != address or not self._rotates:
+            known = self._learnt[name] = address, Learnt(partial(self._on_fact, name))
+        return known[1]
 
     async def aclose(self) -> None:
         """Close the shared parts, after every upstream is closed."""
@@ -117,7 +161,8 @@ class Fleets:
     def __init__(self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
-        self._upstreams = Upstreams(rotates=True)
+        self.tell: OnFact | None = None  # the other replicas, what refusals have taught
+        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks
@@ -138,6 +183,15 @@ class Fleets:
             previous=previous,
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
         )
+
+    def learnt(self, provider: str) -> Learnt | None:
+        """Return what refusals have taught about a provider's models; None: it is not opened."""
+        return self._upstreams.learnt(provider)
+
+    def _on_fact(self, provider: str, model: str, fact: Fact, until: float) -> None:
+        log_fact(provider, model, fact, until)
+        if self.tell is not None:
+            self.tell(provider, model, fact, until)
 
     def warm_up(self, fleet: Fleet) -> None:
         """Import litellm, and fetch credentials, in the background, before one of the fleet's deployments is raced."""

@@ -1,7 +1,7 @@
 """The composition: builds a gateway from settings. The only file that knows every room."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from math import inf
 from pathlib import Path
@@ -22,6 +22,7 @@ from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.routes import application
+from gateway.app.shared_facts import SharedFacts
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
 from gateway.core.targets import Target
 from gateway.ledger import (
@@ -37,6 +38,8 @@ from gateway.ledger import (
     parse_url,
 )
 from gateway.live.live import Live
+from gateway.memory.answers import AnswerMemory
+from gateway.memory.sealed import SealedAnswers
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
@@ -183,6 +186,7 @@ class Gateway:
             bodies=bodies,
             tracing=self.tracing,
             responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
+            memory=self._answer_memory(settings),
             refusals=Refusals(
                 self.metrics.refused,
                 RefusalMinutes(self.ledger.refused, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica),
@@ -191,6 +195,7 @@ class Gateway:
             vectors=VectorComparisons(engine.tasks.start),
             replica=replica,
         )
+        self._share_facts(shared.unix_clock)
         self._sign_in: SignIn | None = None
         self.context.is_unrecorded = lambda: self.ledger.is_unrecorded
         self.operations = Operations(
@@ -286,6 +291,7 @@ class Gateway:
     async def close(self) -> None:
         """Flush and close everything. No calls may be running."""
         self.context.refusals.close()
+        self.context.memory.close()
         self.live.end()
         self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
@@ -312,6 +318,13 @@ class Gateway:
             self.engine.close_with(last_first)
             last_first.push_async_callback(self.probes.close)
 
+    def _share_facts(self, unix_clock: Callable[[], float]) -> None:
+        """Share over Redis, if there is one, what refusals have taught."""
+        if self._response_store is not None:
+            facts = SharedFacts(self._response_store, self.fleets.learnt, self._tasks.start, unix_clock=unix_clock)
+            self.fleets.tell = facts.tell
+            self._tasks.later(facts.run)
+
     def _signing_in(self) -> "SignIn":
         """Return what signs people in at a provider, made at its first use: few pages have one."""
         if self._sign_in is None:
@@ -319,6 +332,18 @@ class Gateway:
 
             self._sign_in = SignIn(clock=self._runtime.clock, unix_clock=self._runtime.unix_clock)
         return self._sign_in
+
+    def _answer_memory(self, settings: Settings) -> AnswerMemory:
+        """Return the memory of recent answers, which other replicas find in Redis."""
+        store, clock, sealed = self._response_store, self._runtime.clock, None
+        if store is not None:
+            sealed = SealedAnswers(
+                store,
+                ttl_s=lambda: self.context.settings.responses_memory.ttl_s,
+                most_bytes=lambda: self.context.settings.responses_memory.max_mb * 2**20,
+                clock=clock,
+            )
+        return AnswerMemory(settings.responses_memory, clock=clock, start=self._tasks.start, sealed=sealed)
 
     def _kept_s(self) -> float:
         return self.context.responses.ttl_s
@@ -334,6 +359,7 @@ class Gateway:
         self.context.fleet = new
         self.context.intake.configure(settings.overload)
         self.context.responses.ttl_s = settings.response_ids_ttl_s
+        self.context.memory.configure(settings.responses_memory)
         admission = self.context.admission
         tokens = client_tokens(settings, self._runtime, admission.keys, admission.tokens)
         providers = brought(settings, load_catalog())

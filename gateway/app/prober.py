@@ -198,6 +198,7 @@ def call_of(
         fields=fields,
         wordings=fitting.wordings,
         dropped=fitting.dropped,
+        spoken=fitting.spoken,
         headers={},
         tags={},
         replica=replica,

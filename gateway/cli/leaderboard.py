@@ -115,6 +115,9 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
     notes += [f"{row.get('deployment')}: {reason}" for row in rows if (reason := _state_reason(row))]
     notes += [f"{row.get('deployment')}: {probe}" for row in rows if (probe := _last_probe(row))]
+    notes += [
+        f"{row.get('deployment')}: refuses {', '.join(map(str, row['refuses']))}" for row in rows if row.get("refuses")
+    ]
     for note in notes:
         yield Text(visible(note))
     if notes:

@@ -19,6 +19,8 @@ from providers import (
     Api,
     ErrorKind,
     EventSplitter,
+    Fact,
+    Kind,
     Listed,
     Listing,
     Request,
@@ -300,6 +302,7 @@ _CALL = {"id": "abcdefgh1", "type": "function", "function": _FUNCTION}
 _CALLED = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
 _RESULT = {"role": "tool", "tool_call_id": "abcdefgh1", "content": "1"}
 _TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+_THINKING: Mapping[str, object] = {"messages": [_ASKED], "reasoning_effort": "low"}
 # What `history` of a provider may say of roles and texts, and the conversation that a server refuses without it.
 _ORDERS: Sequence[tuple[str, str, Mapping[str, object]]] = (
     ("one_system", "true", {"messages": [_SYSTEM, _DEVELOPER, _ASKED, _ANSWERED, _SYSTEM, _ASKED]}),
@@ -312,10 +315,11 @@ _ORDERS: Sequence[tuple[str, str, Mapping[str, object]]] = (
 async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping[str, Liveness]) -> list[str]:
     """Return a note for each deployment that refuses an order of roles, or a role, which its provider's row allows.
 
-    Each deployment with an operator's base URL is asked for one token after each of four short conversations.
+    Each deployment with an operator's base URL is asked for one token after each of four short conversations, and once
+    with an effort of thinking: what else it refuses of these requests is noted, too.
     """
-    refused: set[str] = set()
-    upstreams = Upstreams(on_strict=lambda provider, model: refused.add(f"{provider}/{model}"))
+    refused = _Refused()
+    upstreams = Upstreams(on_fact=refused.note)
     found = []
     for name in dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments):
         provider, _, model = name.partition("/")
@@ -328,11 +332,14 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
         for column, value, conversation in _ORDERS:
             if column in own.history.model_fields_set:  # the operator has decided
                 continue
-            refused.discard(name)
+            refused.histories.discard(name)
             if not await _answers_chat(upstreams.open(provider, own, vendor), model, conversation):
                 break
-            if name in refused:
+            if name in refused.histories:
                 needed.append(f"{column}: {value}")
+        else:
+            await _answers_chat(upstreams.open(provider, own, vendor), model, _THINKING)
+        found += refused.notes(name)
         if needed:
             found.append(
                 f"{name} refuses roles or lists of texts that clients send; such calls are sent again in another form."
@@ -340,6 +347,30 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
             )
     await upstreams.aclose()
     return found
+
+
+class _Refused:
+    """What deployments have refused of a check's requests."""
+
+    def __init__(self) -> None:
+        self.histories: set[str] = set()  # those that refused one
+        self._others: dict[str, list[str]] = {}
+
+    def note(self, provider: str, model: str, fact: Fact, _until: float) -> None:
+        """Note what a refusal has taught."""
+        name = f"{provider}/{model}"
+        if fact.kind is Kind.HISTORY:
+            self.histories.add(name)
+        elif fact.words not in self._others.setdefault(name, []):
+            self._others[name].append(fact.words)
+
+    def notes(self, name: str) -> list[str]:
+        """Return a note of what a deployment has refused besides histories, if it has."""
+        if name not in self._others:
+            return []
+        said = ", ".join(self._others[name])
+        told = "such calls are sent again without it, once a day, and callers are told in x-holeshot-dropped"
+        return [f"{name} refuses {said}: {told}"]
 
 
 async def _answers_chat(upstream: Upstream, model: str, conversation: Mapping[str, object]) -> bool:

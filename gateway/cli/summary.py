@@ -10,6 +10,7 @@ from gateway.settings import (
     Catalog,
     Datasheets,
     Settings,
+    apis_at,
     bills_on,
     doubtful,
     doubtful_model,
@@ -22,7 +23,7 @@ from gateway.settings import (
     withheld_keys,
     without_secrets,
 )
-from providers import Api, Capabilities, DatasheetTable, Price, apis_of, is_of_tokens
+from providers import Api, Capabilities, DatasheetTable, Price, is_of_tokens
 from providers.dialects import PIVOT
 
 
@@ -136,7 +137,7 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     reasoning_usd=_per_mtok(price.reasoning_usd if price else None),
                     bills_after_disconnect=bills_on(item, vendor),
                     capabilities=datasheet.capabilities,
-                    apis=item.apis or provided.apis or apis_of(vendor, provided.kind),
+                    apis=apis_at(item, provided, vendor, datasheet.only_api),
                     apis_known=bool(item.apis or provided.apis or vendor or provided.kind == "anthropic"),
                     enabled=item.enabled,
                     weight=item.weight,

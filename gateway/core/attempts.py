@@ -40,6 +40,7 @@ class Role(StrEnum):
     PROBE = "probe"
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
     WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
+    API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
 
 
 class Narrowed(StrEnum):

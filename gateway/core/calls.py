@@ -105,6 +105,8 @@ class Call(Stamp, frozen=True, kw_only=True):
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
     wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
     dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
+    spoken: Mapping[str, Dialect] = {}  # deployment → the dialect of what is sent to it, if it is not the usual one
+    lowered: Mapping[str, tuple[str, ...]] = {}  # deployment → limits that are lowered to the longest it allows
     models: Mapping[str, str] = {}  # deployment → its model, if that is a fallback which may continue the answer
     headers: Mapping[str, str]  # the client's headers that may go upstream
     replica: str

@@ -194,11 +194,11 @@ class ModelNotFound(ApiError):
 class ResponseNotFound(ApiError):
     """No such stored response."""
 
-    # Means: The stored response is unknown, too old, of another key, or its provider does not serve this model any
-    # more.
+    # Means: The response is unknown, too old, of another key, or its provider does not serve this model any more.
     # Retry: no.
     # Caller: Send the whole conversation as `input`, or make the first response again with `store: true`.
-    # Operator: Ids are known for `response_ids_ttl_s`. Replicas know each other's only with `redis_url`.
+    # Operator: Ids of stored ones are known for `response_ids_ttl_s`, others as `responses_memory` says. Replicas know
+    # each other's only with `redis_url`.
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
@@ -211,8 +211,8 @@ class NothingStored(ApiError):
     # to this key has named it; or its provider does not serve this model.
     # Retry: no.
     # Caller: Send the content itself instead of its id.
-    # Operator: `provider_state: any` lets every client name what your account has there. Replicas know each other's ids
-    # only with `redis_url`.
+    # Operator: `provider_state: any` lets every client name what your account has there. Items of recent answers are
+    # kept as `responses_memory` says. Replicas know each other's ids only with `redis_url`.
     status = 404
     type = "invalid_request_error"
     code = "not_stored_for_this_key"

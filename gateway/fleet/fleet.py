@@ -27,11 +27,12 @@ from gateway.settings import (
     RaceSettings,
     Settings,
     Timeouts,
+    apis_at,
     bills_on,
     profile_timeouts,
     ways_of,
 )
-from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of, tier_of
+from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of, apis_perhaps, learnt_of, tier_of
 from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
@@ -125,6 +126,7 @@ class Resolver:
         costs_nothing = all(each.price is not None and each.price.is_zero for each in deployments.values())
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
+        learnt = tuple({id(each.learnt): each.learnt for each in deployments.values() if each.learnt}.values())
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
             return Model(
@@ -147,6 +149,7 @@ class Resolver:
                 parameters=parameters,
                 common=common,
                 costs_nothing=costs_nothing,
+                learnt=learnt,
                 profiles=profiles,
             )
 
@@ -178,7 +181,7 @@ class Resolver:
         vendor = self.vendor(provider)
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
-        apis = settings.apis or provided.apis or apis_of(vendor, provided.kind)
+        apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         return Deployment(
             name=settings.name,
@@ -197,6 +200,8 @@ class Resolver:
             capabilities=datasheet.capabilities,
             apis=frozenset(apis),
             speaks=_spoken(apis) or (PIVOT,),
+            may_have=None if settings.apis else _may_have(provided, vendor, apis),
+            learnt=learnt_of(self._upstreams[provider]),
             drop_params=settings.drop_params,
             extra_headers=tuple(
                 (key.lower(), value.get_secret_value()) for key, value in settings.extra_headers.items()
@@ -205,6 +210,7 @@ class Resolver:
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
+            rules=vendor.models.rules(settings.same_as or model) if vendor is not None and vendor.models else None,
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
@@ -255,17 +261,37 @@ def _spoken(apis: Iterable[Api]) -> tuple[Dialect, ...]:
     return tuple(sorted(spoken, key=lambda dialect: dialect.untranslated is not None))
 
 
+def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[Api]) -> tuple[Dialect, ...] | None:
+    """Return the dialects besides ``apis`` that a deployment may have all the same; None: only these were named.
+
+    The table may be wrong about a model, and a server of an unknown kind may have any of OpenAI's and Anthropic's APIs.
+    """
+    usual = provider.apis or (*apis_of(vendor, provider.kind), *apis_perhaps(vendor, provider.kind))
+    further = _spoken([api for api in usual if api not in apis])
+    return (further or None) if provider.apis else further
+
+
+DEFAULT_S = 120.0  # of the first token, and of a stall
+# How long a silence may last where a call of a tool may be in the making: as long as one of 30,000 tokens took,
+# https://github.com/github/copilot-cli/issues/4286
+SILENT_CALL_S = 360.0
+
+
 def _clocks(*levels: Timeouts) -> Clocks:
     """Return each timeout from the first of ``levels`` that sets it, else the default."""
 
     def first(name: str) -> float | None:
         return next((value for level in levels if (value := getattr(level, name)) is not None), None)
 
+    ttft_s, stall_s = first("ttft_timeout_s") or DEFAULT_S, first("stall_timeout_s") or DEFAULT_S
     return Clocks(
         connect_s=first("connect_timeout_s") or 5.0,
-        ttft_s=first("ttft_timeout_s") or 120.0,
-        stall_s=first("stall_timeout_s") or 120.0,
+        ttft_s=ttft_s,
+        stall_s=stall_s,
         total_s=first("total_timeout_s"),
+        # Others were chosen for this deployment, and hold.
+        first_call_s=SILENT_CALL_S if ttft_s == DEFAULT_S else 0.0,
+        silent_call_s=SILENT_CALL_S if stall_s == DEFAULT_S else 0.0,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gateway.core.calls import Call
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.tenants import has_account, is_of_account
 from gateway.settings import (
@@ -19,19 +20,25 @@ from gateway.settings import (
     TakeoverSettings,
     model_identity,
 )
-from providers import MASK, UNKNOWN, Api, Capabilities, MaskedRecord, Price, Upstream, UpstreamError
-from providers.dialects import PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
+from providers import MASK, UNKNOWN, Api, Capabilities, Learnt, MaskedRecord, ModelRules, Price, Upstream, UpstreamError
+from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """The four timeouts of one deployment, resolved. Seconds."""
+    """The four timeouts of one deployment, resolved. Seconds.
+
+    Where a call of a tool may be in the making, which some servers send only when it is complete, the first token may
+    need ``first_call_s``, and a silence without any sign of life may last ``silent_call_s``, if that is longer.
+    """
 
     connect_s: float
     ttft_s: float
     stall_s: float
     total_s: float | None
+    first_call_s: float = 0.0
+    silent_call_s: float = 0.0
 
 
 _FORMATS = ("response_format", "stream_format", "encoding_format")  # of short calls' answers
@@ -59,6 +66,7 @@ class Deployment(MaskedRecord, frozen=True):
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
+    rules: ModelRules | None = None  # what its model takes of the vendor's parameters; None: all
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
@@ -71,6 +79,8 @@ class Deployment(MaskedRecord, frozen=True):
     listed: Price | None = None  # the prices that are known, where that of input or output is not
     tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
     learnt_as: str | None = None  # the name of what that key shows of it; None: its own
+    learnt: Learnt | None = None  # what refusals have taught of its provider's models; None: nothing is kept
+    may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
     def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
         """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider."""
@@ -108,6 +118,30 @@ class Deployment(MaskedRecord, frozen=True):
     def spoken_to(self, dialect: Dialect) -> Dialect:
         """Return the dialect in which it gets requests in ``dialect``: the same one if it has that."""
         return dialect if dialect in self.speaks else self.speaks[0]
+
+    def spoken_in(self, call: Call) -> Dialect:
+        """Return the dialect in which it gets a ``call``."""
+        if call.spoken and (spoken := call.spoken.get(self.name)) is not None:
+            return spoken
+        dialect = call.dialect
+        return dialect if dialect in self.speaks else self.speaks[0]
+
+    def asked_in(self, dialect: Dialect, *, tools: bool) -> Dialect:
+        """Return the dialect in which it gets requests in ``dialect``, by what its refusals have taught."""
+        usual, learnt = self.spoken_to(dialect), self.learnt
+        if learnt is None or not learnt.steers:
+            return usual
+        return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools), usual)
+
+    def others(self, offered: str | None) -> tuple[Dialect, ...]:
+        """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.
+
+        Of an API that its catalog row does not name only its offer tells, unless there is no such row.
+        """
+        offers = () if offered is None else (DIALECTS[offered],)
+        known = (*self.speaks, *(offers if self.may_have is not None else ()), *(self.may_have or ()))
+        able = dict.fromkeys(each for each in (*offers, *known) if each in known and each.untranslated is None)
+        return tuple(able)
 
     def way_to_continue(self, dialect: Dialect) -> Way | None:
         """Return the way in which it continues answers to requests in ``dialect``; None if none is known."""
@@ -248,12 +282,14 @@ class Common(msgspec.Struct, frozen=True):
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
+    thinks: bool = True  # none of them is known not to think
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
-        spoken = [set(one.speaks) if one.upstream.accepts_all_parameters else set() for one in each]
+        free = [one.upstream.accepts_all_parameters and one.rules is None for one in each]
+        spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(
             # Requests in other dialects may need their reasoning removed.
@@ -261,6 +297,7 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
+            all(one.capabilities.reasoning is not False for one in each),
         )
 
 
@@ -291,6 +328,7 @@ class Model(msgspec.Struct, frozen=True):
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
     is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
     costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
+    learnt: tuple[Learnt, ...] = ()  # of its providers
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts
 
     @property

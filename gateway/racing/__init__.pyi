@@ -22,6 +22,8 @@ from .measurement import MOST_TOKENS as MOST_TOKENS
 from .measurement import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
+from .other_apis import OtherApis as OtherApis
+from .other_apis import Reworded as Reworded
 from .passthrough import Asking as Asking
 from .passthrough import Relay as Relay
 from .passthrough import Relayed as Relayed

@@ -10,6 +10,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
 from gateway.racing.sinks import Forward, Sink
+from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
@@ -41,7 +42,7 @@ async def open_exchange(
         UpstreamError: as for ``Upstream.stream``.
 
     """
-    spoken = deployment.spoken_to(call.dialect)
+    spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers)
     request = Request(
         model=deployment.model,
@@ -67,6 +68,7 @@ async def open_exchange(
     is_one = answers_asked(call.fields, call.dialect) == 1
 
     def unsaid(block: bytes, finishing: bool) -> None:
+        clocks.alive_at = clocks.now()
         with suppress(UpstreamError):  # behind the answer's end anything may stand
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
@@ -91,7 +93,6 @@ class AnswerStream:
 
     __slots__ = (
         "_clock",
-        "_clocks",
         "_forward",
         "_keeps_last",
         "_kept",
@@ -99,6 +100,7 @@ class AnswerStream:
         "_last",
         "_measurement",
         "announced",
+        "clocks",
         "reader",
         "speech",
         "text",
@@ -111,7 +113,9 @@ class AnswerStream:
         measurement: Measurement,
         clocks: AttemptClocks,
         clock: Callable[[], float],
+        habit: Habit | None = None,
     ) -> None:
+        """``habit``: of its deployment, how thoughts stand within texts; None: none do."""
         self.announced = False  # whether its first token was reported
         texts = call.dialect.answers.texts
         self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
@@ -123,6 +127,11 @@ class AnswerStream:
         self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
         requests = call.dialect.requests
         may_be_several = requests.batched or requests.choices in call.fields
+        thoughts: Thoughts | None = None
+        if habit is not None:
+            habit.left -= 1
+            if habit.left < 0 or habit.opened:  # without a call, as this runs for each answer
+                thoughts = habit.begin(call.fields, keeps=self.text is not None)
         self.reader = AnswerReader(
             measurement,
             clocks,
@@ -131,9 +140,11 @@ class AnswerStream:
             drop_usage=call.streamed and not call.wants_usage,
             text=self.text or self.speech,
             asked=answers_asked(call.fields, call.dialect) if may_be_several else 1,
+            thoughts=thoughts,
+            may_think=habit is not None,
         )
         self._measurement = measurement
-        self._clocks = clocks
+        self.clocks = clocks
         self._clock = clock
         self._kept: list[Block] = []
         self._kept_bytes = 0
@@ -167,7 +178,7 @@ class AnswerStream:
             over = self.reader.finished and (self.reader.done or not data)
             self.validity.look(now, finished=self.reader.finished, over=over, kept_bytes=self._kept_bytes)
         if (self.reader.finished or (finishing and not self.reader.lacks_some)) and not self.reader.done:
-            self._clocks.finish()
+            self.clocks.finish()
         return block
 
     def _note_speech(self, speech: "Speech", now: float) -> None:
@@ -208,8 +219,12 @@ class AnswerStream:
 
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
         """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
+        measurement, thoughts = self._measurement, self.reader.thoughts
+        is_over = call.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
+        if measurement.answer_at is None and thoughts is not None and is_over:  # it becomes no mark any more
+            measurement.answer_at = thoughts.undecided_since()
         if had_won:
-            return judge(call, outcome, self._measurement, self.text)
+            return judge(call, outcome, measurement, self.text)
         return UNJUDGED if self.validity is None else self.validity.judgement
 
     def keep(self, block: Block, *, has_token: bool) -> None:
@@ -242,9 +257,9 @@ class AnswerStream:
         if self._keeps_last and self.reader.done:
             self._last = block
         elif block.forward:
-            self._clocks.pause(now)  # a slow client must not look like a silent provider
+            self.clocks.pause(now)  # a slow client must not look like a silent provider
             await sink.write(block)
-            if (blocked_s := self._clocks.resume()) > BLOCKED_S:
+            if (blocked_s := self.clocks.resume()) > BLOCKED_S:
                 self._measurement.blocked(blocked_s)
 
     def forward(self, data: bytes) -> bool:

@@ -5,12 +5,12 @@ the rest to the sink. Nothing else uses its exchange, except that a cut aborts i
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
 from gateway.racing.answer import AnswerStream, open_exchange
@@ -23,14 +23,16 @@ from gateway.racing.measurement import (
     UNKNOWN,
     Measurement,
     Overtaken,
+    ToolCalls,
     WatchEnd,
     most_tokens,
 )
+from gateway.racing.other_apis import Refusal, Reworded
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
-from gateway.racing.validation import UNJUDGED, Judgement
+from gateway.racing.validation import UNJUDGED, Judgement, may_call_tools
 from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
@@ -136,8 +138,11 @@ class RaceHandle(Protocol[Attempt_contra]):
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
-    def ask_whole(self, attempt: Attempt_contra) -> bool:
-        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+    def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+
+    def ask_again(self, attempt: Attempt_contra, reworded: Reworded | None) -> bool:
+        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -154,8 +159,8 @@ class Attempt:
 
     __slots__ = (
         "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start", "state",
-        "still", "task", "whole",
+        "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
+        "state", "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -167,10 +172,12 @@ class Attempt:
         refused: "Attempt | None" = None,
     ) -> None:
         self.deployment = deployment
-        self.refused = refused  # the attempt whose request it repeats, as its deployment refused to stream the answer
+        self.refused = refused  # the attempt whose request it repeats, in another form
+        self.lacks: Refusal | None = None  # of the API in which it was asked
         known, call = race.open_call.services.whole, race.call
         may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
-        self.whole = refused is not None or call.runs_on or bool(may_be and known.expected(call, deployment, at))
+        again = start.role is Role.WHOLE or (refused is not None and refused.whole)
+        self.whole: bool = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = AttemptState.ASKED
         race.open_call.running += 1
@@ -202,7 +209,10 @@ class Attempt:
         began, limits = None if self.refused is None else self.refused.measurement.started, self.deployment.clocks
         if race.call.runs_on:
             limits = in_background(limits)
-        clocks = AttemptClocks(limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began)
+        may_call = race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call)
+        clocks = AttemptClocks(
+            limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began, may_call=may_call
+        )
         try:
             try:
                 exchange, answer = await self._ask(clocks)
@@ -325,15 +335,27 @@ class Attempt:
             self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
+        if self.refused is not None and services.apis is not None:
+            services.apis.answered(self, call)
+        if self.sendings.left_out:
+            self.race.sent_without(self, self.sendings.left_out)
         answer = self._expect(clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer
 
+    def _learn_calls(self, calls: ToolCalls, answer: AnswerStream) -> None:
+        """Learn how the deployment sends calls; a translation may have joined their pieces."""
+        is_own = self.deployment.spoken_to(self.race.call.dialect) is self.race.call.dialect
+        if is_own and not self.whole and self.deployment.upstream_stream:
+            answer.clocks.learn_calls(*calls.sizes())
+
     def _expect(self, clocks: AttemptClocks) -> AnswerStream:
         """Return the stream that reads the answer; create it on first use."""
         if self._answer is None:
-            clock = self.race.open_call.services.clock
-            self._answer = AnswerStream(self.race.call, self.measurement, clocks, clock)
+            services = self.race.open_call.services
+            # A text that goes on with another's may end a thought that this one began.
+            habit = None if self.start.continues else services.thoughts[self.deployment.name]
+            self._answer = AnswerStream(self.race.call, self.measurement, clocks, services.clock, habit)
         return self._answer
 
     async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
@@ -372,6 +394,8 @@ class Attempt:
     async def _end(self, exchange: Exchange, answer: AnswerStream) -> None:
         """Check the answer whose stream has ended; complete the race if it wins."""
         answer.check_whole()
+        if (calls := self.measurement.reported.tool_calls) is not None:
+            self._learn_calls(calls, answer)
         if self.state is not AttemptState.WATCHED and self._hold_over is not None:
             await self._send_held(self._hold_over, answer)
         if self.state is AttemptState.WATCHED:
@@ -461,9 +485,13 @@ class Attempt:
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
         is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
+        reworded: Reworded | None = None
+        if not is_refused and services.apis is not None and self.state is AttemptState.ASKED:
+            reworded, error = await services.apis.instead(self, self.race.call, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
-        if was_in_race and not (is_refused and self.race.ask_whole(self)):  # a watched one has lost already
+        asks_again = is_refused or reworded is not None
+        if was_in_race and not (asks_again and self.race.ask_again(self, reworded)):  # a watched one has lost already
             await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:

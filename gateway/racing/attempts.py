@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.calls import Call
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
 from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, RaceHandle
@@ -16,7 +17,6 @@ from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.seats import Seat
 from gateway.racing.validation import flaw_rank
 from gateway.steering import Launch, Plan
-from providers.dialects import Dialect
 
 # The backup (``race.keep_rival``): a loser that runs on, and answers if the winner fails.
 #
@@ -138,13 +138,18 @@ class Attempts:
         return {attempt.deployment.name for attempt in self.all}
 
     @property
+    def contexts(self) -> dict[str, int | None]:
+        """The context of each deployment in tokens; None: unknown."""
+        return {name: each.capabilities.context_tokens for name, each in self._model.deployments.items()}
+
+    @property
     def watched(self) -> bool:
         """Whether any loser is still watched."""
         return any(attempt.state is AttemptState.WATCHED for attempt in self.all)
 
-    def is_last(self, attempt: Attempt, dialect: Dialect) -> bool:
-        """Whether the prompt, in ``dialect``, is not needed any more once the answer of ``attempt`` streams."""
-        return attempt.deployment.spoken_to(dialect) is dialect and (len(self.all) == 1 or not self.watched)
+    def is_last(self, attempt: Attempt, call: Call) -> bool:
+        """Whether the prompt of ``call`` is not needed any more once the answer of ``attempt`` streams."""
+        return attempt.deployment.spoken_in(call) is call.dialect and (len(self.all) == 1 or not self.watched)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
@@ -196,9 +201,10 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def launch_whole(self, refused: Attempt) -> None:
-        """Repeat the request of an attempt whose deployment refused to stream the answer, in its seat."""
-        launch = Launch(refused.deployment.name, 0.0, Role.WHOLE, audited=refused.start.audited)
+    def launch_again(self, refused: Attempt, *, whole: bool) -> None:
+        """Repeat the request of an attempt in its seat: for a whole answer, or in another API."""
+        role = Role.WHOLE if whole else Role.API
+        launch = Launch(refused.deployment.name, 0.0, role, audited=refused.start.audited)
         self.excused.add(refused)
         self._ask([self._prepare(launch, refused)])
 

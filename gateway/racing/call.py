@@ -25,7 +25,7 @@ from gateway.racing.seats import Seat, Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
-from providers.dialects import Dialect
+from providers.dialects import Dialect, named_in
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
 FINISHED = "finished"  # the same, of an answer that broke off
@@ -138,6 +138,20 @@ class OpenCall:
     def continue_as(self, call: Call) -> None:
         """Continue as ``call``: the same call, built for another model."""
         self.call = call
+
+    def sent_without(self, call: Call, deployment: Deployment, paths: Sequence[str]) -> Call:
+        """Return ``call``, which continues so, with the fields that ``deployment`` was not sent, as it refuses them.
+
+        ``paths`` are those of the request in the deployment's API; the client is told its own.
+        """
+        name, before = deployment.name, call.dropped.get(deployment.name, ())
+        spoken = deployment.spoken_in(call)
+        own = (named_in(call.dialect, spoken, call.fields, path) for path in paths)
+        dropped = {**call.dropped, name: tuple(dict.fromkeys((*before, *own)))}
+        told = msgspec.structs.replace(call, dropped=dropped)
+        if self.call is call:
+            self.call = told
+        return told
 
     def use_model(self, model: Model) -> None:
         """Set the model whose deployments are used from now on."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import msgspec
 
 from gateway.core.attempts import Role
+from gateway.fleet.models import Deployment
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line
@@ -111,6 +112,16 @@ class LaunchSchedule:
         if self._left is None:
             self.close()
             self._left = launches
+
+    def longer_than(self, deployment: Deployment, contexts: Mapping[str, int | None]) -> None:
+        """Leave out who is not known to hold more than ``deployment``, for which the prompt is too long.
+
+        The longest of ``contexts`` is asked first, and those that are not known last.
+        """
+        self.close()
+        least = deployment.capabilities.context_tokens or 0
+        able = [name for name in self._candidates if (context := contexts.get(name)) is None or context > least]
+        self._candidates = sorted(able, key=lambda name: -(contexts.get(name) or 0))
 
     def unlimit(self) -> None:
         """Remove the limit."""

@@ -70,6 +70,10 @@ class ToolCalls(msgspec.Struct):
         """Return the number of calls; None if there are more than ``MOST_CALLS``."""
         return None if self._too_many else len(self._calls)
 
+    def sizes(self) -> tuple[list[int], int]:
+        """Return the number of pieces of each call, and the characters of all arguments."""
+        return [len(call.pieces) for call in self._calls.values()], self._chars
+
     @property
     def is_too_long(self) -> bool:
         """Whether not all arguments were kept."""

@@ -18,15 +18,7 @@ from gateway.racing.call import AttemptSeat, OpenCall, Unanswered
 from gateway.racing.launches import EXTRA_ROLES, RETRIED_AFTER_S
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.race import Phase
-from gateway.racing.records import (
-    NOT_KNOWN,
-    RelayedAttempt,
-    alone,
-    billed,
-    keep_words,
-    outcome_of,
-    relayed_record,
-)
+from gateway.racing.records import NOT_KNOWN, RelayedAttempt, alone, billed, keep_words, outcome_of, relayed_record
 from gateway.racing.sinks import ClientGone
 from gateway.steering import Launch, Plan
 from providers import (
@@ -437,6 +429,8 @@ class Relay:
         open_call = self._open_call
         if open_call.rivals is not None:
             open_call.rivals.won(self)
+        if attempt.sendings.left_out:
+            self.call = open_call.sent_without(self.call, attempt.deployment, attempt.sendings.left_out)
         call, now = self.call, open_call.services.clock()
         ttft_s = now - attempt.began
         start = attempt.start

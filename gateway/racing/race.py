@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gateway.core.attempts import Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
@@ -22,6 +20,7 @@ from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule, Replacements
 from gateway.racing.measurement import milliseconds
+from gateway.racing.other_apis import Reworded
 from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import alone, outcome_of
@@ -153,7 +152,7 @@ class Race:
             plan,
             clock=services.clock,
             may_launch=may_launch,
-            launch=self._launch,
+            launch=lambda launch: self._guarded(lambda: self._attempts.launch(launch)),
             on_no_slot=self._replace,
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
@@ -285,7 +284,7 @@ class Race:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
         runs_on = any(each.state is AttemptState.WATCHED for each in self._claim.before)
-        is_last = not runs_on and self._attempts.is_last(attempt, self.call.dialect)
+        is_last = not runs_on and self._attempts.is_last(attempt, self.call)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
     async def wait_until_last(self, attempt: Attempt) -> None:
@@ -322,7 +321,7 @@ class Race:
             self.open_call.services.makers.refused(self.call.maker, attempt.deployment.name)
         if outcome_of(error) is not Outcome.TIMEOUT:
             self._attempts.excused.add(attempt)
-        self._learn_from(error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
+        self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self._attempts.call_backup(self.release):
             if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
                 self._schedule.schedule_rescues()
@@ -331,21 +330,29 @@ class Race:
         elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
-    def _learn_from(self, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
+    def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
         if self.call.runs_on and error.status is None and error.kind not in _UNSENT:
             self._schedule.limit(0)  # it may have been started: never twice
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
+        elif error.is_too_long:
+            self._schedule.longer_than(attempt.deployment, self._attempts.contexts)
         elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
             self._schedule.limit(1 if alone else 0)
 
-    def ask_whole(self, attempt: Attempt) -> bool:
-        """Ask the deployment of ``attempt`` again, which refused to stream its answer; return whether it was."""
+    def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        self.call = self._claim.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
+
+    def ask_again(self, attempt: Attempt, reworded: Reworded | None) -> bool:
+        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
         if self.phase is not Phase.RUNNING:
             return False
-        self._guarded(lambda: self._attempts.launch_whole(attempt))
+        if reworded is not None:
+            self._use(reworded, attempt.deployment.name)
+        self._guarded(lambda: self._attempts.launch_again(attempt, whole=reworded is None))
         return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
@@ -397,8 +404,7 @@ class Race:
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        broken = Broken(winner.record, error, times)
-        self._ending = broken
+        broken = self._ending = Broken(winner.record, error, times)
         self._finish()
         return broken
 
@@ -483,9 +489,6 @@ class Race:
         except Exception as defect:  # noqa: BLE001 - whatever it is
             self._crash(defect)
 
-    def _launch(self, launch: Launch) -> None:
-        self._guarded(lambda: self._attempts.launch(launch))
-
     @property
     def _replacements(self) -> Replacements:
         """Replaces failed attempts. Created on first use."""
@@ -514,31 +517,32 @@ class Race:
         if name is None:
             return False
         deployment = next(each.deployment for each in self._attempts.all if each.deployment.name == name)
-        without = deployment.spoken_to(self.call.dialect).requests.without_bound_reasoning
+        without = deployment.spoken_in(self.call).requests.without_bound_reasoning
         before = self.call
         wording = None if without is None else without(before.wordings.get(name, before.fields))
         if wording is None or not wording.losses:
             return False
         asked.add(name)
         left_out = (*before.dropped.get(name, ()), *(loss.field for loss in wording.losses))
-        self.call = self._claim.call = msgspec.structs.replace(
-            before,
-            wordings={**before.wordings, name: wording.fields},
-            dropped={**before.dropped, name: left_out},
-        )
-        if self.open_call.call is before:
-            self.open_call.continue_as(self.call)
+        self._use(Reworded(deployment.spoken_in(before), wording.fields, left_out), name)
         self._schedule.unlimit()
         self._schedule.add(name)
         return self._replace()
+
+    def _use(self, reworded: Reworded, deployment: str) -> None:
+        """Ask ``deployment`` with another request from now on."""
+        before = self.call
+        self.call = self._claim.call = reworded.of(before, deployment)
+        if self.open_call.call is before:
+            self.open_call.continue_as(self.call)
 
     def _fail(self) -> None:
         """End the race: no attempt has answered, and no candidate is left."""
         if self._ask_without_reasoning():
             return
         self.open_call.services.outbox.drain()
-        # The others tell more than what one key refuses.
-        failures = [each for each in self._failures if not each[1].is_of_one_key]
+        # The others tell more than what one key, or one short deployment, refuses.
+        failures = [each for each in self._failures if not each[1].is_of_one_deployment]
         self._ending = Unanswered(tuple(failures or self._failures), self._schedule.full(), self._attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self._finish()

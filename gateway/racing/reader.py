@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.core.tasks import retrieve
 from gateway.racing.measurement import Measurement
+from gateway.racing.thoughts import AnswersThoughts, Found, Thoughts, may_begin
 from gateway.racing.timeouts import AttemptClocks, Came, came
 from providers import (
     BACKSLASH,
@@ -73,7 +74,7 @@ class AnswerText:
             return
         try:
             for place, text in self._texts(data):
-                self._take(place, text)
+                self.put(place, text)
         except UNREADABLE:
             self._lose()
 
@@ -86,7 +87,14 @@ class AnswerText:
         """Return the text; None if it was too long, or came from several places."""
         return None if self._lost else "".join(self._pieces)
 
-    def _take(self, place: int, text: str) -> None:
+    def restart(self) -> None:
+        """Drop the text so far: it was thoughts."""
+        self._pieces, self._chars, self._place = [], 0, None
+
+    def put(self, place: int, text: str) -> None:
+        """Append text of one choice, item or block."""
+        if self._lost:
+            return
         if self._place is None:
             self._place = place
         if place == self._place:
@@ -149,10 +157,13 @@ class AnswerReader:
         text: AnswerText | None = None,
         asked: int = 1,
         runs_on: bool = False,
+        thoughts: Thoughts | None = None,
+        may_think: bool = False,
     ) -> None:
         """``asked``: how many choices. Each of several has to be finished; for one, the first finish reason counts.
 
-        ``runs_on``: in the background.
+        ``runs_on``: in the background. ``may_think``: the text may begin with thoughts; ``thoughts``: what is looked
+        for also where it does not begin like some.
         """
         self.finished = False  # a finish reason was seen, of each choice
         self.done = False  # the last event was seen: [DONE], or the dialect's equivalent
@@ -177,6 +188,9 @@ class AnswerReader:
         self._complaints = 0
         self._latest_complaint: UpstreamError | None = None  # what was said last, if it is the text of an error
         self._has_sound = False
+        self._looks = may_think  # whether the answer may not have begun, though there is text
+        self._answers = answers
+        self.thoughts = None if thoughts is None else AnswersThoughts(answers, thoughts, is_one=asked <= 1)
         self._pattern: Pattern | None = None
         self._lessons = LESSONS
         self._lesson: tuple[bytes, Chunk] | None = None  # the latest event with a delta, to learn the pattern from
@@ -239,6 +253,8 @@ class AnswerReader:
             at = run.end
         if at < len(block):
             self._parse(self._look(block[at:]), now, draft)
+        elif not block:
+            self._clocks.alive_at = now  # by a piece of an event
         return draft.block(block)
 
     def _read_end(self, now: float) -> Block:
@@ -270,7 +286,9 @@ class AnswerReader:
         self._latest_complaint = None
         self._clocks.event(now, Came.TEXT, meaningful=True)
         self._measurement.plain(len(run.raw_texts), run.chars, now)
-        if self._text is not None:
+        if self._looks and self.thoughts is not None:
+            self._note_thoughts(self.thoughts, self.thoughts.look_at_more(run.text(), now))
+        elif self._text is not None:
             self._text.add(run.texts())
 
     def _parse_head(self, block: bytes, now: float, draft: "_Draft") -> int:
@@ -327,11 +345,14 @@ class AnswerReader:
         """Count and pass on what was looked at; return whether the stream may continue."""
         chunks: list[Chunk] = []
         forward: list[bytes] = []
-        meaningful = False
         latest: Chunk | None = None  # of those that are not idle
         block, found, error = looked
-        dropped = error is not None
-        ended = False
+        taken = (  # events whose text was taken; most streams begin with none that could be a thought
+            self._look_for_thoughts(found, now)
+            if self._looks and (self.thoughts is not None or may_begin(block) is not None)
+            else 0
+        )
+        dropped, ended, meaningful = error is not None, False, False
         for sent, shown, chunk in found:
             if chunk is None:
                 dropped = dropped or shown is not sent
@@ -363,15 +384,17 @@ class AnswerReader:
                 break
             latest = latest if chunk.idle else chunk
             if chunk.meaningful:
-                meaningful = True
+                meaningful, self._looks = True, self._looks and self.thoughts is not None
                 self._has_sound = self._has_sound or chunk.sound
                 self._lesson = event.raw, chunk
         if latest is not None:
             self._clocks.event(now, came(latest) if latest.meaningful else Came.BOUNDARY, meaningful=meaningful)
-        self._take_text(chunks)
+        else:
+            self._clocks.alive_at = now
+        self._take_text(chunks[taken:])
         # Behind the end there may be more. A long block is not copied in vain.
-        is_less = dropped or (ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block)))
-        kept = b"".join(forward) if is_less else block
+        ended = ended and (len(block) <= LONG_BYTES or sum(map(len, forward)) < len(block))
+        kept = b"".join(forward) if dropped or ended else block
         draft.forward.append(kept)
         draft.parts.append(WholeEvents(kept, chunks))
         draft.error = error
@@ -467,12 +490,46 @@ class AnswerReader:
                 if chunk.answer:
                     self._text.take(chunk.data)
 
+    def _look_for_thoughts(self, found: list[tuple[Event, Event, Chunk | None]], now: float) -> int:
+        """Have events count as what they are, until the answer has begun; return of how many the text was taken."""
+        taken = 0
+        for number, (sent, shown, chunk) in enumerate(found):
+            if chunk is None:
+                continue
+            if not self._looks or chunk.error is not None:
+                break
+            taken += 1
+            whole = self._last(chunk) if chunk.done else chunk
+            if not (whole.meaningful or whole.finished or whole.done):
+                continue
+            self.thoughts = self.thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)
+            sorted_out = self.thoughts.look(whole, now)
+            found[number] = sent, shown, sorted_out.chunk
+            self._note_thoughts(self.thoughts, sorted_out)
+        return taken
+
+    def _note_thoughts(self, thoughts: AnswersThoughts, found: Found) -> None:
+        measurement = self._measurement
+        if found.answer_at is not None and (measurement.answer_at is None or found.is_later):
+            measurement.answer_at = found.answer_at
+        measurement.reasoning_chars -= found.answer_chars
+        if self._text is not None:
+            if found.is_restarted:
+                self._text.restart()
+            for place, said in found.said:
+                self._text.put(place, said)
+        self._looks = not thoughts.is_over
+        if self._looks and not thoughts.allows_plain:
+            self._pattern = None
+
     def _learn(self, lesson: tuple[bytes, Chunk]) -> None:
         """Learn the pattern of the following events from this one: some streams change it from time to time.
 
         Not before it is needed: the first event is on its way to the client by then.
         """
         self._lesson = None
+        if self._looks and not (self.thoughts is not None and self.thoughts.allows_plain):
+            return  # plain events would count as an answer
         learned, (raw, chunk) = self._learned, lesson
         if learned is None or not self._lessons or len(raw) > LARGE_BYTES:
             return

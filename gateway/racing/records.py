@@ -232,10 +232,20 @@ def _clean(said: str, secrets: tuple[str, ...]) -> str:
     return redact(said, secrets)
 
 
+_NAMES_AN_ANSWER, _SHOWN_CHARS = "resp_", 12
+
+
 def _request_id(exchange: Exchange, answer_id: str | None) -> str | None:
-    """Return the provider's id of the request: the one its support asks for, else the answer's id."""
+    """Return the provider's id of the request: the one its support asks for, else the answer's id.
+
+    Of an id with which a client can go on from an answer only the beginning is known here: in Redis it is the secret
+    that opens what was said.
+    """
     found = request_id(exchange.headers)
-    return found if found is not None or answer_id is None else redact_word(answer_id[:MOST_CHARS], exchange.secrets)
+    if found is not None or answer_id is None:
+        return found
+    shown = f"{answer_id[:_SHOWN_CHARS]}…" if answer_id.startswith(_NAMES_AN_ANSWER) else answer_id[:MOST_CHARS]
+    return redact_word(shown, exchange.secrets)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

@@ -15,7 +15,9 @@ from gateway.core.log import get_logger
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
+from gateway.racing.other_apis import OtherApis
 from gateway.racing.seats import Seats
+from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
 from providers import (
     UNREADABLE,
@@ -238,7 +240,7 @@ class WholeAnswers:
 
 def _parameters(call: Call, deployment: Deployment) -> _Parameters:
     fields = call.wordings.get(deployment.name, call.fields)
-    return parameters_of(fields, deployment.spoken_to(call.dialect).requests.reading_order)
+    return parameters_of(fields, deployment.spoken_in(call).requests.reading_order)
 
 
 # Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
@@ -345,8 +347,10 @@ class Services(msgspec.Struct, frozen=True):
     utc_now: Callable[[], datetime]
     paces: Paces = msgspec.field(default_factory=Paces)  # the usual decode speeds of deployments
     pauses: PausesByDeployment = msgspec.field(default_factory=PausesByDeployment)  # within deployments' streams
+    thoughts: HabitsByDeployment = msgspec.field(default_factory=HabitsByDeployment)  # within deployments' texts
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
     whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
     makers: Makers = msgspec.field(default_factory=Makers)
     tiers: ServedTiers | None = None  # that answers named; None: they are not remembered
+    apis: OtherApis | None = None  # in which a deployment is asked that refuses one; None: it is not

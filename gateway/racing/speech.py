@@ -133,6 +133,7 @@ class Speech(AnswerText):
         self.began_at: float | None = None  # when there was a first clause
         self.has_text = False
         self.pause_s = 0.0  # the longest time in which all text that had arrived was spoken already
+        self._enough_words = enough_words
         self._speakable = Speakable(enough_words)
         self._new_chars = 0
         self._heard_until = 0.0
@@ -159,6 +160,13 @@ class Speech(AnswerText):
             self._heard_until = max(now, self._heard_until) + self._new_chars / SPOKEN_CHARS_S
             self._new_chars = 0
 
-    def _take(self, place: int, text: str) -> None:
+    def restart(self) -> None:
+        """Drop the text so far, unless it has been taken for speech: it was thoughts."""
+        if self.began_at is None:
+            self.has_text, self._new_chars = False, 0
+            self._speakable = Speakable(self._enough_words)
+
+    def put(self, place: int, text: str) -> None:
+        """Add text of a block."""
         del place
         self.add((text,))

@@ -487,7 +487,7 @@ class Takeover:
         for name in [*(launch.deployment for launch in plan.launches), *plan.rest]:
             deployment = model.deployments[name]
             is_free = name != broken.attempt.deployment and name not in plan.tripped
-            if is_free and (is_blank(begun.text) or deployment.can_continue(call.dialect)):
+            if is_free and (is_blank(begun.text) or deployment.can_continue(deployment.spoken_in(call))):
                 found[name] = Candidate(deployment, call)
         return found
 
@@ -522,6 +522,7 @@ class Takeover:
         wordings = {each.deployment.name: _wording(each.deployment, each.call, prefix, spent) for each in candidates}
         others = {each.deployment.name: each.call for each in candidates if each.call is not call}
         dropped = {name: its.dropped[name] for name, its in others.items() if name in its.dropped}
+        spoken = {name: its.spoken[name] for name, its in others.items() if name in its.spoken}
         within_s = model.takeover.within_s
         going_on = open_call.call
         open_call.continue_as(
@@ -529,6 +530,7 @@ class Takeover:
                 going_on,
                 wordings={**call.wordings, **wordings},
                 dropped={**going_on.dropped, **dropped},
+                spoken={**call.spoken, **spoken},
                 models={name: its.model for name, its in others.items()},
             )
         )
@@ -540,7 +542,11 @@ class Takeover:
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
         stops = continuing.stops(call.fields)
         answers = call.dialect.answers
-        repeating = {each.name for each in deployments if each.way_to_continue(call.dialect) == "repeated_prefix"}
+        repeating = {
+            each.deployment.name
+            for each in candidates
+            if each.deployment.way_to_continue(each.deployment.spoken_in(each.call)) == "repeated_prefix"
+        }
 
         def new_seam(deployment: str) -> Seam:
             repeated = begun.text if deployment in repeating else tail
@@ -571,10 +577,10 @@ async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Brok
 def _wording(deployment: Deployment, call: Call, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
     """Return the fields that are sent to a deployment, in the dialect it is sent."""
     fields = call.wordings.get(deployment.name, call.fields)
-    continuing = deployment.spoken_to(call.dialect).continuing
-    if continuing is None:
+    spoken = deployment.spoken_in(call)
+    if spoken.continuing is None:
         return fields
-    return continuing.request(fields, prefix, deployment.way_to_continue(call.dialect), spent)
+    return spoken.continuing.request(fields, prefix, deployment.way_to_continue(spoken), spent)
 
 
 def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Model:
@@ -582,7 +588,10 @@ def _hurried(model: Model, candidates: list[Deployment], within_s: float) -> Mod
     hurried = {}
     for each in candidates:
         clocks = msgspec.structs.replace(
-            each.clocks, connect_s=min(each.clocks.connect_s, within_s), ttft_s=min(each.clocks.ttft_s, within_s)
+            each.clocks,
+            connect_s=min(each.clocks.connect_s, within_s),
+            ttft_s=min(each.clocks.ttft_s, within_s),
+            first_call_s=0.0,
         )
         hurried[each.name] = msgspec.structs.replace(each, clocks=clocks)
     return msgspec.structs.replace(model, deployments={**model.deployments, **hurried})

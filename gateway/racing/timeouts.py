@@ -37,6 +37,13 @@ def in_background(clocks: Clocks) -> Clocks:
     return msgspec.structs.replace(clocks, ttft_s=inf, stall_s=inf)
 
 
+# Some servers send the call of a tool only when it is complete. So long may a stream have nothing but signs of life
+# (pings, comments, empty events, halves of events) where one may be in the making,
+CALL_S = 600.0
+# and so long until another deployment is asked beside it; without such signs as after a piece of a call.
+CALL_NOTICED_S = 300.0
+
+
 class Came(StrEnum):  # a string has a hash without a Python call; Enum's is one
     """What came last in a stream: what may follow, and how soon, depends on it."""
 
@@ -44,6 +51,15 @@ class Came(StrEnum):  # a string has a hash without a Python call; Enum's is one
     THINKING = "thinking"
     ARGUMENTS = "arguments"  # of a call of a tool: some vendors send them only at their end
     BOUNDARY = "boundary"  # of a block or an item, or of a tool that the vendor runs itself
+
+
+_ARGUMENTS = Came.ARGUMENTS
+
+# A deployment sends calls in pieces if one came in at least so many, not faster than any model writes; it sends them
+# whole if one of this length did not. Shorter ones show nothing.
+SOME_PIECES = 4
+FASTEST_CHARS_S = 5_000.0
+LONG_CALL_CHARS = 64
 
 
 def came(chunk: Chunk) -> Came:
@@ -79,9 +95,10 @@ MOST_POOLED = 20  # and of one model
 class Pauses:
     """The long pauses of one deployment's latest streams."""
 
-    __slots__ = ("_long", "_noticed", "pool", "streams")
+    __slots__ = ("_long", "_noticed", "in_pieces", "pool", "streams")
 
     def __init__(self) -> None:
+        self.in_pieces: bool | None = None  # whether it sends calls of tools as they are written; None: not known
         self.streams = 0  # that came to their end: counted by whoever reads them
         self.pool: list[Pauses] | None = None  # those of its model; set by the first stream
         # By what came last: stream and seconds, ever shorter, so that the first is the longest.
@@ -173,6 +190,8 @@ class AttemptClocks:
     """
 
     __slots__ = (
+        "_call_since",
+        "_call_until",
         "_came",
         "_clock",
         "_clocks",
@@ -180,7 +199,9 @@ class AttemptClocks:
         "_expired",
         "_finishing",
         "_first_token",
+        "_longest_gap_s",
         "_loop",
+        "_may_call",
         "_paused_at",
         "_pauses",
         "_quiet_since",
@@ -190,6 +211,7 @@ class AttemptClocks:
         "_task",
         "_timer",
         "_waits",
+        "alive_at",
     )
 
     def __init__(
@@ -202,8 +224,12 @@ class AttemptClocks:
         *,
         silenced: Silenced | None = None,
         started: float | None = None,
+        may_call: bool = False,
     ) -> None:
-        """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time."""
+        """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time.
+
+        ``may_call``: the answer may be a call of one of the request's tools.
+        """
         self._clocks = clocks
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
@@ -212,6 +238,11 @@ class AttemptClocks:
         self._started = now if started is None else started
         self._first_token = False
         self._came = Came.BOUNDARY
+        self._may_call = may_call
+        self._call_since: float | None = None  # when the first piece of a call came
+        self._call_until = 0.0  # and the last one
+        self._longest_gap_s = 0.0  # between two of them
+        self.alive_at: float | None = None  # when something came last that is no event of the answer
         self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
@@ -227,15 +258,23 @@ class AttemptClocks:
         if self._finishing and not meaningful:
             return  # the end must come, whatever else does
         if now - self._quiet_since > LONG_S:
-            self._resumed(now - self._quiet_since)
+            self._resumed(now - self._quiet_since, came)
+        if came is _ARGUMENTS:
+            self._note_piece(now)
         self._quiet_since = now
         self._came = came
         if meaningful:
             self._first_token = True
+        else:
+            self.alive_at = now
 
     def heard(self, came: Came, *, meaningful: bool) -> None:
         """Record an event which the client is not shown, or not yet."""
         self.event(self._clock(), came, meaningful=meaningful)
+
+    def now(self) -> float:
+        """Return the time of its clock."""
+        return self._clock()
 
     def finish(self) -> None:
         """Record a finish reason: the rest must arrive within ``FINISH_GRACE_S``."""
@@ -256,9 +295,41 @@ class AttemptClocks:
         self._paused_at = None
         return paused_s
 
-    def _resumed(self, pause_s: float) -> None:
-        """Learn from a pause after which the stream goes on."""
-        self._pauses.recovered(self._came, pause_s)
+    def learn_calls(self, calls: Sequence[int], chars: int) -> None:
+        """Learn how the deployment sends calls, from the number of pieces of each and the length of all in characters.
+
+        What came at once, or nearly, was written before.
+        """
+        if not self._may_call or self._call_since is None or not calls:
+            return
+        written_s = self._call_until - self._call_since - self._longest_gap_s
+        if max(calls) >= SOME_PIECES and written_s > 0.0 and chars < written_s * FASTEST_CHARS_S:
+            self._pauses.in_pieces = True
+        elif chars >= LONG_CALL_CHARS:
+            self._pauses.in_pieces = False
+
+    def _note_piece(self, now: float) -> None:
+        self._call_until = now
+        if self._call_since is None:
+            self._call_since = now
+        elif self._came is _ARGUMENTS:
+            self._longest_gap_s = max(self._longest_gap_s, now - self._quiet_since)
+
+    @property
+    def _is_alive(self) -> bool:
+        """Whether there was a sign of life since the latest event."""
+        return self.alive_at is not None and self.alive_at > self._quiet_since
+
+    @property
+    def _makes_call(self) -> bool:
+        """Whether a call may be in the making, unseen: one has been announced, or its deployment may send it whole."""
+        return self._may_call and (not self._pauses.in_pieces or (self._came is _ARGUMENTS and self._is_alive))
+
+    def _resumed(self, pause_s: float, came: Came) -> None:
+        """Learn from a pause after which the stream goes on with ``came``, unless a call was made in it."""
+        made_call = self._makes_call and (self._is_alive or came is _ARGUMENTS or came is Came.BOUNDARY)
+        if not made_call:
+            self._pauses.recovered(self._came, pause_s)
         if self._still and self._silenced is not None:
             self._still = False
             self._silenced.goes_on()
@@ -284,10 +355,13 @@ class AttemptClocks:
         """Return when the next timeout expires, which one it is, and its length in seconds."""
         clocks = self._clocks
         if not self._first_token and self._paused_at is None:
-            due = (self._started + clocks.ttft_s, ErrorKind.TTFT_TIMEOUT, clocks.ttft_s)
+            ttft_s = self._first_token_s() if self._may_call else clocks.ttft_s
+            due = (self._started + ttft_s, ErrorKind.TTFT_TIMEOUT, ttft_s)
         else:
             quiet_s = clocks.stall_s
-            if self._came is Came.TEXT:
+            if not self._finishing and self._makes_call:
+                quiet_s = self._silent_call_s()
+            elif self._came is Came.TEXT:
                 quiet_s = min(quiet_s, max(TEXT_S, quiet_s / 2, 2 * self._pauses.longest_s()))
             quiet_s = min(quiet_s, FINISH_GRACE_S) if self._finishing else quiet_s
             since = self._quiet_since if self._paused_at is None else self._clock()
@@ -295,6 +369,26 @@ class AttemptClocks:
         if clocks.total_s is not None and self._started + clocks.total_s < due[0]:
             due = (self._started + clocks.total_s, ErrorKind.TOTAL_TIMEOUT, clocks.total_s)
         return due
+
+    def _first_token_s(self) -> float:
+        """Return how long the first token may take, which may be a whole call.
+
+        What shows that a call is written before its first token shows is that its deployment sends them whole, or that
+        the stream has begun.
+        """
+        clocks, pauses = self._clocks, self._pauses
+        if pauses.in_pieces or clocks.first_call_s <= clocks.ttft_s:
+            return clocks.ttft_s
+        if self.alive_at is None:
+            return clocks.ttft_s if pauses.in_pieces is None else clocks.first_call_s
+        return max(clocks.ttft_s, min(self.alive_at - self._started + clocks.first_call_s, CALL_S))
+
+    def _silent_call_s(self) -> float:
+        """Return how long the stream may stand still where a call may be in the making."""
+        limit_s = max(self._clocks.stall_s, self._clocks.silent_call_s)
+        if not self._is_alive or self.alive_at is None:
+            return limit_s
+        return max(limit_s, min(self.alive_at - self._quiet_since + limit_s, CALL_S))
 
     def _sleep(self, until: float, most_s: float, now: float) -> asyncio.TimerHandle:
         # Not later than a silence after text may be noticed: then no event has to set the timer earlier.
@@ -332,13 +426,18 @@ class AttemptClocks:
         after_text_s = pauses.noticed_s(Came.TEXT)
         if self._silenced is None or not self._first_token or self._finishing or self._paused_at is not None:
             return after_text_s
-        left_s = (limit_s := pauses.noticed_s(self._came)) - (now - self._quiet_since)
+        makes_call = self._makes_call
+        if makes_call:  # the pauses of its other streams say nothing of this one
+            limit_s = CALL_NOTICED_S if self._is_alive else NOTICED_S[_ARGUMENTS]
+        else:
+            limit_s = pauses.noticed_s(self._came)
+        left_s = limit_s - (now - self._quiet_since)
         if left_s > SOON_S:
             return min(after_text_s, left_s)
         if now - self._due >= BUSY_S:
             return BUSY_S
         self._still = True
-        if self._silenced.stands_still() and self._came is Came.TEXT:
+        if self._silenced.stands_still() and self._came is Came.TEXT and not makes_call:
             pauses.noticed(limit_s)
         return AGAIN_S
 

@@ -15,6 +15,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Invalid, Outc
 from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
+from gateway.racing.thoughts import after_thoughts
 from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_asked_by
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
@@ -22,6 +23,8 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_
 
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
+_CHOICES = ("tool_choice", "function_call", "toolConfig", "tool_config")  # of a tool, in all dialects
+_NO_TOOL = re.compile(rb'\s*(?:"none"|\{\s*"type"\s*:\s*"none"\s*\}|.*"mode"\s*:\s*"NONE".*)\s*', re.DOTALL)
 _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _MOST_COUNTED = 50_000  # prompts, of which each takes memory while they are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -51,6 +54,16 @@ def answer_kind(fields: Fields, dialect: Dialect) -> AnswerKind:
         return AnswerKind.JSON
     offered = any(bytes(fields[name]).strip() not in _EMPTY for name in dialect.requests.tools if name in fields)
     return AnswerKind.TOOLS if offered else AnswerKind.PLAIN
+
+
+def may_call_tools(call: Call) -> bool:
+    """Whether the answer to a call may be one of the offered tools; where it is not known that none is, True."""
+    fields = call.fields
+    if call.answer_kind is not AnswerKind.TOOLS:
+        offered = [fields[name] for name in call.dialect.requests.tools if name in fields]
+        if all(bytes(each).strip() in _EMPTY for each in offered):
+            return False
+    return not any(_NO_TOOL.fullmatch(bytes(fields[name])) for name in _CHOICES if name in fields)
 
 
 def answers_asked(fields: Fields, dialect: Dialect) -> int:
@@ -325,7 +338,12 @@ def _flaw_of_json(text: AnswerText | None, asked: Expected) -> Flaw | bool | Non
     try:
         value = _anything.decode(whole)
     except (msgspec.DecodeError, RecursionError):
-        return Flaw.BAD_JSON
+        # Behind thoughts that the server did not separate, which were not known to be any when they came.
+        said = after_thoughts(whole)
+        try:
+            value = _anything.decode(said or "")
+        except (msgspec.DecodeError, RecursionError):
+            return Flaw.BAD_JSON
     if asked.is_object and not isinstance(value, dict):
         return Flaw.BAD_JSON
     return False if asked.schema is None else _schema_flaw(asked.schema, value)

@@ -42,6 +42,7 @@ from .model_names import parsed_name as parsed_name
 from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets
 from .presets import Reachable as Reachable
+from .presets import apis_at as apis_at
 from .presets import bills_on as bills_on
 from .presets import brought as brought
 from .presets import found as found
@@ -80,6 +81,7 @@ from .sections import LimitSettings as LimitSettings
 from .sections import OverloadSettings as OverloadSettings
 from .sections import ProbeSettings as ProbeSettings
 from .sections import Profile as Profile
+from .sections import ResponsesMemorySettings as ResponsesMemorySettings
 from .sections import Role as Role
 from .sections import SecretSettings as SecretSettings
 from .sections import SlowSettings as SlowSettings

@@ -35,6 +35,7 @@ from gateway.settings.sections import (
     OverloadSettings,
     ProbeSettings,
     Profile,
+    ResponsesMemorySettings,
     Role,
     Seconds,
     SecretSettings,
@@ -421,6 +422,8 @@ class Settings(Section):
     client_timeouts: ClientTimeouts = ClientTimeouts()
     # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
     responses_store: bool = False
+    # Recent answers of /v1/responses that were not stored, kept for `previous_response_id` and `item_reference`.
+    responses_memory: ResponsesMemorySettings = ResponsesMemorySettings()
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
     # What clients may name that a provider stores under the operator's key (files, conversations, items, …).
     provider_state: Literal["own", "any", "none"] = "own"

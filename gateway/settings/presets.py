@@ -26,6 +26,7 @@ from providers import (
     tier_of,
     uplifted,
 )
+from providers.dialects import DIALECTS
 
 Catalog = Mapping[str, Vendor]
 
@@ -242,7 +243,10 @@ class Datasheets:
             listed = msgspec.structs.replace(listed, price=price, listed=others)
         price = _configured_price(item, listed.price or listed.listed)
         capabilities = _configured_capabilities(item, listed.capabilities)
-        return Datasheet(price, capabilities) if price else Datasheet(listed.price, capabilities, listed.listed)
+        only = listed.only_api
+        if price:
+            return Datasheet(price, capabilities, only_api=only)
+        return Datasheet(listed.price, capabilities, listed.listed, only_api=only)
 
     def _region(self, vendor: Vendor | None, item: DeploymentSettings) -> str:
         """Return the region whose surcharge a deployment pays by its address or its fields, as its uplifts have it."""
@@ -258,6 +262,19 @@ class Datasheets:
         if key is None:
             return UNLISTED
         return self._listed[key] if key in self._listed else self._table.look_up([key])[key]
+
+
+def apis_at(
+    item: DeploymentSettings, provider: ProviderSettings, vendor: Vendor | None, only: str | None = None
+) -> tuple[Api, ...]:
+    """Return the APIs of a deployment: as configured, else its provider's; of those that are raced ``only`` one.
+
+    ``only``: the table knows that its model has no other.
+    """
+    if item.apis:
+        return item.apis
+    apis = provider.apis or apis_of(vendor, provider.kind)
+    return tuple(api for api in apis if api == only or api not in DIALECTS) if only in apis else apis
 
 
 def bills_on(item: DeploymentSettings, vendor: Vendor | None) -> bool | None:

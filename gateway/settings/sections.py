@@ -213,6 +213,24 @@ class OverloadSettings(Section):
 # The settings of probes: the gateway's own small calls to deployments that get no calls.
 
 
+class ResponsesMemorySettings(Section):
+    """What is kept of recent answers of the Responses API that no provider stores: later requests can name them.
+
+    Each process keeps them in memory, for the client that got them. ``off``, or ``max_mb: 0``: nothing is kept.
+    """
+
+    max_mb: Annotated[float, Field(ge=0)] = (
+        64.0  # of each process; if it is full, the client with the most loses what it has not used for longest
+    )
+    ttl_s: Seconds = 3600.0  # after its last use
+    redis: bool = True  # whether other replicas find them in Redis, encrypted under a key made of the answer's id
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_off(cls, value: object) -> object:
+        return {"max_mb": 0} if value is False or value == "off" else value
+
+
 class ProbeSettings(Section):
     """Which deployments are probed, and what that may cost, of all replicas together."""
 

@@ -131,6 +131,7 @@ class Row(msgspec.Struct, frozen=True):
     flaw_rate_high: float | None
     in_flight: int | None  # of this replica, now
     probed_s_ago: float | None  # if this replica's last attempt there was a probe of its own
+    refuses: tuple[str, ...] = ()  # of requests, by its refusals of the last day: fields, values, orders of roles, APIs
 
 
 class Leaderboard(msgspec.Struct, frozen=True):

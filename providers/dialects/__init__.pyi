@@ -42,8 +42,11 @@ from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import added_tools as added_tools
 from .responses.turns import Heard as Heard
+from .responses.turns import id_of as id_of
+from .responses.turns import is_bare as is_bare
 from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined
+from .responses.turns import single_items as single_items
 from .responses.turns import warmed_up as warmed_up
 from .stored import GIVES_STORED as GIVES_STORED
 from .stored import GIVING_HEADERS as GIVING_HEADERS
@@ -56,6 +59,7 @@ from .stored import StoredKind as StoredKind
 from .stored import asked_fields as asked_fields
 from .stored import named_in_answer as named_in_answer
 from .stored import plain as plain
+from .translation import named_in as named_in
 from .translation import rendered as rendered
 from .translation import translations as translations
 from .wording import Fields as Fields

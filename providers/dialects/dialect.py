@@ -23,6 +23,7 @@ class Habits(msgspec.Struct, frozen=True):
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    signs: bool = False  # it signs its thoughts, and refuses others
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -249,6 +250,12 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     batched: bool = False  # the prompt may be several, each of which has an answer
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
+    # What may be left out where a provider refuses it, as it says how to answer the same question: paths of fields.
+    wishes: frozenset[str] = frozenset()
+    thinking: frozenset[str] = frozenset()  # those of the wishes that say how hard to think
+    items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
+    thinking_kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
+    thinking_as: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way
     inline: frozenset[str] = (
         frozenset()
     )  # fields that name nothing stored, besides those that OpenAI and Anthropic have
@@ -259,8 +266,19 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
     with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
+    takes_rules: bool = False  # rules of vendors' models apply: likewise
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
-    without_foreign_thoughts: Callable[[Fields], Wording] | None = None
+    without_foreign_thoughts: Callable[[Fields, Habits], Wording] | None = None
+    efforts: frozenset[str] = frozenset()  # fields that may say how hard to think
+    # Removes that, for a model that does not think, where it asks for any thinking.
+    without_effort: Callable[[Fields], Wording] | None = None
+    # Says it in the form that a model takes; None: all take the same.
+    with_effort: Callable[[Fields, Habits], Wording] | None = None
+    # From the fields to those with this limit of the answer, and the names of what was lowered for it. None: a limit
+    # that clients need not set is meant as it is.
+    with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
+    # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
+    with_thoughts: Callable[[Fields], Fields] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from providers.dialects.dialect import Dialect, Habits, Translation
-from providers.dialects.wording import Fields, Loss, Wording, check_calls
+from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
 
 
 def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -> Wording:
@@ -26,7 +26,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         check_calls(fields)
     if not habits.thinks and "reasoning_effort" in wording.fields:
         field = source.requests.effort or "reasoning_effort"
-        loss = Loss(field, "this model has no reasoning, and would refuse it", hint=True)
+        loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
         wording = Wording(rest, (*wording.losses, loss))
     if target.pivoting is not None:
@@ -35,6 +35,20 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         if wording.losses and _is_empty(wording, target.requests.prompt):
             wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:
+    """Return how the client of a request ``asked`` in ``source`` calls the field ``path`` of it in ``target``."""
+    if source is target:
+        return path
+    given, sent = source.requests, target.requests
+    if path in sent.thinking:
+        present = (name for name in (given.effort, *sorted(given.thinking)) if name and name.partition(".")[0] in asked)
+        return next(present, given.effort or path)
+    if path in sent.parameters.answer_limits:
+        return next((name for name in given.parameters.answer_limits if name in asked), path)
+    own = next((name for name, renamed in sent.parameters.renamed.items() if renamed == path), path)
+    return next(iter(given.parameters.of(own)), own)
 
 
 def _is_empty(wording: Wording, prompt: str) -> bool:

@@ -41,6 +41,9 @@ class Wording(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
 
 
+PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought
+
+
 def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
     """Return ``raw`` as ``type_``, None where it is missing or null.
 
@@ -258,6 +261,105 @@ def written_object(arguments: msgspec.Raw) -> msgspec.Raw:
         return arguments
     said = arguments_object(written)
     return arguments if said is None or bytes(said) == written.encode() else raw_json(bytes(said).decode())
+
+
+# OpenAI's rules of strict schemas (platform.openai.com/docs/guides/structured-outputs#supported-schemas, as written
+# down on jsonschemaprofiles.unitvectorylabs.com/schemas/openai, read on 2026-11-27): it answers others with 400. Other
+# APIs have other rules, so what they call strict may be none there.
+
+_NEVER_STRICT = frozenset(
+    {"allOf", "contains", "dependentRequired", "dependentSchemas", "else", "if", "maxContains", "maxLength", "then"}
+    | {"maxProperties", "minContains", "minLength", "minProperties", "not", "oneOf", "patternProperties", "prefixItems"}
+    | {"propertyNames", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
+)
+_STRICT_FORMATS = frozenset(
+    {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"},
+)
+_MOST_PROPERTIES, _DEEPEST, _MOST_VALUES = 5000, 10, 1000
+_DEFINITIONS = ("$defs", "definitions")
+_TYPING = frozenset({"type", "anyOf", "enum", "const"})
+_BESIDE_REFERENCE = frozenset({"$ref", "default", "deprecated", "description", "examples", "title"})
+_NOT_STRICT = "OpenAI's strict schemas have all properties required and fewer keywords: best effort instead"
+
+
+class _NotStrict(Exception):
+    """The schema cannot be made strict without a change of what it allows that its reader would not expect."""
+
+
+def strict_schema(raw: msgspec.Raw | None) -> msgspec.Raw | None:
+    """Return a schema that OpenAI takes as strict, and that allows nothing which ``raw`` does not.
+
+    None: there is none. Objects that do not mention other properties are closed, and properties that may be null are
+    required.
+    """
+    try:
+        schema = msgspec.json.decode(raw or b"", type=dict[str, Any])
+        count = {"properties": 0, "values": 0}
+        if schema.get("type") != "object" or "anyOf" in schema:
+            return None
+        strict = _strict(schema, count, 0)
+    except (*UNREADABLE, _NotStrict):
+        return None
+    if count["properties"] > _MOST_PROPERTIES or count["values"] > _MOST_VALUES:
+        return None
+    return raw if strict == schema else raw_json(strict)
+
+
+def _strict(schema: Any, count: dict[str, int], depth: int) -> Any:
+    if not isinstance(schema, dict) or depth > _DEEPEST or not _may_be_strict(schema):
+        raise _NotStrict
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}  # nothing may stand beside it
+    said = {name: value for name, value in schema.items() if name != "default"}
+    kinds = schema.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "object" in kinds or "properties" in schema:
+        said |= _closed(schema, count, depth)
+    if "array" in kinds:
+        said["items"] = _strict(schema.get("items"), count, depth)
+    if "anyOf" in schema:
+        said["anyOf"] = [_strict(each, count, depth) for each in schema["anyOf"]]
+    for name in _DEFINITIONS:
+        if name in schema:
+            said[name] = {key: _strict(each, count, 0) for key, each in schema[name].items()}
+    count["values"] += len(schema.get("enum") or ())
+    return said
+
+
+def _may_be_strict(schema: Mapping[str, Any]) -> bool:
+    """Whether what stands in a schema, but for what is within, is allowed in a strict one."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).startswith("#") and not schema.keys() - _BESIDE_REFERENCE
+    is_typed = not _TYPING.isdisjoint(schema)
+    return is_typed and _NEVER_STRICT.isdisjoint(schema) and schema.get("format", "date") in _STRICT_FORMATS
+
+
+def _closed(schema: Mapping[str, Any], count: dict[str, int], depth: int) -> dict[str, Any]:
+    properties, required = schema.get("properties") or {}, schema.get("required") or []
+    if schema.get("additionalProperties", False) is not False or not properties.keys() >= set(required):
+        raise _NotStrict
+    if not all(name in required or _takes_null(each) for name, each in properties.items()):
+        raise _NotStrict
+    count["properties"] += len(properties)
+    inner = {name: _strict(each, count, depth + 1) for name, each in properties.items()}
+    return {"properties": inner, "required": list(properties), "additionalProperties": False}
+
+
+def _takes_null(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    kinds = schema.get("type")
+    return (
+        kinds == "null"
+        or (isinstance(kinds, list) and "null" in kinds)
+        or any(map(_takes_null, schema.get("anyOf", ())))
+    )
+
+
+def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple[Loss, ...]]:
+    """Return a ``schema`` for chat, whether it can be strict there, and the loss of ``field`` if not."""
+    strict = strict_schema(schema)
+    return (schema, False, (Loss(field, _NOT_STRICT, hint=True),)) if strict is None else (strict, True, ())
 
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.

@@ -14,10 +14,13 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
+
+from tests.clients.conversation import Turns
 
 CASE_LIMIT_S = 300  # it only ends what hangs: on a busy machine an agent needs a minute to start
 CHARACTERS_OF_A_FAILURE = 800
@@ -58,11 +61,15 @@ class Target:
     models: dict[str, str]  # per surface: chat, completions, responses, messages, embeddings, ...
     troubled: dict[str, list[str]]  # per surface: the providers for calls that are to fail
     upstreams: list[str]
+    apis: list[str] = field(default_factory=list)  # of conversations: those it has
+    base: str = ""  # what OpenAI's SDKs want after the URL, where it is not /v1
+    sees: bool = True  # pictures
+    parallel: bool = True  # it calls several tools at once
 
     @property
     def openai(self) -> str:
         """The base URL as OpenAI's SDKs want it."""
-        return f"{self.url}/v1"
+        return f"{self.url}{self.base or '/v1'}"
 
     @property
     def chat(self) -> str:
@@ -107,13 +114,41 @@ class Case:
         return self.run.__name__.replace("_", " ")
 
 
+Talk = Callable[[Target, Turns], Awaitable[None] | None]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Ten turns with a vendor, in one of the client's ways to have them."""
+
+    api: str
+    run: Talk
+    version: Callable[[], str]
+
+    @property
+    def title(self) -> str:
+        """The name of the function, as words."""
+        return self.run.__name__.replace("_", " ")
+
+
 class Suite:
-    """The cases of one client."""
+    """The cases of one client, and its conversations."""
 
     def __init__(self, client: str, package: str | None = None, version: Callable[[], str] | None = None) -> None:
         self._client = client
         self._version = version or (lambda: importlib.metadata.version(package or client))
         self._cases: list[Case] = []
+        self._conversations: list[Conversation] = []
+
+    def conversation(self, api: str, package: str | None = None) -> Callable[[Talk], Talk]:
+        """Make a conversation in one API of a function, which takes a target and the turns."""
+
+        def add(run: Talk) -> Talk:
+            version = self._version if package is None else lambda: importlib.metadata.version(package)
+            self._conversations.append(Conversation(api, run, version))
+            return run
+
+        return add
 
     def case(self, feature: Feature, *, unsaid: str | tuple[str, ...] = ()) -> Callable[[Run], Run]:
         """Make a case of a function."""
@@ -131,9 +166,13 @@ class Suite:
         parser.add_argument("results", type=Path)
         parser.add_argument("--case", default="", help="only those with this in their title")
         asked = parser.parse_args()
-        targets = [Target(**item) for item in json.loads(asked.plan.read_text())["targets"]]
+        plan = json.loads(asked.plan.read_text())
+        targets = [Target(**item) for item in plan["targets"]]
         signal.signal(signal.SIGALRM, _too_long)
         with asked.results.open("a") as results, asyncio.Runner() as runner:  # one loop: some clients keep theirs
+            if plan.get("turns"):
+                self._talk(targets, asked.case, results, runner)
+                return
             version = self._version()
             for case in self._cases:
                 if asked.case not in case.title:
@@ -155,6 +194,31 @@ class Suite:
                     }
                     results.write(json.dumps(entry) + "\n")
                     results.flush()
+
+    def _talk(self, targets: list[Target], title: str, results: TextIO, runner: asyncio.Runner) -> None:
+        for talk in self._conversations:
+            if title not in talk.title:
+                continue
+            version = talk.version()
+            for target in targets:
+                if talk.api not in target.apis:
+                    continue
+                began, turns = time.time(), Turns(sees=target.sees, parallel=target.parallel)
+                why = _failure(partial(talk.run, target, turns), runner)
+                entry = {
+                    "client": self._client,
+                    "version": version,
+                    "api": talk.api,
+                    "case": talk.title,
+                    "target": target.name,
+                    "turn": turns.at,
+                    "refused": why is not None and _is_refusal(why),
+                    "why": "" if why is None else _words(why),
+                    "began": began,
+                    "ended": time.time(),
+                }
+                results.write(json.dumps(entry) + "\n")
+                results.flush()
 
 
 _NUMBERS = itertools.count(1)
@@ -224,25 +288,33 @@ def _shortened(text: str) -> str:
 
 
 def _outcome(case: Case, target: Target, runner: asyncio.Runner) -> tuple[str, str]:
+    error = _failure(lambda: case.run(target), runner)
+    if error is None:
+        return "pass", ""
+    if target.translates and _is_refusal(error, case.unsaid):
+        return "refused", _words(error)
+    return "fail", _words(error)
+
+
+def _failure(run: Callable[[], Awaitable[None] | None], runner: asyncio.Runner) -> BaseException | None:
+    """Run something to its end, or for so long; return what it raised, if it did."""
     signal.alarm(CASE_LIMIT_S)
     try:
-        running = case.run(target)
+        running = run()
         if inspect.iscoroutine(running):
             runner.run(running)
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        if target.translates and _refusal(error, case.unsaid):
-            return "refused", _words(error)
-        return "fail", _words(error)
+        return error
     else:
-        return "pass", ""
+        return None
     finally:
         signal.alarm(0)
 
 
-def _refusal(error: BaseException, words: tuple[str, ...]) -> bool:
-    """Is this a 400 that says what cannot be said?"""
+def _is_refusal(error: BaseException, words: tuple[str, ...] = ("",)) -> bool:
+    """Is this a 400 that says one of these words?"""
     chain = list(_chain(error))
     said = "\n".join(map(str, chain))
     statuses = {getattr(item, name, None) for item in chain for name in ("status_code", "code")}  # the second: Google's

@@ -1,8 +1,11 @@
-"""Put real clients through the gateway: ``make test WHAT=clients CLIENTS="openai-python curl"``.
+"""Put real clients through the gateway: ``make test WHAT=clients CLIENTS="openai-python curl"``, or ``WHAT=programs``.
 
 Every case is tried at the deterministic upstream directly, then at gateways before two such upstreams: ones that speak
 the client's own dialect, and ones that do not, so that all is translated. Writes docs/reference/clients.md when all
 clients ran. Ends with 1 if a case passes directly and fails at a gateway.
+
+With ``--vendor`` they have conversations of ten turns instead, in their defaults, with strict stand-ins of vendors:
+directly, and through gateways before them (``places.py``). ``--page`` writes docs/reference/programs.md.
 """
 
 import argparse
@@ -11,7 +14,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +26,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.clients import installs
 from tests.clients.case import Target
+from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
+from tests.clients.matrix import Matrix, Talked, page_of
+from tests.clients.places import PLACES, SETUPS, Ground, ground
 from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
 HERE = Path(__file__).parent
 DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
+TALKS = installs.FOLDER / "conversations.json"  # the newest of each
+PROGRAMS_PAGE = DOCS.with_name("programs.md")
 CASES = installs.CHECKOUT / "tests" / "clients" / "RESULTS.md"
 TARGETS = ("directly", *GATEWAYS)
 
@@ -65,17 +74,46 @@ PROGRAMS = (
     Program("qwen-code", "python/qwen_code.py", "own", needs_node=True),
     Program("aider", "python/aider.py", "aider"),
 )
+# Those that have conversations with vendors.
+TALKERS = (
+    Program("openai-python", "programs/openai_python.py", "openai-3"),
+    Program("openai-node", "programs/openai_node.mjs", "node", needs_node=True),
+    Program("openai-agents", "programs/openai_agents.py", "openai-3"),
+    Program("ai-sdk", "programs/ai_sdk.mjs", "node", needs_node=True),
+    Program("langchain", "programs/langchain.py", "openai-3"),
+    Program("llama-index", "programs/llama_index.py", "openai-2"),
+    Program("pydantic-ai", "programs/pydantic_ai.py", "openai-3"),
+    Program("instructor", "programs/instructor.py", "openai-2"),
+    Program("anthropic-python", "programs/anthropic_python.py", "openai-3"),
+    Program("google-genai", "programs/google_genai.py", "google"),
+    Program("claude-code", "programs/claude_code.py", "own", needs_node=True),
+    Program("codex", "programs/codex.py", "own", needs_node=True),
+    Program("aider", "programs/aider.py", "aider"),
+)
 
 
 def main() -> int:
     """Run what is asked for; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [program.name for program in PROGRAMS]
+    names = list(dict.fromkeys(program.name for program in (*PROGRAMS, *TALKERS)))
+    vendors = sorted({place.vendor for place in PLACES} | {place.name for place in PLACES})
     parser.add_argument("clients", nargs="*", choices=[[], *names], metavar="CLIENT", help=", ".join(names))
     parser.add_argument("--case", default="", help="only cases with this in their title; writes no table")
     parser.add_argument("--target", action="append", choices=TARGETS, help="only there")
+    parser.add_argument(
+        "--vendor",
+        action="append",
+        choices=["all", *vendors],
+        metavar="VENDOR",
+        help=f"have conversations there: all, {', '.join(vendors)}",
+    )
+    parser.add_argument("--setup", action="append", choices=SETUPS, help="talk only so")
+    parser.add_argument("--keep", type=Path, help="a folder for what vendors were asked in conversations that failed")
+    parser.add_argument("--page", action="store_true", help="write the page of conversations, of earlier runs as well")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     asked = parser.parse_args()
+    if asked.vendor:
+        return _talk(asked)
     programs = [program for program in PROGRAMS if not asked.clients or program.name in asked.clients]
     wanted = frozenset(asked.target or TARGETS)
     try:
@@ -95,35 +133,103 @@ def main() -> int:
     return 1 if table.failed else 0
 
 
+def _talk(asked: argparse.Namespace) -> int:
+    programs = [program for program in TALKERS if not asked.clients or program.name in asked.clients]
+    vendors = sorted({place.vendor for place in PLACES}) if "all" in asked.vendor else asked.vendor
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="holeshot-clients-") as folder:
+        matrix, crashes = asyncio.run(_conversations(programs, vendors, asked, Path(folder)))
+        for log in sorted(Path(folder).glob("*/log")):
+            crashes += [(f"the gateway ({log.parent.name})", problem) for problem in mistakes_in(log)]
+    for crash in crashes:
+        matrix.crash(*crash)
+    matrix.seconds = time.monotonic() - began
+    before = msgspec.json.decode(TALKS.read_bytes(), type=list[Talked]) if TALKS.exists() else []
+    TALKS.write_bytes(msgspec.json.encode(together := matrix.after(before)))
+    if asked.page:
+        PROGRAMS_PAGE.write_text(page_of(together))
+    print(json.dumps(matrix.as_json(), indent=1) if asked.json else matrix.as_text())  # noqa: T201 - the result
+    return 1 if matrix.failed else 0
+
+
+async def _conversations(
+    programs: Sequence[Program], vendors: Sequence[str], asked: argparse.Namespace, folder: Path
+) -> tuple[Matrix, list[tuple[str, str]]]:
+    commands, crashes = _commands(programs)
+    async with ground(folder, vendors, asked.setup or SETUPS) as had:
+        plan = folder / "plan.json"
+        turns = {each.name: as_data(sees=each.sees, parallel=each.parallel) for each in had.targets}
+        plan.write_bytes(plan_of(had.targets, turns))
+        matrix = Matrix(asked.setup or SETUPS, had.missing)
+        for program in programs:
+            if program.name in commands:
+                lines, code = await _lines_of(program, commands[program.name], plan, asked.case, folder)
+                talks = [Talked(**{**line, "client": program.name}) for line in lines]
+                matrix.add(talks)
+                if code:
+                    crashes.append((program.name, f"it ended with {code}"))
+                if asked.keep is not None:
+                    _keep(asked.keep, talks, had)
+    return matrix, crashes
+
+
+def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:
+    """Write what vendors were asked and refused in each conversation that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for talk in talks:
+        if talk.why:
+            name = f"{talk.client}-{talk.case}-{talk.target}".translate(str.maketrans(" /|:", "____"))
+            kept = {"talk": talk, "exchanges": had.between(talk.began, talk.ended)}
+            (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+
+
 async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, folder: Path) -> Table:
     table = Table([name for name in TARGETS if name in wanted])
-    nodes = {program.name: _node_of(program) for program in programs}
-    commands: dict[str, list[str]] = {}
-    for program in programs:
-        try:
-            commands[program.name] = _command(program)
-        except (installs.Missing, subprocess.CalledProcessError) as error:
-            table.skip(program.name, str(error))
+    commands, missing = _commands(programs)
+    for name, why in missing:
+        table.skip(name, why)
     async with targets(folder, wanted) as places:
         plan = folder / "plan.json"
         plan.write_bytes(plan_of(places))
-        for name, command in commands.items():
-            results = folder / f"{name}.jsonl"
-            results.touch()
-            arguments = [str(plan), str(results), *(["--case", case] if case else [])]
-            print(f"{name} ...", file=sys.stderr, flush=True)  # noqa: T201 - it takes a while
-            process = await asyncio.create_subprocess_exec(
-                *command, *arguments, cwd=installs.CHECKOUT, env=installs.environment(folder, command[0], nodes[name])
-            )
-            code = await process.wait()
+        for program in programs:
+            if program.name not in commands:
+                continue
+            name = program.name
+            lines, code = await _lines_of(program, commands[name], plan, case, folder)
             # By the program's name: two versions of a client are two rows.
-            table.add(Result(**{**json.loads(line), "client": name}) for line in results.read_text().splitlines())
+            table.add(Result(**{**line, "client": name}) for line in lines)
             if code:
                 table.crash(name, f"it ended with {code}")
             for problem in await _left_behind(places):
                 table.crash(name, problem)
         table.tell(await _counts(places))
     return table
+
+
+def _commands(programs: Sequence[Program]) -> tuple[Mapping[str, list[str]], list[tuple[str, str]]]:
+    """Install what programs need; return how each is run, and why some are not."""
+    commands: dict[str, list[str]] = {}
+    missing = []
+    for program in programs:
+        try:
+            commands[program.name] = _command(program)
+        except (installs.Missing, subprocess.CalledProcessError) as error:
+            missing.append((program.name, str(error)))
+    return commands, missing
+
+
+async def _lines_of(
+    program: Program, command: Sequence[str], plan: Path, case: str, folder: Path
+) -> tuple[list[Any], int]:
+    """Run one program by its plan; return what it wrote of each case, and its exit code."""
+    results = folder / f"{program.name}.jsonl"
+    results.touch()
+    arguments = [str(plan), str(results), *(["--case", case] if case else [])]
+    print(f"{program.name} ...", file=sys.stderr, flush=True)  # noqa: T201 - it takes a while
+    environ = installs.environment(folder, command[0], _node_of(program))
+    process = await asyncio.create_subprocess_exec(*command, *arguments, cwd=installs.CHECKOUT, env=environ)
+    code = await process.wait()
+    return [json.loads(line) for line in results.read_text().splitlines()], code
 
 
 def _command(program: Program) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -51,9 +51,9 @@ _BY_WAY_OF_CHAT = {
 GATEWAYS = {"native": _NATIVE, "translated": _TRANSLATED, "translated twice": _BY_WAY_OF_CHAT}
 
 
-def plan_of(targets: list[Target]) -> bytes:
-    """Return what the programs of the clients read."""
-    return msgspec.json.encode({"targets": [asdict(target) for target in targets]})
+def plan_of(targets: list[Target], turns: Mapping[str, Sequence[Json]] | None = None) -> bytes:
+    """Return what the programs of the clients read: with ``turns`` (by target) they talk, else run their cases."""
+    return msgspec.json.encode({"targets": [asdict(target) for target in targets], "turns": turns})
 
 
 @asynccontextmanager
@@ -94,8 +94,8 @@ def configuration(behind: dict[str, str], upstreams: list[str], folder: Path) ->
         "providers": providers,
         "models": models,
         "clients": {
-            "suite": {"key_sha256": _sha256(GATEWAY_KEY), "admin": True, "adhoc": True},
-            "nobody": {"key_sha256": _sha256(GATEWAY_FORBIDDEN_KEY), "models": []},
+            "suite": {"key_sha256": sha256(GATEWAY_KEY), "admin": True, "adhoc": True},
+            "nobody": {"key_sha256": sha256(GATEWAY_FORBIDDEN_KEY), "models": []},
         },
     }
 
@@ -156,5 +156,6 @@ async def _upstream(name: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-def _sha256(key: str) -> str:
+def sha256(key: str) -> str:
+    """Return how the configuration has a key."""
     return hashlib.sha256(key.encode()).hexdigest()

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.clients.case import Failed
@@ -22,6 +22,34 @@ class Workplace:
         self.folder = root / "work"
         self.home.mkdir()
         self.folder.mkdir()
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, program: Path, *arguments: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start ``program`` and return it: what it prints and is told are lines of text. ``end`` ends it."""
+        process = subprocess.Popen(
+            [str(program), *arguments],
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "dumb", **environ},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=_listen_to_interrupts,  # noqa: PLW1509 - it starts no threads
+        )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what was started, and what it started."""
+        for process in self._started:
+            if process.returncode is None:
+                _end_group(process.pid)
+                process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
 
     def run(
         self, program: Path, *arguments: str, environ: Mapping[str, str], said: str = "", may_fail: bool = False
@@ -32,16 +60,7 @@ class Workplace:
             Failed: it ends with an error, and may not.
 
         """
-        process = subprocess.Popen(
-            [str(program), *arguments],
-            cwd=self.folder,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "dumb", **environ},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        process = self.start(program, *arguments, environ=environ)
         try:
             out, err = process.communicate(said)
         finally:
@@ -56,7 +75,11 @@ class Workplace:
 def workplace() -> Iterator[Workplace]:
     """Yield an empty workplace; remove it when the block ends."""
     with tempfile.TemporaryDirectory(prefix="holeshot-agent-", ignore_cleanup_errors=True) as folder:
-        yield Workplace(Path(folder).resolve())
+        place = Workplace(Path(folder).resolve())
+        try:
+            yield place
+        finally:
+            place.end()
 
 
 def version_of(program: Path) -> str:
@@ -64,6 +87,10 @@ def version_of(program: Path) -> str:
     with workplace() as place:
         words = place.run(program, "--version", environ={}).split()
     return next(word for word in words if word[0].isdigit())
+
+
+def _listen_to_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a suite in the background does not, and children inherit it
 
 
 def _end_group(group: int) -> None:

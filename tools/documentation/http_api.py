@@ -25,6 +25,7 @@ Every route and what it does. A running gateway serves the same as OpenAPI at `/
 errors, and as a page at `/docs`. [The read API](#the-read-api) has examples of `/api`.
 
 - **Keys**: `authorization: Bearer hs-…`, `x-api-key` as Anthropic's SDKs send it, or `x-goog-api-key` as Google's do.
+  These two count beside an `authorization` that is no key of the gateway: a proxy may have put its own there.
   Without `clients:` in the configuration, programs on this machine need none. In brackets stands whose key a route
   needs: *any*, a *caller's* (not a viewer's), a *viewer's* (an operator's or an admin's, too), an *admin's*, or *none*;
   *or session*: the page's sign-in will do.

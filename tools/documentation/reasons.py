@@ -13,11 +13,12 @@ _TIMEOUTS: Reasons = {
     "connect_timeout_s": "How long a connection to the provider may take: DNS, TCP and TLS.",
     "ttft_timeout_s": (
         "How long the first token may take, from the launch on. Long, for models that think first: the next"
-        " deployment is started much sooner."
+        " deployment is started much sooner. By default up to 600 s where it may be a call of a tool that comes whole."
     ),
     "stall_timeout_s": (
         "How long a stream may stand still; after text 60 s at most, or half of the setting if that is more."
-        " Comments, pings and empty events do not count."
+        " Comments, pings and empty events do not count, except where a call of a tool may be in the making"
+        " ([calls that come whole](../answers.md#calls-that-come-whole))."
     ),
     "total_timeout_s": "How long the whole answer may take.",
 }
@@ -458,6 +459,11 @@ REASONS: Mapping[str, Reasons] = {
         "ttft_ms": "A good call has its first token sooner.",
         "tok_s": "A good call has at least so many tokens per second after the first.",
         "gap_ms": "A good call has no two chunks further apart.",
+    },
+    "ResponsesMemorySettings": {
+        "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
+        "ttl_s": "For how long after its last use.",
+        "redis": "Whether other replicas find them in Redis, encrypted with the answer's id.",
     },
     "ProbeSettings": {
         "enabled": "Whether quiet deployments are probed, which costs money.",

@@ -36,8 +36,8 @@ from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
-from gateway.api.fitting import IGNORED, LOWERED
-from gateway.api.headers import NARROWED, PLAN_HEADER
+from gateway.api.fitting import IGNORED
+from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
@@ -85,8 +85,11 @@ _OF_CALLS: Mapping[str, Any] = {
     ),
     "x-holeshot-launched": (str, "How many attempts were launched."),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
-    "x-holeshot-dropped": (str, "Parameters that the deployment was not sent, as `drop_params` allows."),
-    LOWERED: (str, "Parameters that were lowered to the model's maximum."),
+    "x-holeshot-dropped": (
+        str,
+        "What the deployment was not sent, or not so: hints, wishes that it refuses, with `drop_params` parameters.",
+    ),
+    LOWERED: (str, "Parameters that were lowered to the model's maximum, or to the deployment's longest answer."),
     IGNORED: (str, "Preferences that have no effect here."),
     FALLBACK: (str, "The model that answered instead of the one that was asked for."),
     NARROWED: (str, "Why the call had fewer attempts than its mode, width and budget ask for, as in `calls.narrowed`."),

@@ -20,6 +20,7 @@ from providers.dialects.dialect import (
     openai_tools,
 )
 from providers.dialects.histories import chat_history, without_bound_reasoning
+from providers.dialects.wording import PLAIN, Fields, Loss, Wording
 
 # How plain events of a chat stream are recognised: those that only add content.
 
@@ -57,6 +58,23 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
             yield choice.index or 0, choice.delta.content
 
 
+_THINKING = frozenset(
+    {"chat_template_kwargs.enable_thinking", "enable_thinking", "include_reasoning", "reasoning", "reasoning_effort"}
+    | {"reasoning_format", "thinking", "thinking_budget"}
+)
+# How hard to think: OpenAI's field, and those of OpenRouter, DeepSeek, Z.ai and others.
+
+_EFFORTS = ("reasoning_effort", "reasoning", "thinking")
+_NO_EFFORT = frozenset({b"null", b'"none"', b'{"type":"disabled"}', b'{"type": "disabled"}'})
+
+
+def without_effort(fields: Fields) -> Wording:
+    """Return a chat request that does not say how hard to think."""
+    said = [name for name in _EFFORTS if name in fields]
+    losses = tuple(Loss(name, PLAIN, hint=True) for name in said if bytes(fields[name]) not in _NO_EFFORT)
+    return Wording({name: value for name, value in fields.items() if name not in said}, losses)
+
+
 CHAT = Dialect(
     name="chat",
     path="chat/completions",
@@ -67,12 +85,20 @@ CHAT = Dialect(
         parameters=ParameterNames(answer_limits=("max_completion_tokens", "max_tokens")),
         system=SystemPrompt("messages", lambda text: {"role": "system", "content": text}),
         effort="reasoning_effort",
+        # ``thinking``, ``reasoning``, … are vendors' own.
+        thinking=_THINKING,
+        wishes=_THINKING
+        | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
+        | {"service_tier", "user", "verbosity"},
+        efforts=frozenset(_EFFORTS),
+        without_effort=without_effort,
         choices="n",
         decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})
         | {"tool_choice", "tools"},
         json_formats={"response_format": json_format},
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
+        takes_rules=True,
         with_history=chat_history,
         without_bound_reasoning=without_bound_reasoning,
     ),

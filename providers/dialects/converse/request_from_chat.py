@@ -14,6 +14,7 @@ from providers.dialects.dialect import Habits
 from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
     DEFAULTS,
+    KeptSchema,
     Losses,
     Object,
     RawObject,
@@ -333,7 +334,11 @@ def _tool(tool: RawObject, path: str, losses: Losses) -> list[Object]:
         spec["description"] = function["description"]
     spec["inputSchema"] = {"json": schema}
     if bytes(function.get("strict", b"null")) == b"true":
-        spec["strict"] = True
+        kept = KeptSchema(raw_json(schema), f"{at}.parameters")  # its rules are those of Messages
+        if kept.lost:
+            losses.add(f"{at}.strict", f"Converse cannot keep a call to {kept.lost[0]}: best effort instead", hint=True)
+        else:
+            spec |= {"inputSchema": {"json": kept.kept}, "strict": True}
     is_marked = "cache_control" in tool and not is_null(tool["cache_control"])
     return [{"toolSpec": spec}, *([_CACHE_POINT] if is_marked else [])]
 
@@ -358,6 +363,10 @@ def _form(asked: RawObject, losses: Losses) -> Object:
     given = form_of(asked, losses, "Converse")
     if given is None:
         return {}
-    schema: Object = {"schema": bytes(given["schema"]).decode()}  # the JSON is in a string
+    # Closed objects and the keywords of Messages (docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html).
+    kept = KeptSchema(given["schema"], "response_format.json_schema.schema")
+    for keyword in kept.lost:
+        losses.add(keyword, "Converse does not support this keyword of a schema")
+    schema: Object = {"schema": bytes(raw_json(kept.kept)).decode()}  # the JSON is in a string
     schema |= {name: given[name] for name in ("name", "description") if name in given and not is_null(given[name])}
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}

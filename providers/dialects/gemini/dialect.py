@@ -39,6 +39,7 @@ from providers.dialects.gemini.fields import (
     takes_levels,
     takes_penalties,
     thinking_of,
+    without_effort,
     without_signatures,
 )
 from providers.dialects.gemini.request_to_chat import to_chat
@@ -536,6 +537,10 @@ GEMINI = Dialect(
         ),
         system=SystemPrompt("systemInstruction", lambda text: {"text": text}, within="parts"),
         effort=IN_CONFIG + "thinkingConfig",
+        thinking=frozenset({IN_CONFIG + "thinkingConfig"}),
+        wishes=frozenset({IN_CONFIG + "thinkingConfig", "labels", "serviceTier"}),
+        efforts=frozenset({IN_CONFIG + "thinkingConfig"}),
+        without_effort=without_effort,
         choices=IN_CONFIG + "candidateCount",
         decoded=frozenset({"generationConfig", "generation_config", "safetySettings", "toolConfig", "tools"}),
         essential=frozenset({"cachedContent"}),

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.messages.fields import Object, RawObject, is_null, object_at, objects_at
-from providers.dialects.wording import BOUND_REASON, Fields, Loss, Malformed, Wording, decoded, raw_json
+from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Malformed, Wording, decoded, raw_json
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
@@ -239,6 +239,24 @@ def effort_of(config: RawObject, path: str) -> str | None:
     if budget < _BUDGETS_TOKENS["medium"]:
         return "low"
     return "medium" if budget < _BUDGETS_TOKENS["high"] else "high"
+
+
+_THINKING = IN_CONFIG + "thinkingConfig"
+
+
+def without_effort(fields: Fields) -> Wording:
+    """Return a Gemini request that asks for no thinking, for a model that refuses to be asked.
+
+    Raises:
+        Malformed: ``thinkingConfig`` is no object.
+
+    """
+    if _THINKING not in fields:
+        return Wording(fields)
+    config = spelt_at(fields[_THINKING], _THINKING)
+    asks = {name: value for name, value in config.items() if bytes(value) not in {b"null", b"0", b"false"}}
+    losses = (Loss(_THINKING, PLAIN, hint=True),) if asks else ()
+    return Wording({name: value for name, value in fields.items() if name != _THINKING}, losses)
 
 
 def without_signatures(fields: Fields) -> Wording:

@@ -104,7 +104,11 @@ class _Conversation:
         texts: list[str] = []
         thought: list[str] = []
         calls: list[Object] = []
-        self._ids.begin_turn()
+        # Google's SDKs keep a stream as a turn for each of its pieces, the last often empty: one message of chat, in
+        # which nothing may stand between calls and their results.
+        goes_on = bool(self.said) and self.said[-1]["role"] == "assistant"
+        if not goes_on:
+            self._ids.begin_turn()
         for number, part in enumerate(parts):
             at = f"{path}[{number}]"
             if is_said(part.get("thoughtSignature")):
@@ -123,9 +127,15 @@ class _Conversation:
                 self._losses.add(at, _OWN_THOUGHTS, hint=True)
         if not texts and not calls:
             return
-        message: Object = {"role": "assistant", "content": "".join(texts) or (None if calls else "")}
-        if thought:
-            message["reasoning_content"] = "".join(thought)
+        self._say(self.said.pop() if goes_on else {}, "".join(texts), "".join(thought), calls)
+
+    def _say(self, before: Object, text: str, thought: str, calls: list[Object]) -> None:
+        """Add what the model says to the message ``before``, which may be empty."""
+        calls = [*before.get("tool_calls", ()), *calls]
+        content = (before.get("content") or "") + text
+        message: Object = {"role": "assistant", "content": content or (None if calls else "")}
+        if thoughts := before.get("reasoning_content", "") + thought:
+            message["reasoning_content"] = thoughts
         self.said.append(message | {"tool_calls": calls} if calls else message)
 
     def _call(self, part: RawObject, at: str) -> Object:

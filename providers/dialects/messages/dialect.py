@@ -26,23 +26,29 @@ from providers.dialects.messages.events import error_body, read_event
 from providers.dialects.messages.fields import (
     CANNOT_THINK_ON,
     RawObject,
+    budget_of_effort,
+    effort_of_budget,
     lacks_thoughts,
     object_at,
     objects_at,
     text_at,
+    thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.dialects.wording import BOUND_REASON, Fields, Loss, Wording, is_string, raw_json
+from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wording, decoded, is_string, raw_json
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
-_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort
+_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort; only this one of them does
+_TAKES_EFFORT = re.compile(r"claude-opus-4[.-]5")
+_FIRST_WITHOUT_BUDGET = (4, 7)
 _FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
 _FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
 _ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
+_SIGNS = re.compile("claude", re.IGNORECASE)
 
 
 class MessagesHabits(Habits, frozen=True):
@@ -51,6 +57,8 @@ class MessagesHabits(Habits, frozen=True):
     max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
     is_longest: bool = False  # the model refuses a higher limit
     adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    takes_effort: bool = True
+    takes_budget: bool = True
     always_thinks: bool = False  # it refuses to stop
     sampling: Sampling = "free"
 
@@ -60,17 +68,23 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     found = _VERSION.search(model)
     limit, is_longest = max_output_tokens or DEFAULT_MAX_TOKENS, max_output_tokens is not None
     always = _ALWAYS_THINKS.search(model) is not None
+    signs = _SIGNS.search(model) is not None
     if found is None:
-        return MessagesHabits(thinks=known.thinks, max_tokens=limit, is_longest=is_longest, always_thinks=always)
+        return MessagesHabits(
+            thinks=known.thinks, signs=signs, max_tokens=limit, is_longest=is_longest, always_thinks=always
+        )
     version = (int(found[1]), int(found[2] or 0))
     sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
     if version >= _FIRST_TO_TAKE_NONE:
         sampling = "none"
     return MessagesHabits(
         thinks=known.thinks,
+        signs=signs,
         max_tokens=limit,
         is_longest=is_longest,
         adaptive_thinking=version >= _FIRST_ADAPTIVE,
+        takes_effort=version >= _FIRST_ADAPTIVE or _TAKES_EFFORT.search(model) is not None,
+        takes_budget=version < _FIRST_WITHOUT_BUDGET,
         always_thinks=always,
         sampling=sampling,
     )
@@ -110,28 +124,151 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 # Thinking blocks that the asked API did not sign: it refuses a request with such a block. A client gets the reasoning
-# of a model without signatures as thinking with an empty one. It sends this back with its next request, which may go
-# to Anthropic. What Anthropic signed may go to another provider that speaks Messages, and the other way round.
+# of a model without signatures as thinking with an empty one, or from a server of its own without the field. It sends
+# this back with its next request, which may go to Anthropic. What Anthropic signed may go to another provider that
+# speaks Messages, and the other way round.
 
 _EMPTY = (b'"signature":""', b'"signature": ""')
+_UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
+_ANY = Habits()
+_THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 
-def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
     """Return a Messages request without thinking blocks that have an empty signature; unchanged, if there are none.
+
+    For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
 
     """
     conversation = bytes(fields.get("messages", b""))
-    if not any(empty in conversation for empty in _EMPTY):
+    is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
+    if is_whole and not (habits.signs and _lacks_signatures(conversation)):
         return Wording(fields)
+    refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
-        lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) == b'""',
+        lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) in refused,
         "Messages refuses thinking blocks that it did not sign",
     )
+
+
+def _lacks_signatures(conversation: bytes) -> bool:
+    """Whether more blocks seem to have thoughts than signatures: quotes within a text are escaped."""
+    thoughts = conversation.count(_THOUGHT) + conversation.count(b'"thinking" :')
+    return thoughts > 0 and thoughts > conversation.count(_SIGNATURE) + conversation.count(b'"signature" :')
+
+
+_NO_THOUGHT = b'"disabled"'
+_OF_THOUGHTS = b'"clear_thinking_'
+
+
+def without_effort(fields: Fields) -> Wording:
+    """Return a Messages request that asks for no thinking, for a model that refuses to be asked.
+
+    Raises:
+        Malformed: a field that would be changed has another type.
+
+    """
+    said, losses = dict(fields), []
+    thinking = object_at(fields.get("thinking"), "thinking")
+    if bytes(thinking.get("type", _NO_THOUGHT)) != _NO_THOUGHT:
+        del said["thinking"]
+        losses.append("thinking")
+    config = object_at(fields.get("output_config"), "output_config")
+    if "effort" in config:
+        losses.append("output_config.effort")
+        del config["effort"]
+        said["output_config"] = raw_json(config)
+        if not config:
+            del said["output_config"]
+    management = object_at(fields.get("context_management"), "context_management")
+    # "`clear_thinking_20251015` strategy requires `thinking` to be enabled" (github.com/anthropics/claude-code/issues/
+    # 11971, read on 2026-11-27).
+    if _OF_THOUGHTS in bytes(management.get("edits", b"")):
+        edits = objects_at(management["edits"], "context_management.edits")
+        kept = [each for each in edits if not bytes(each.get("type", b"")).startswith(_OF_THOUGHTS)]
+        said["context_management"] = raw_json({**management, "edits": kept})
+        losses.append("context_management.edits")
+        if not kept:
+            del said["context_management"]
+    return Wording(said, tuple(Loss(field, PLAIN, hint=True) for field in losses))
+
+
+# How hard to think, for a model that takes it in another form, as of other versions of Claude: "adaptive thinking is
+# not supported on this model", "This model does not support the effort parameter" (asked live for
+# github.com/elizaOS/eliza/pull/16175; of Claude Code's default at Haiku: github.com/mnfst/llm-gateway/pull/1928), and
+# of a budget likewise from 4.7 on (platform.claude.com/docs/en/build-with-claude/adaptive-thinking, read on
+# 2026-11-27).
+
+_ANOTHER_FORM = "this model is told in another form how hard to think"
+_NO_EFFORT = "this model takes no effort"
+
+
+def with_effort(fields: Fields, habits: Habits) -> Wording:
+    """Return a Messages request that says in the form of the model how hard to think.
+
+    Raises:
+        Malformed: a field that would be changed has another type.
+
+    """
+    own, said, losses = of_messages(habits), dict(fields), []
+    thinking = object_at(fields.get("thinking"), "thinking")
+    config = object_at(fields.get("output_config"), "output_config")
+    kind, effort = bytes(thinking.get("type", b"")), decoded(config.get("effort"), str, "output_config.effort")
+    if kind == b'"adaptive"' and not own.adaptive_thinking:
+        limit = decoded(fields.get("max_tokens"), int, "max_tokens") or DEFAULT_MAX_TOKENS
+        budget, cannot = budget_of_effort(effort or "high", limit), _lacks_thoughts(fields)
+        said["thinking"] = raw_json({"type": "enabled", "budget_tokens": budget})
+        losses.append(Loss("thinking", CANNOT_THINK_ON if cannot else _ANOTHER_FORM, hint=True))
+        if budget is None or cannot:
+            del said["thinking"]
+    elif kind == b'"enabled"' and not own.takes_budget:
+        budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens") or 0
+        shown = {name: value for name, value in thinking.items() if name == "display"}
+        said["thinking"] = raw_json({"type": "adaptive", **shown})
+        if effort is None:
+            said["output_config"] = raw_json({**config, "effort": effort_of_budget(budget)})
+        losses.append(Loss("thinking.budget_tokens", _ANOTHER_FORM, hint=True))
+    if effort is not None and not own.takes_effort:
+        losses.append(Loss("output_config.effort", _NO_EFFORT, hint=True))
+        rest = {name: value for name, value in config.items() if name != "effort"}
+        said["output_config"] = raw_json(rest)
+        if not rest:
+            del said["output_config"]
+    return Wording(said, tuple(losses)) if losses else Wording(fields)
+
+
+def _lacks_thoughts(fields: Fields) -> bool:
+    last = objects_at(fields.get("messages"), "messages")[-2:]
+    told = [turn.get("content", msgspec.Raw(b"[]")) for turn in last]
+    return lacks_thoughts([{"content": "" if is_string(each) else objects_at(each, "content")} for each in told])
+
+
+# Clients have to set a limit, so that it is a ceiling: programs send 32,000 or 64,000 to whatever model.
+
+_LEAST_BUDGET_TOKENS = 1024  # the API's minimum
+
+
+def with_limit(fields: Fields, most: int) -> tuple[Fields, tuple[str, ...]]:
+    """Return a Messages request with a limit of ``most`` tokens, of which thinking leaves a quarter for the answer.
+
+    Raises:
+        Malformed: ``thinking`` is no object.
+
+    """
+    said, lowered = {**fields, "max_tokens": raw_json(most)}, ["max_tokens"]
+    thinking = object_at(fields.get("thinking"), "thinking")
+    budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens")
+    if budget is not None and budget >= most:
+        lowered.append("thinking.budget_tokens")
+        said["thinking"] = raw_json({**thinking, "budget_tokens": max(_LEAST_BUDGET_TOKENS, most * 3 // 4)})
+        if most <= _LEAST_BUDGET_TOKENS:
+            del said["thinking"]
+    return said, tuple(lowered)
 
 
 def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
@@ -222,6 +359,15 @@ MESSAGES = Dialect(
         ),
         system=SystemPrompt("system", lambda text: {"type": "text", "text": text}),
         effort="thinking",
+        thinking=frozenset({"thinking", "output_config.effort"}),
+        thinking_kind="thinking.type",
+        thinking_as=thinking_as,
+        wishes=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
+        efforts=frozenset({"thinking", "output_config", "context_management"}),
+        without_effort=without_effort,
+        with_effort=with_effort,
+        with_limit=with_limit,
+        takes_rules=True,
         essential=frozenset({"thread"}),
         decoded=frozenset({"mcp_servers", "metadata", "output_config", "stop_sequences", "thinking"})
         | {"tool_choice", "tools"},

@@ -4,6 +4,7 @@ As in chat, an event that does not fit the types is decoded again without types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from providers.dialects.events import DONE, Chunk, fit, no_json_object
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import FAST, Usage, stated_usd, tier_of
+
+NO_THREADS = "chat keeps no conversation"  # why a request with a thread does not fit
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 
@@ -68,10 +71,26 @@ def type_of_kind(kind: str) -> str:
 def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
     """Return an error's body in Anthropic's shape. A ``type_`` that is not Anthropic's gives way to the status's."""
     told = type_ if type_ in _STATUS_OF_TYPE else type_of_status(status)
-    body: dict[str, object] = {"type": "error", "error": {"type": told, "message": message}}
+    error: dict[str, object] = {"type": told, "message": message}
+    if details := _details_of_thread(status, message):
+        error["details"] = details
+    body: dict[str, object] = {"type": "error", "error": error}
     if request_id is not None:
         body["request_id"] = request_id
     return msgspec.json.encode(body)
+
+
+def _details_of_thread(status: int, message: str) -> dict[str, object] | None:
+    """Return what Anthropic's SDKs look for in an error about a thread, which their runners of tools ask for unasked.
+
+    With these codes they send the whole conversation again, without a thread or in a new one:
+    lib/threads/_thread_state.py of https://github.com/anthropics/anthropic-sdk-python, 2.14, read on 2026-11-27.
+    """
+    if status == HTTPStatus.BAD_REQUEST and NO_THREADS in message:
+        return {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    if status == HTTPStatus.NOT_FOUND and message.startswith("'thread.previous_message_id'"):
+        return {"error_code": "thread_not_found"}
+    return None
 
 
 def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:

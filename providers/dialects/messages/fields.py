@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed, arguments_object, decoded, is_string
+from providers.dialects.wording import Fields, Loss, Malformed, arguments_object, decoded, is_string, raw_json
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -45,6 +45,10 @@ class Losses:
             if name in said or is_null(value):
                 continue
             self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
+
+    def note(self, losses: Sequence[Loss]) -> None:
+        """Note losses that were found elsewhere."""
+        self._met += losses
 
     def met(self) -> tuple[Loss, ...]:
         """Return all losses."""
@@ -342,6 +346,12 @@ def effort_of_budget(budget_tokens: int) -> str:
     return "medium" if budget_tokens < _BUDGETS_TOKENS["high"] else "high"
 
 
+def budget_of_effort(effort: str, limit: int) -> int | None:
+    """Return a budget of thinking tokens for a level, with a quarter of ``limit`` left; None: it allows none."""
+    budget = min(_BUDGETS_TOKENS.get(effort, _BUDGETS_TOKENS["high"]), limit * 3 // 4)
+    return None if limit <= _LEAST_BUDGET_TOKENS else max(_LEAST_BUDGET_TOKENS, budget)
+
+
 def thinking_of_effort(
     effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
 ) -> Object:
@@ -369,6 +379,30 @@ def thinking_of_effort(
     if not limited:
         limit += budget
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
+
+
+def thinking_as(fields: Fields, kind: str) -> Fields:
+    """Return a Messages request that thinks in another way, as its model refused the client's: enabled or adaptive.
+
+    It is without thinking where the API would refuse a budget; as it is, where it is not valid.
+    """
+    try:
+        thinking, config = (object_at(fields.get(name), name) for name in ("thinking", "output_config"))
+        shown = {name: raw for name, raw in thinking.items() if name == "display"}
+        if kind == "adaptive":
+            budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens")
+            effort = {} if budget is None else {"effort": raw_json(effort_of_budget(budget))}
+            told = {"output_config": raw_json({**effort, **config})} if effort or config else {}
+            return {**fields, "thinking": raw_json({"type": kind, **shown}), **told}
+        asked = decoded(config.get("effort"), str, "output_config.effort")
+        limit = decoded(fields.get("max_tokens"), int, "max_tokens") or 0
+        turns = msgspec.json.decode(fields.get("messages", b"[]"), type=list[dict[str, Any]])
+        if limit <= _LEAST_BUDGET_TOKENS or lacks_thoughts(turns):
+            return {name: raw for name, raw in fields.items() if name != "thinking"}
+    except (Malformed, *UNREADABLE):
+        return fields
+    budget = min(_BUDGETS_TOKENS.get(asked or "high", _BUDGETS_TOKENS["high"]), limit - 1)
+    return {**fields, "thinking": raw_json({"type": kind, "budget_tokens": budget, **shown})}
 
 
 def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:

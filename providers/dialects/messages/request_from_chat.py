@@ -495,7 +495,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
 def _strict(schema: Object, at: str, losses: Losses) -> Object:
     kept = KeptSchema(raw_json(schema), f"{at}.parameters")
     if kept.lost:
-        losses.add(f"{at}.strict", f"Messages cannot keep a call to {kept.lost[0]}")
+        losses.add(f"{at}.strict", f"Messages cannot keep a call to {kept.lost[0]}: best effort instead", hint=True)
         return {}
     return {"input_schema": kept.kept, "strict": True}
 

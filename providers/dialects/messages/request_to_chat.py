@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.messages.events import NO_THREADS
 from providers.dialects.messages.fields import (
     CACHE_REASON,
     Losses,
@@ -23,6 +24,7 @@ from providers.dialects.wording import (
     Calls,
     Malformed,
     Wording,
+    as_strict,
     decoded,
     is_string,
     one_text,
@@ -304,7 +306,7 @@ _REASONS: Mapping[str, str] = {
     "fallback_credit_token": "chat has no credits for refused requests",
     "inference_geo": "chat has no choice of where it runs",
     "mcp_servers": "chat has no MCP servers",
-    "thread": "chat keeps no conversation",
+    "thread": NO_THREADS,
     "top_k": "chat has no top_k",
 }
 _NO_TOOL_FIELD = "chat's functions have no such field"
@@ -377,6 +379,9 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         function["parameters"] = with_properties(schema)
         if "strict" in tool:
             function["strict"] = tool["strict"]
+            if bytes(tool["strict"]) == b"true":
+                function["parameters"], function["strict"], lost = as_strict(function["parameters"], f"{path}.strict")
+                losses.note(lost)
         said.append({"type": "function", "function": function})
         known = {"type", "name", "description", "input_schema", "strict"}
         if bytes(tool.get("defer_loading", b"false")) == b"false":
@@ -418,7 +423,9 @@ def _output(asked: RawObject, losses: Losses) -> Object:
         path = "output_config.format"
         form = object_at(config["format"], path)
         if text_at(form, "type", path) == "json_schema" and "schema" in form:
-            schema = {"name": "answer", "schema": form["schema"], "strict": True}  # chat requires a name
+            kept, strict, lost = as_strict(form["schema"], f"{path}.schema")
+            losses.note(lost)
+            schema = {"name": "answer", "schema": kept, "strict": strict}  # chat requires a name
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
             losses.rest(form, ("type", "schema"), path, "chat has no such field")
         else:

@@ -32,10 +32,12 @@ from providers.dialects.responses.request_from_chat import (
     from_chat,
     responses_history,
     without_bound_reasoning,
+    without_effort,
 )
 from providers.dialects.responses.request_to_chat import to_chat
-from providers.dialects.responses.stream_from_chat import FromChat, without_translated_thoughts
+from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
+from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
 
 # The text that one event of a Responses stream adds to the answer.
 
@@ -92,12 +94,21 @@ RESPONSES = Dialect(
         ),
         system=SystemPrompt("instructions", lambda text: {"type": "text", "text": text}),
         effort="reasoning.effort",
+        thinking=frozenset({"reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}),
+        wishes=frozenset({"client_metadata", "metadata", "prompt_cache_key", "prompt_cache_options"})
+        | {"prompt_cache_retention", "reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}
+        | {"safety_identifier", "service_tier", "stream_options", "text.verbosity", "user"},
+        items={"include": frozenset({"reasoning.encrypted_content"})},
+        efforts=frozenset({"reasoning", "include"}),
+        without_effort=without_effort,
         decoded=frozenset({"include", "metadata", "reasoning", "text", "tool_choice", "tools"}),
         essential=frozenset({"conversation", "previous_response_id", "prompt"}),
         json_formats={"text": json_format_within},
         tools={"tools": openai_tools},
+        takes_rules=True,
         with_all_tools=with_added_tools,
-        without_foreign_thoughts=without_translated_thoughts,
+        without_foreign_thoughts=lambda fields, _: without_lost_thoughts(fields),
+        with_thoughts=with_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
     ),

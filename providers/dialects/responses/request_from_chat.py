@@ -10,6 +10,7 @@ from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.wording import (
     BOUND_REASON,
+    PLAIN,
     Loss,
     Malformed,
     UniqueIds,
@@ -172,6 +173,51 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
         else:
             kept.append({name: value for name, value in item.items() if name != "id"})
     return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)
+
+
+_ENCRYPTED = b'"reasoning.encrypted_content"'
+
+
+def without_effort(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Responses request that does not say how hard to think, and has no earlier reasoning.
+
+    OpenAI's models that do not think refuse all three: "Unsupported parameter: 'reasoning.effort'", "Encrypted content
+    is not supported with this model" and "Reasoning input items can only be provided to a reasoning or computer use
+    model" (github.com/openai/openai-agents-python/issues/569, read on 2026-11-27).
+
+    Raises:
+        Malformed: ``reasoning`` is no object, or ``include`` no list.
+
+    """
+    said, losses = dict(fields), []
+    reasoning = decoded(said.pop("reasoning", None), dict[str, msgspec.Raw], "reasoning") or {}
+    no_effort = (b"null", b'"none"')
+    losses += [f"reasoning.{name}" for name, value in reasoning.items() if bytes(value) not in no_effort]
+    if _ENCRYPTED in bytes(fields.get("include", b"")):
+        included = decoded(fields["include"], list[msgspec.Raw], "include")
+        said["include"] = raw_json([each for each in included if bytes(each) != _ENCRYPTED])
+        losses.append("include")
+    if b'"reasoning"' in bytes(fields.get("input", b"")):
+        said["input"], numbers = _without_reasoning(fields["input"])
+        losses += [f"input[{number}]" for number in numbers]
+    return Wording(said, tuple(Loss(field, PLAIN, hint=True) for field in losses))
+
+
+def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
+    """Return items without those of reasoning, nor the ids of items that were made with them; and their numbers."""
+    try:
+        items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    except UNREADABLE:
+        return raw, []
+    gone = [number for number, item in enumerate(items) if bytes(item.get("type", b"")) == b'"reasoning"']
+    if not gone:
+        return raw, []
+    kept = [item for number, item in enumerate(items) if number not in gone]
+    plain = [
+        item if bytes(item.get("type", b"")) == b'"item_reference"' else {n: v for n, v in item.items() if n != "id"}
+        for item in kept
+    ]
+    return raw_json(plain), gone
 
 
 def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:

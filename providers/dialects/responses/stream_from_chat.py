@@ -1,6 +1,5 @@
 """Translates a stream of chat chunks into a Responses stream."""
 
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.events import DONE, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
-from providers.dialects.wording import BLANK, Loss, UniqueIds, Wording, arguments_object, decoded, raw_json
+from providers.dialects.wording import BLANK, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage, usage_of
@@ -266,40 +265,7 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     return [{"parameters": None, "strict": None, **tool} if tool.get("type") == _FUNCTION else tool for tool in tools]
 
 
-# Reasoning items that no Responses API issued: the API does not find their id, and refuses the request. A client gets
-# the reasoning of a chat model as a reasoning item with an id of ours. It sends this back with its next request,
-# which may go to a provider of Responses.
-
-TRANSLATED = "rs_translated"  # the beginning of the ids of translated reasoning
-
-_MARK = f'"{TRANSLATED}'.encode()
-
-
-def without_translated_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a Responses request without translated reasoning items; unchanged, if there are none.
-
-    Raises:
-        Malformed: the input is not an array of items; only checked where such items seem to exist.
-
-    """
-    if _MARK not in bytes(fields.get("input", b"")):
-        return Wording(fields)
-    items = decoded(fields["input"], list[dict[str, msgspec.Raw]], "input")
-    kept = [item for item in items if not _is_translated(item)]
-    losses = tuple(
-        Loss(
-            f"input[{number}]",
-            "Responses refuses reasoning that was translated from another provider's model",
-            hint=True,
-        )
-        for number, item in enumerate(items)
-        if _is_translated(item)
-    )
-    return Wording({**fields, "input": raw_json(kept)}, losses) if losses else Wording(fields)
-
-
-def _is_translated(item: Mapping[str, msgspec.Raw]) -> bool:
-    return bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK
+TRANSLATED = "rs_translated"  # the beginning of the ids of reasoning that no Responses API issued
 
 
 # The items of an output as they arrive: one follows the other; only calls stay open together until the end.
@@ -419,8 +385,6 @@ class OpenItems:
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
-_STEM = re.compile(r"[A-Za-z0-9_-]{1,48}")
-
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -527,8 +491,10 @@ class FromChat:
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))
-        stem = string(chunk.get("id")).removeprefix("chatcmpl-").removeprefix("resp_")
-        self._items.stem = stem if _STEM.fullmatch(stem) else self._new_id()
+        # A response's id names it in later requests, so it must be unique, and known to its client alone. That of the
+        # chat answer is neither: the ledger has it, and Ollama's are numbers below 1,000.
+        # https://github.com/ollama/ollama/blob/main/middleware/openai.go
+        self._items.stem = self._new_id()
         self._echo = Echo(
             self._asked,
             response_id=f"resp_{self._items.stem}",

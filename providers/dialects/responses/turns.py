@@ -1,23 +1,28 @@
 """A conversation over several turns: the items so far, which the next turn sends again, as it sends only new input."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from providers.dialects.responses.fields import EventWriter, Object, responses_usage
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
+from providers.dialects.wording import Loss, Wording, decoded, raw_json
 from providers.errors import UNREADABLE
+from providers.sse import events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 # Items whose ids are names only: another provider may refuse a foreign one.
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 _EMPTY = (b"", b"null", b"[]", b'""')
+_REASONING = b'"reasoning"'
 
 _item = msgspec.json.Decoder(Object)
+_items = msgspec.json.Decoder(list[msgspec.Raw])
 _text = msgspec.json.Decoder(str)
+_asked = msgspec.json.Decoder(list[str] | None)
 
 
 def items_of(prompt: msgspec.Raw | None) -> bytes | None:
@@ -35,8 +40,19 @@ def joined(*items: bytes) -> bytes:
     return b",".join(each for each in items if each)
 
 
+def single_items(items: bytes) -> list[bytes]:
+    """Return each of a list of items, which is JSON without the brackets.
+
+    Raises:
+        msgspec.DecodeError: it is no such list.
+
+    """
+    return [bytes(raw) for raw in _items.decode(b"[%b]" % items)]
+
+
 class _Response(msgspec.Struct, gc=False):
     id: str | None = None
+    status: str | None = None
     output: list[msgspec.Raw] | None = None
 
 
@@ -47,7 +63,8 @@ class _Event(msgspec.Struct, gc=False):
 
 
 _event = msgspec.json.Decoder(_Event)
-
+_response = msgspec.json.Decoder(_Response)
+_OVER = frozenset({"completed", "incomplete"})
 
 MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
 
@@ -87,14 +104,52 @@ class Heard:
             else:
                 self.is_lost = True
 
+    def take(self, block: bytes) -> None:
+        """Read whole events."""
+        if _TELLING.search(block) is not None:
+            for event in events(block):
+                self.hear(event.data)
+
+    def read(self, body: bytes) -> None:
+        """Read an answer that came whole."""
+        try:
+            whole = _response.decode(body)
+        except UNREADABLE:
+            return
+        self.id, self.is_over, self.is_lost = whole.id, whole.status in _OVER, len(body) > 2 * MOST_HEARD_BYTES
+        self._output = [] if self.is_lost else [bytes(raw) for raw in whole.output or ()]
+
     @property
     def output(self) -> bytes:
-        """The items of the answer as input of the next turn, as JSON without the brackets.
+        """The items of the answer as input of the next turn, as JSON without the brackets."""
+        return joined(*(item for raw in self._items if (item := _as_input(raw)) is not None))
 
-        Some servers leave them out of the last event.
+    @property
+    def said(self) -> Sequence[tuple[str | None, bytes]]:
+        """The id of each item of the answer, and the item as input of the next turn.
+
+        Reasoning without content is among them: who sends them knows whether its id still names it.
         """
-        said = (_as_input(raw) for raw in self._output or self._done)
-        return joined(*(item for item in said if item is not None))
+        return [(id_of(raw), _as_input(raw) or raw) for raw in self._items]
+
+    @property
+    def _items(self) -> Sequence[bytes]:
+        return self._output or self._done  # some servers leave them out of the last event
+
+
+class _Named(msgspec.Struct, gc=False):
+    id: str | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
+def id_of(raw: bytes | msgspec.Raw) -> str | None:
+    """Return the id of an item; None if it has none."""
+    try:
+        return _named.decode(raw).id
+    except UNREADABLE:
+        return None
 
 
 def _as_input(raw: bytes) -> bytes | None:
@@ -110,12 +165,66 @@ def _as_input(raw: bytes) -> bytes | None:
     if kind == "reasoning":
         if bytes(item.get("id", b"")).startswith(b'"%b' % TRANSLATED.encode()):
             return raw  # taken out, or translated back, where it is sent
-        if all(bytes(item.get(name, b"")) in _EMPTY for name in ("encrypted_content", "content")):
+        if is_bare(item):
             return None
     if kind in _ID_IS_NAME and "id" in item:
         del item["id"]
         return msgspec.json.encode(item)
     return raw
+
+
+def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether reasoning is neither text nor encrypted: only its id names it, to who stored it."""
+    return all(bytes(item.get(name, b"")) in _EMPTY for name in ("encrypted_content", "content"))
+
+
+# Reasoning that a provider of Responses would not find. A client gets the reasoning of a chat model as an item with an
+# id of ours, and sends it back with its next request. And where nothing is stored, an id alone stands for nothing:
+# "Item with id 'rs_…' not found. Items are not persisted when `store` is set to false."
+# https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items
+
+_MARK = f'"{TRANSLATED}'.encode()
+_OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
+_WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
+ENCRYPTED = "reasoning.encrypted_content"
+
+
+def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Responses request without reasoning that its provider would not find; unchanged, if there is none.
+
+    Raises:
+        Malformed: the input is not an array of items; only checked where such items seem to exist.
+
+    """
+    raw = bytes(fields.get("input", b""))
+    may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
+    if _MARK not in raw and not may_lack:
+        return Wording(fields)
+    items = decoded(fields["input"], list[Object], "input")
+    kept: list[Object] = []
+    losses: list[Loss] = []
+    has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
+    for number, item in enumerate(items):
+        is_reasoning = bytes(item.get("type", b"")) == _REASONING
+        if bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
+            losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
+        elif may_lack and is_reasoning and is_bare(item):
+            losses.append(Loss(f"input[{number}]", _WITHOUT_CONTENT, hint=True))
+            has_lost = True
+        elif has_lost and bytes(item.get("type", b'"message"')).strip(b'"').decode() in _ID_IS_NAME:
+            kept.append({name: value for name, value in item.items() if name != "id"})
+        else:
+            kept.append(item)
+    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)
+
+
+def with_thoughts(fields: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
+    """Return a Responses request that asks for encrypted reasoning, which later requests can send back."""
+    try:
+        asked = _asked.decode(fields.get("include", b"null")) or []
+    except UNREADABLE:
+        return fields
+    return fields if ENCRYPTED in asked else {**fields, "include": raw_json([*asked, ENCRYPTED])}
 
 
 def warmed_up(fields: Mapping[str, msgspec.Raw], *, response_id: str, created_at: int, model: str) -> bytes:

@@ -41,6 +41,7 @@ class Site:
         self.unlisted: set[str] = set()  # models that answer any POST, whether they are in a list or not
         self.finish = b', "finish_reason": "length"'  # of those answers
         self.takes: Callable[[list[str]], bool] = lambda _: True  # whether they answer a conversation of these roles
+        self.refuses = ""  # a field of requests
         self.asked: list[str] = []
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
@@ -65,8 +66,10 @@ class Site:
                 body = self.rfile.read(int(self.headers.get("content-length", "0")))
                 wanted = msgspec.json.decode(body or b"{}")
                 roles = [message["role"] for message in wanted.get("messages", ())]
-                if wanted.get("model") in site.unlisted and not site.takes(roles):
+                if wanted.get("model") in site.unlisted and (not site.takes(roles) or site.refuses in wanted):
                     refusal = b'{"error": {"message": "Conversation roles must alternate"}}'
+                    if site.refuses in wanted:
+                        refusal = b'{"error": {"message": "unknown field %b"}}' % site.refuses.encode()
                     self.send_response(400)
                     self.send_header("content-type", "application/json")
                     self.send_header("content-length", str(len(refusal)))

@@ -113,6 +113,19 @@ def test_a_server_that_needs_a_stricter_order_of_roles_is_noted_with_the_setting
     assert notes() == []
 
 
+@pytest.mark.parametrize("field", ["reasoning_effort", "stream_options"])
+def test_what_a_model_refuses_of_a_usual_request_is_noted(holeshot: Holeshot, site: Any, field: str) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "here"}, {"id": "gone"}]}
+    site.unlisted.add("here")
+    site.refuses = field
+    configure(site.url)
+
+    told = json.loads(holeshot("check", "--config", "gateway.yaml", "--live", "--json").stdout)
+
+    [note] = [each for each in told["warnings"] if "x-holeshot-dropped" in each]
+    assert note.startswith(f"mine/here refuses {field}: ")
+
+
 def test_a_model_that_is_neither_listed_nor_answers_is_a_failure_with_the_nearest_name(
     holeshot: Holeshot, site: Any
 ) -> None:

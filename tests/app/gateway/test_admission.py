@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api.auth import FREE
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 
 KEYS = {"admin": "hs-key-of-the-admin", "plain": "hs-key-of-a-client", "guest": "hs-key-of-a-guest"}
@@ -170,3 +171,48 @@ def form(running: RunningGateway) -> Any:
     return running.http.post(
         f"{running.url}/v1/chat/completions", data=chat_body() | {"messages": "x"}, headers=key_of("plain")
     )
+
+
+# An identity proxy before the gateway may put a token of its own into `authorization`.
+
+_OF_A_PROXY = {"authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL2FjY291bnRzLmdvb2dsZS5jb20ifQ.c2ln"}
+
+
+@pytest.mark.parametrize("name", ["x-api-key", "x-goog-api-key"])
+@pytest.mark.parametrize("before", [_OF_A_PROXY, {"authorization": "Bearer of-some-proxy"}])
+async def test_a_key_counts_beside_an_authorization_that_is_no_key_of_the_gateway(
+    serve: Serve, name: str, before: dict[str, str]
+) -> None:
+    async with serve(config=clients(plain={})) as running:
+        async with running.chat({**before, name: KEYS["plain"]}) as response:
+            assert response.status == 200
+        assert (await running.call())["client"] == "plain"
+        for other in ({}, {name: "hs-unknown"}, {name: ""}):
+            assert await status_and_code(running.chat({**before, **other})) == (401, "invalid_api_key")
+
+
+async def test_the_good_one_of_three_keys_counts(serve: Serve) -> None:
+    async with serve(config=clients(plain={})) as running:
+        wrong = {"x-api-key": "hs-unknown", **_OF_A_PROXY}
+        async with running.chat({**wrong, "x-goog-api-key": KEYS["plain"]}) as response:
+            assert response.status == 200
+        url = f"/v1beta/models?key={KEYS['plain']}"
+        async with running.get(url, headers=_OF_A_PROXY) as response:
+            assert response.status == 200
+
+
+async def test_what_is_a_key_in_authorization_is_not_looked_past(serve: Serve) -> None:
+    expired = clients(plain={"expires": "2020-01-01T00:00:00Z"}, admin={"admin": True})
+    async with serve(config=expired) as running:
+        headers = {**key_of("plain"), "x-api-key": KEYS["admin"]}
+        assert await status_and_code(running.chat(headers)) == (401, "key_expired")
+
+
+async def test_several_wrong_keys_in_one_request_are_one_guess(serve: Serve) -> None:
+    async with serve(config=clients(plain={})) as running:
+        wrong = {**_OF_A_PROXY, "x-api-key": "hs-one", "x-goog-api-key": "hs-two"}
+        for _ in range(FREE):
+            assert await status_and_code(running.chat(wrong)) == (401, "invalid_api_key")
+        assert running.gateway.context.wrong_keys.delayed == 0
+        assert await status_and_code(running.chat(wrong)) == (401, "invalid_api_key")
+        assert running.gateway.context.wrong_keys.delayed == 1

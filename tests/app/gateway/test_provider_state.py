@@ -326,6 +326,25 @@ async def test_a_message_is_gone_on_from_where_it_was_made(
                 assert (response.status, (await response.json())["error"]["type"]) == (404, "not_found_error")
 
 
+async def test_an_sdk_learns_that_its_conversation_is_not_kept_by_a_chat_provider(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("chat"), "beta": speaking("chat")}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        async with running.post(body_of("messages", CREATE), path=PATHS["messages"]) as response:
+            error = (await response.json())["error"]
+        assert (response.status, running.requests) == (400, 0)
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
+async def test_an_sdk_learns_that_its_thread_is_lost(serve: Serve) -> None:
+    config = {"providers": {"alpha": speaking("messages")}, **clients(guest={})}
+    body = body_of("messages", {"thread": {"type": "continue", "previous_message_id": "msg_1"}})
+    async with serve(alpha=None, config=config) as running:
+        async with running.post(body, path=PATHS["messages"], headers=key_of("guest")) as response:
+            error = (await response.json())["error"]
+        assert response.status == 404
+    assert error["details"] == {"error_code": "thread_not_found"}
+
+
 @pytest.mark.parametrize("held", HELD, ids=HELD_IDS)
 async def test_a_message_is_gone_on_from_with_the_key_that_made_it(
     serve: Serve,

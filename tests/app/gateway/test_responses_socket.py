@@ -186,13 +186,13 @@ async def test_an_unknown_response_is_told_and_the_connection_stays(serve: Serve
     assert (told["error"]["code"], told["error"]["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
-async def test_the_conversation_of_one_connection_is_not_anothers(serve: Serve) -> None:
+async def test_a_conversation_that_is_not_to_be_stored_is_known_on_its_own_connection_alone(serve: Serve) -> None:
     async with (
         serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
         connected(running) as one,
         connected(running) as other,
     ):
-        await one.turn()
+        await one.turn(store=False)
         await other.create(previous_response_id="resp_1")
         assert (await other.error())["error"]["code"] == "previous_response_not_found"
 
@@ -367,6 +367,17 @@ async def test_streams_share_max_parallel_which_counts_only_turns_that_run(serve
     assert (told["status"], told["stream_id"]) == (429, "two")
 
 
+async def test_the_key_beside_a_proxys_authorization_opens_a_connection(serve: Serve) -> None:
+    headers = {**bearer("a-token-of-some-proxy"), "x-api-key": "hs-app"}
+    async with (
+        serve(alpha=[said("Hi")], config={**SPEAKS, **keyed()}) as running,
+        connected(running, headers=headers) as socket,
+    ):
+        await socket.create()
+        await socket.until("response.completed")
+        assert (await running.call())["client"] == "app"
+
+
 async def test_a_connection_ends_with_its_key_and_its_turns_with_it(serve: Serve) -> None:
     config = in_database(app={"key_sha256": sha256("hs-app")})
     async with serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=config) as running:
@@ -385,7 +396,7 @@ async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connect
     async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
         running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
         async with connected(running) as socket:
-            await socket.turn("x" * 40_000)
+            await socket.turn("x" * 40_000, store=False)
             await socket.create("x" * 170_000)
             told = await socket.error()
             await socket.turn("Hi")
@@ -487,7 +498,7 @@ async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connec
     async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
         bodies = running.gateway.context.bodies
         async with connected(running) as socket:
-            await socket.turn("x" * 100_000)
+            await socket.turn("x" * 100_000, store=False)
             await until(lambda: bodies.size <= 101_000)  # without what the call itself took
             assert bodies.size > 100_000
         await until(lambda: not bodies.size)
@@ -501,8 +512,8 @@ async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(
         serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running,
         connected(running) as socket,
     ):
-        await socket.turn("x" * 2000)
-        await socket.create(previous_response_id="resp_1")
+        await socket.turn("x" * 2000, store=False)
+        await socket.create(previous_response_id="resp_1", store=False)
         assert (await socket.error())["error"]["code"] == "previous_response_not_found"
 
 

@@ -75,6 +75,18 @@ async def test_a_token_is_verified_once_and_its_client_may_what_the_settings_say
         assert issuer.fetches() == 1
 
 
+async def test_a_key_counts_beside_the_token_of_another_issuer(serve: Serve, issuer: Identity) -> None:
+    async with Identity() as other, serve(config=trusting(issuer)) as running:
+        for token in (other.token(), issuer.token(aud="https://other.example.com")):
+            async with running.chat({**bearer(token), "x-api-key": KEYS["plain"]}) as response:
+                assert response.status == 200
+            async with running.chat({**bearer(token), "x-api-key": issuer.token()}) as response:
+                assert response.status == 200
+            assert await asked(running, token) == 401
+        async with running.chat({**bearer(issuer.token()), "x-api-key": "hs-unknown"}) as response:
+            assert response.status == 200
+
+
 def _claims(issuer: Identity) -> dict[str, Any]:
     payload = issuer.token().split(".")[1]
     return dict(json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))

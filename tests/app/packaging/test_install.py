@@ -11,7 +11,7 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[3]
 LOCKS = CHECKOUT / "tools" / "requirements"
-HELD_BACK = {"litellm", "botocore", "boto3", "openai", "tokenizers", "huggingface-hub", "google-auth", "cryptography"}
+HELD_BACK = {"litellm", "botocore", "boto3", "openai", "tokenizers", "huggingface-hub", "google-auth"}
 # Beside the script that installs, in place of pip: nothing is fetched, what is asked of it is told.
 PIP = "import sys; print('pip', *sys.argv[1:])"
 

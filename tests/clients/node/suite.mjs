@@ -23,7 +23,7 @@ export async function load(name) {
 export class Target {
   constructor(facts) {
     Object.assign(this, facts);
-    this.openai = `${facts.url}/v1`;
+    this.openai = `${facts.url}${facts.base || "/v1"}`;
   }
 
   /** Return a model nobody asked for yet: what fails there is held against nobody else. */
@@ -80,6 +80,12 @@ export class Suite {
     this.client = client;
     this.version = packages.map((name) => versionOf(name, packages.length > 1)).join(", ");
     this.cases = [];
+    this.conversations = [];
+  }
+
+  /** Add a conversation of ten turns in one API: `run` takes a target and a list of turns to iterate over. */
+  conversation(api, title, run) {
+    this.conversations.push({ api, title, run });
   }
 
   /** Add a case. `unsaid` is what some translation cannot say: it may be refused, by one of these words. */
@@ -89,7 +95,11 @@ export class Suite {
 
   async main() {
     const [plan, results, flag, wanted = ""] = process.argv.slice(2);
-    const { targets } = JSON.parse(readFileSync(plan, "utf8"));
+    const { targets, turns } = JSON.parse(readFileSync(plan, "utf8"));
+    if (turns) {
+      await this.talk(targets, turns, wanted, results);
+      process.exit(0);
+    }
     for (const { feature, title, run, unsaid } of this.cases) {
       if (flag === "--case" && !title.includes(wanted)) {
         continue;
@@ -108,6 +118,31 @@ export class Suite {
     }
     process.exit(0); // clients keep connections open
   }
+
+  async talk(targets, turns, wanted, results) {
+    for (const { api, title, run } of this.conversations.filter((talk) => talk.title.includes(wanted))) {
+      for (const target of targets.map((facts) => new Target(facts))) {
+        if (!target.apis.includes(api)) {
+          continue;
+        }
+        const began = Date.now() / 1000;
+        const { client, version } = this;
+        const entry = { client, version, api, case: title, target: target.name, turn: 0, began };
+        const error = await failureOf(() => run(target, following(turns[target.name], entry)));
+        entry.refused = error !== undefined && isRefusal(error, [""]);
+        entry.why = error === undefined ? "" : wordsOf(error);
+        entry.ended = Date.now() / 1000;
+        appendFileSync(results, `${JSON.stringify(entry)}\n`);
+      }
+    }
+  }
+}
+
+function* following(turns, entry) {
+  for (const turn of turns) {
+    entry.turn = turn.number;
+    yield { ...turn, endsWith: (said) => equal(`${said}`.trim(), turn.says) };
+  }
 }
 
 function versionOf(name, named) {
@@ -116,16 +151,28 @@ function versionOf(name, named) {
 }
 
 async function outcomeOf(run, target, unsaid) {
+  const error = await failureOf(() => run(target));
+  if (error === undefined) {
+    return ["pass", ""];
+  }
+  return [target.translates && isRefusal(error, unsaid) ? "refused" : "fail", wordsOf(error)];
+}
+
+function wordsOf(error) {
+  return `${error?.name}: ${error?.message}`.slice(0, CHARACTERS_OF_A_FAILURE);
+}
+
+/** Run something to its end, or for so long; return what it was rejected with, if it was. */
+async function failureOf(run) {
   let timer;
   const limit = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error(`it took longer than ${CASE_LIMIT_MS} ms`)), CASE_LIMIT_MS);
   });
   try {
-    await Promise.race([run(target), limit]);
-    return ["pass", ""];
+    await Promise.race([run(), limit]);
+    return undefined;
   } catch (error) {
-    const words = `${error?.name}: ${error?.message}`.slice(0, CHARACTERS_OF_A_FAILURE);
-    return [target.translates && isRefusal(error, unsaid) ? "refused" : "fail", words];
+    return error ?? new Error("it was rejected with nothing");
   } finally {
     clearTimeout(timer);
   }

@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.hdrs import METH_DELETE, METH_POST
 
 from tests.clients.upstream import asked as reading
-from tests.clients.upstream import chat, completions, gemini, messages, responses, things
+from tests.clients.upstream import chat, completions, gemini, messages, responses, strict, things
 from tests.clients.upstream.answer import Answer, answer, spoilt
 from tests.clients.upstream.asked import Asked
 from tests.clients.upstream.conversations import Conversations
@@ -153,7 +153,9 @@ class Upstream:
             return _refusal(in_anthropics_words(refused) if anthropic else in_openais_words(refused))
 
     async def _talk(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, TALKS[request.path], await _body(request))
+        body = await _body(request)
+        strict.check(request.path, body)
+        return await self._answer(request, TALKS[request.path], body)
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         said = {"model": request.match_info["model"], "stream": request.path.endswith(_STREAMED)}

@@ -284,7 +284,7 @@ def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holesho
     assert theirs["cached_input_usd"] < theirs["input_usd"]
     assert (theirs["capabilities"]["tools"], theirs["capabilities"]["vision"]) == (True, False)
     (row,) = [line.split() for line in shown.splitlines() if "8,192" in line]
-    assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", UNKNOWN]  # of sound and reasoning nothing is known at all
+    assert row == ["ollama/x", "8,192", *[UNKNOWN] * 3, "no", UNKNOWN, UNKNOWN]  # of sound nothing is known at all
 
 
 def test_check_shows_what_is_tiered_and_names_unit_by_unit_what_has_no_price(holeshot: Holeshot) -> None:

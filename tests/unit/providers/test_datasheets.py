@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from providers.catalog import load_catalog
-from providers.datasheets import OLD_DAYS, UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable
+from providers.datasheets import OLD_DAYS, UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, thinks
 from providers.usage import Price
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -186,3 +186,91 @@ def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_vendor() -> No
     assert sheet.listed.unknown == ("input", "output")
     assert sheet.listed.uncounted(("audio_input",)) == ()
     assert found(DatasheetTable.shipped(), "nobody", "x") == UNLISTED
+
+
+# Fine-tuned models: OpenAI's ft:BASE:ORGANISATION:NAME:ID, Azure's BASE.ft-ID.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ft:gpt-4.1-mini-2025-04-14:acme::abc123",
+        "ft:gpt-4.1-mini-2025-04-14:acme:support:def456",
+        "ft:gpt-4.1-mini-2025-04-14:acme::abc123:ckpt-step-80",
+        "openai/ft:gpt-4.1-mini-2025-04-14:acme::abc123",
+    ],
+)
+def test_a_fine_tuned_model_has_the_figures_of_its_base_as_fine_tuned(name: str) -> None:
+    shipped = DatasheetTable.shipped()
+    tuned, plain = found(shipped, "openai", "ft:gpt-4.1-mini-2025-04-14"), found(shipped, "openai", "gpt-4.1-mini")
+    assert found(shipped, "openai", name) == tuned
+    assert tuned.price is not None
+    assert tuned.price != plain.price
+    assert tuned.capabilities.max_output_tokens == 32_768
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "base"),
+    [
+        ("openai", "ft:gpt-4o:acme::abc123", "gpt-4o"),
+        ("mistral", "ft:mistral-large-latest:1a2b3c:20261101:7f8e", "mistral-large-latest"),
+        ("azure", "gpt-4o-2024-08-06.ft-0a1b2c3d4e5f", "gpt-4o-2024-08-06"),
+    ],
+)
+def test_where_only_the_base_is_listed_its_abilities_are_known_and_no_price(prefix: str, name: str, base: str) -> None:
+    shipped = DatasheetTable.shipped()
+    tuned, plain = found(shipped, prefix, name), found(shipped, prefix, base)
+    assert plain.price is not None
+    assert (tuned.price, tuned.capabilities) == (None, plain.capabilities)
+    assert tuned.listed == found(shipped, prefix, "a-model-that-nobody-has").listed
+
+
+def test_a_fine_tuned_model_of_an_unknown_base_or_another_vendor_is_unlisted() -> None:
+    shipped = DatasheetTable.shipped()
+    for prefix, name in (("openai", "ft:gpt-99:acme::x"), ("groq", "ft:gpt-4.1-mini-2025-04-14:acme::x")):
+        assert found(shipped, prefix, name) == found(shipped, prefix, "a-model-that-nobody-has")
+
+
+# Which models think: the table marks those that do.
+
+
+@pytest.mark.parametrize(
+    ("prefix", "model"),
+    [
+        *(("openai", name) for name in ("gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "ft:gpt-4o-2024-08-06:a::b")),
+        ("azure", "gpt-4o"),
+        ("mistral", "mistral-large-latest"),
+        ("mistral", "codestral-latest"),
+        ("xai", "grok-4.20-non-reasoning"),
+        ("together_ai", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+        ("bedrock", "us.amazon.nova-pro-v1:0"),
+    ],
+)
+def test_an_unmarked_model_of_a_family_that_does_not_think_is_known_to_be_plain(prefix: str, model: str) -> None:
+    assert found(DatasheetTable.shipped(), prefix, model).capabilities.reasoning is False
+
+
+@pytest.mark.parametrize(
+    ("prefix", "model"),
+    [
+        ("deepinfra", "Qwen/Qwen3-32B"),  # thinks, but its row does not say so
+        ("deepinfra", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"),
+        ("azure", "eu/o3"),
+        ("groq", "a-model-that-nobody-has"),
+    ],
+)
+def test_a_model_that_may_think_unmarked_is_not_held_to_be_plain(prefix: str, model: str) -> None:
+    assert found(DatasheetTable.shipped(), prefix, model).capabilities.reasoning is None
+
+
+def test_no_model_that_a_vendor_marks_as_thinking_is_held_to_be_plain_at_another() -> None:
+    rows: dict[str, dict[str, Any]] = json.loads(Path("providers/models.json").read_text())["models"]
+
+    def own(name: str) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower())
+
+    marked = {own(name) for name, row in rows.items() if row.get("supports_reasoning")}
+    unmarked = {name: row for name, row in rows.items() if row.get("supports_reasoning") is None}
+    plain = {name for name, row in unmarked.items() if thinks(name, row.get("mode"), None) is False}
+    assert len(plain) > 500
+    assert {name for name in plain if own(name) in marked and "non-reasoning" not in name} == set()

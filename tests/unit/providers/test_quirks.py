@@ -127,6 +127,31 @@ def test_what_has_no_calls_to_sign_is_left_to_the_vendor(messages: Any) -> None:
     assert shaped(SIGNING, messages=messages) == {"messages": messages}
 
 
+DETAILED = Quirks(unsigned_details={"google/gemini": "whoever"})
+
+
+def detailed(message: dict[str, Any], model: str = "google/gemini-3.5-flash") -> Any:
+    sent = shape(fields(messages=[message]), DETAILED, model)["messages"]
+    return msgspec.json.decode(sent)[0].get("reasoning_details")
+
+
+def test_calls_without_a_sealed_detail_get_one_at_the_models_that_need_it() -> None:
+    made = {"role": "assistant", "content": None, "tool_calls": [call("a"), call("b")]}
+    sealed = {"type": "reasoning.encrypted", "data": "whoever", "id": "a", "format": "google-gemini-v1", "index": 0}
+    told = {"type": "reasoning.text", "text": "Hm."}
+    assert detailed(made) == [sealed]
+    assert detailed({**made, "reasoning_details": [told]}) == [told, sealed]
+    assert detailed(made, "anthropic/claude-sonnet-4.5") is None
+    assert detailed({**made, "reasoning_details": [{**sealed, "data": "own"}]}) == [{**sealed, "data": "own"}]
+    assert detailed({"role": "user", "content": "tool_calls"}) is None
+
+
+@pytest.mark.parametrize("messages", ["tool_calls", [{"tool_calls": 5}], [5], [{"tool_calls": []}]])
+def test_what_has_no_calls_to_detail_is_left_to_the_vendor(messages: Any) -> None:
+    sent = shape(fields(messages=messages), DETAILED, "google/gemini-3.5-flash")
+    assert msgspec.json.decode(sent["messages"]) == messages
+
+
 def test_moonshot_gets_the_type_within_the_branches_and_nothing_twice_beside_a_reference() -> None:
     quirks = load_catalog()["moonshot"].quirks
     value = {"type": "string", "description": "A value."}

@@ -21,6 +21,8 @@ from gateway.racing.reader import Block
 from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
 from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Winner
+from gateway.racing.thoughts import HabitsByDeployment
+from gateway.racing.timeouts import PausesByDeployment
 from gateway.racing.validation import answer_kind
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
@@ -291,6 +293,8 @@ class Track:
         invalid: Invalid = Invalid.ERROR,
         keep_rival: bool = False,
         paces: Paces | None = None,
+        habits: HabitsByDeployment | None = None,
+        pauses: PausesByDeployment | None = None,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
         permits: int = 100,
@@ -315,6 +319,8 @@ class Track:
         self.open_call = open_call  # of a race before this one
         self._cancelled_as = cancelled_as
         self._paces = paces or Paces()
+        self._pauses = PausesByDeployment() if pauses is None else pauses
+        self._habits = HabitsByDeployment() if habits is None else habits
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks: AttemptTasks[Attempt, OpenCall] = AttemptTasks()
@@ -409,6 +415,8 @@ class Track:
                 new_id=lambda: f"attempt-{next(self._ids)}",
                 utc_now=lambda: now,
                 paces=self._paces,
+                thoughts=self._habits,
+                pauses=self._pauses,
             )
             self.open_call = OpenCall(services, call, cancelled_as=lambda: self._cancelled_as)
         else:

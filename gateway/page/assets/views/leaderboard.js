@@ -193,7 +193,8 @@ function refill(place, children) {
 function state(row) {
   return h("span", {}, h("span", { class: `chip ${stateKind(row.state)}` }, stateWords(row.state)),
     row.rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.rate_limited)} × 429`) : null,
-    row.reason ? h("span", { class: "reason" }, row.reason) : null);
+    row.reason ? h("span", { class: "reason" }, row.reason) : null,
+    row.refuses.length ? h("span", { class: "reason", title: "Left out or sent otherwise, after a refusal" }, `refuses ${row.refuses.join(", ")}`) : null);
 }
 
 function name(row) {

@@ -12,7 +12,7 @@ from providers.dialects.wording import Wording
 PNG = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
 ASK = [{"role": "user", "content": "Hi"}]
-SCHEMA = {"type": "object", "properties": {"x": {"type": "number"}}, "additionalProperties": False}
+SCHEMA = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"], "additionalProperties": False}
 MARK = {"type": "ephemeral"}
 
 

@@ -49,7 +49,7 @@ def used(usage: Any = USAGE) -> dict[str, Any]:
 
 def from_chat(*chunks: Any, asked: dict[str, Any] | None = None, done: bool = True) -> list[dict[str, Any]]:
     """Return the typed events of a chat stream, each seen to be what the SDK's types demand."""
-    translation = FromChat(raw(asked or {"model": "m", "input": "hi"}))
+    translation = FromChat(raw(asked or {"model": "m", "input": "hi"}), new_id=lambda: "own")
     said = translation.feed(sse(*chunks) + (b"data: [DONE]\n\n" if done else b"")) + translation.end()
     told = [msgspec.json.decode(event.data) for event in events(said)]
     for number, (event, one) in enumerate(zip(events(said), told, strict=True)):

@@ -1,10 +1,47 @@
-"""The rules of each API for a conversation, from its documentation and its errors: what a request does wrong."""
+"""The rules of each API for a conversation: what a request does wrong.
+
+The strict stand-ins of ``tests/support/vendors`` have most of them, with the pages that they come from. Here are those
+that other servers of the same APIs have, which are stricter in some.
+"""
 
 import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+
+from tests.support.vendors import made
+
+_VENDORS = {  # of each API, and of each vendor of chat: the stand-in, the address, and a model
+    "responses": ("openai", "/v1/responses", {"model": "gpt-5.1"}),
+    "messages": ("anthropic", "/v1/messages", {"model": "claude-haiku-4-5"}),
+    "gemini": ("google", "/v1beta/models/gemini-2.5-flash:generateContent", {}),
+    "converse": ("bedrock", "/model/us.anthropic.claude-haiku-4-5-20251001-v1:0/converse", {}),
+    "openai": ("openai", "/v1/chat/completions", {"model": "gpt-4.1"}),
+    "mistral": ("mistral", "/v1/chat/completions", {"model": "mistral-medium-latest"}),
+    "deepseek": ("deepseek", "/v1/chat/completions", {"model": "deepseek-v4-pro"}),
+    "groq": ("groq", "/openai/v1/chat/completions", {"model": "meta-llama/llama-4-scout-17b-16e-instruct"}),
+    "strictest": ("vllm", "/v1/chat/completions", {"model": "google/gemma-3-27b-it"}),
+}
+
+
+def _refused(api: str, body: dict[str, Any]) -> list[str]:
+    """Return what the strict stand-in of an API answers but 200."""
+    name, path, model = _VENDORS[api]
+    vendor = made(name)
+    own = {"x-api-key": vendor.key, "anthropic-version": "2023-06-01", "x-goog-api-key": vendor.key}
+    headers = own if api in {"messages", "gemini"} else {"authorization": f"Bearer {vendor.key}"}
+    vendor.answer("POST", path, headers, json.dumps({**_nested(body), **model}).encode())
+    return [f"{each.status} {each.message}" for each in vendor.refusals]
+
+
+def _nested(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with ``{"a.b": 1}`` as ``{"a": {"b": 1}}``: providers write them so in the end."""
+    nested: dict[str, Any] = {}
+    for name, value in body.items():
+        outer, _, inner = name.partition(".")
+        nested[outer] = {**nested.get(outer, {}), inner: value} if inner else value
+    return nested
 
 
 def _is_object(written: Any) -> bool:
@@ -88,12 +125,31 @@ def faults_at(vendor: str, body: dict[str, Any]) -> list[str]:
                 for first, second in pairwise(messages)
                 if first["role"] == second["role"] == "user" or (first["role"], second["role"]) == ("tool", "user")
             ]
-    return faults
+    return [*faults, *_refused(vendor, {"messages": [_of_history(message, vendor) for message in messages]})]
+
+
+def _of_history(message: dict[str, Any], vendor: str) -> dict[str, Any]:
+    """Return a message without what is not for the history to mend."""
+    message = {**message}
+    if vendor == "openai":  # learnt from its refusal
+        message.pop("reasoning_content", None)
+    elif message["role"] == "developer":  # the quirk system_role renames it
+        message["role"] = "system"
+    content = message.get("content")
+    if vendor == "deepseek" and isinstance(content, list) and any(part["type"] != "text" for part in content):
+        message["content"] = "a picture"  # for which it has no model
+    if calls := message.get("tool_calls"):  # arguments that are no object are the client's own
+        message["tool_calls"] = [{**call, "function": _with_object(call["function"])} for call in calls]
+    return message
+
+
+def _with_object(function: dict[str, Any]) -> dict[str, Any]:
+    return function if _is_object(function["arguments"]) else {**function, "arguments": "{}"}
 
 
 def faults_of_responses(body: dict[str, Any]) -> list[str]:
     """Return what OpenAI's Responses answer with 400."""
-    return list(_responses(body))
+    return [*_responses(body), *_refused("responses", body)]
 
 
 _IN_INPUT = {"input_text", "input_image", "input_file"}
@@ -134,7 +190,7 @@ def _responses(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - 
 
 def faults_of_messages(body: dict[str, Any]) -> list[str]:
     """Return what Anthropic's Messages answer with 400."""
-    return list(_messages(body))
+    return [*_messages(body), *_refused("messages", body)]
 
 
 def _messages(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - one rule after the other
@@ -181,7 +237,7 @@ def _messages(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901, PLR0912 - o
 
 def faults_of_gemini(body: dict[str, Any]) -> list[str]:
     """Return what Gemini's generateContent answers with 400."""
-    return list(_gemini(body))
+    return [*_gemini(body), *_refused("gemini", body)]
 
 
 def _gemini(body: dict[str, Any]) -> Iterator[str]:
@@ -206,7 +262,7 @@ def _gemini(body: dict[str, Any]) -> Iterator[str]:
 
 def faults_of_converse(body: dict[str, Any]) -> list[str]:
     """Return what Bedrock's Converse answers with 400."""
-    return list(_converse(body))
+    return [*_converse(body), *_refused("converse", body)]
 
 
 def _converse(body: dict[str, Any]) -> Iterator[str]:  # noqa: C901 - one rule after the other

@@ -151,7 +151,7 @@ def test_a_schema_and_a_tier_and_an_effort(shape: Any) -> None:
     )
     assert not lost
     schema = said["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
-    assert (json.loads(schema["schema"]), schema["name"]) == ({"type": "object"}, "n")
+    assert (json.loads(schema["schema"]), schema["name"]) == ({"type": "object", "additionalProperties": False}, "n")
     assert (said["outputConfig"]["effort"], said["serviceTier"]) == ("low", {"type": "flex"})
 
 
@@ -401,3 +401,23 @@ def test_a_claude_is_sent_no_blank_stop_sequence(shape: Any) -> None:
     (claude, lost), (other, kept) = worded(shape, asked, CLAUDE), worded(shape, asked)
     assert (claude["inferenceConfig"]["stopSequences"], lost) == (["END"], ["stop"])
     assert (other["inferenceConfig"]["stopSequences"], kept) == (["\n", "END"], [])
+
+
+@pytest.mark.parametrize(("limit", "strict"), [({}, True), ({"minimum": 1}, False)])
+def test_a_strict_tool_is_best_effort_where_converse_cannot_keep_to_its_schema(
+    shape: Any, limit: dict[str, int], *, strict: bool
+) -> None:
+    parameters = {"type": "object", "properties": {"days": {"type": "integer", **limit}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": True}}
+    fields = {"messages": HI, "tools": [tool]}
+    said, lost = worded(shape, fields, CLAUDE)
+    [told] = said["toolConfig"]["tools"]
+    assert lost == []
+    assert told["toolSpec"].get("strict", False) == strict
+    assert told["toolSpec"]["inputSchema"]["json"] == {
+        **parameters,
+        **({"additionalProperties": False} if strict else {}),
+    }
+    raw = msgspec.json.decode(json.dumps(fields), type=dict[str, msgspec.Raw])
+    hints = [loss.field for loss in converse_from_chat(raw, CLAUDE).losses if loss.hint]
+    assert hints == ([] if strict else ["tools[0].function.strict"])

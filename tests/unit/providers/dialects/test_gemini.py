@@ -305,6 +305,23 @@ def test_a_conversation_with_functions_is_worded_in_chat() -> None:
     assert said(in_chat(contents=turns, thoughts=True))["messages"][1]["reasoning_content"] == "hm"
 
 
+def test_the_turns_of_a_streams_pieces_are_one_message() -> None:
+    turns = [
+        {"role": "model", "parts": [{"text": "Let me "}]},
+        {"role": "model", "parts": [{"text": "look."}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "weather", "args": {}}}]},
+        {"role": "model", "parts": [{"text": ""}]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"id": "c", "name": "weather", "response": {"result": "rain"}}}],
+        },
+    ]
+    asked, called, answered = said(in_chat(contents=[*ASK, *turns]))["messages"]
+    assert asked == CHAT_ASK[0]
+    assert (called["role"], called["content"], len(called["tool_calls"])) == ("assistant", "Let me look.", 1)
+    assert (answered["role"], answered["tool_call_id"]) == ("tool", "c")
+
+
 def test_a_turn_with_only_empty_text_has_that_as_its_content_and_one_with_calls_alone_none() -> None:
     empty, call = {"text": ""}, {"functionCall": {"name": "w"}}
     for parts_said, content in (([empty], ""), ([empty, empty], ""), ([empty, call], None), ([call], None)):

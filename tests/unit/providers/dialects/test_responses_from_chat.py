@@ -40,7 +40,7 @@ def test_a_text_is_told_with_all_events_in_the_order_of_the_api() -> None:
         "completed",
     ]
     whole = Response.model_validate(told[-1]["response"])
-    assert (whole.id, whole.status, whole.output_text, whole.created_at) == ("resp_abc", "completed", "Hello", 5)
+    assert (whole.id, whole.status, whole.output_text, whole.created_at) == ("resp_own", "completed", "Hello", 5)
     assert whole.usage is not None
     assert whole.usage.input_tokens_details.cached_tokens == 4
     assert whole.usage.output_tokens_details.reasoning_tokens == 2
@@ -203,7 +203,7 @@ def test_a_response_begins_with_the_first_chunk_that_says_whose_it_is() -> None:
     filters = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
     told = from_chat(filters, *TEXT, asked={"model": "as-asked", "input": "hi"})
     assert {(event["response"]["id"], event["response"]["model"]) for event in (told[0], told[-1])} == {
-        ("resp_abc", "m")
+        ("resp_own", "m")
     }
 
 

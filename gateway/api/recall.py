@@ -1,0 +1,148 @@
+"""A request of the Responses API, with what it names of recent answers put in the place of the names.
+
+It is then a request as any other: it names nothing that is stored anywhere, may be raced, and be translated.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gateway.api.bodies import most_bytes, read_contents, too_large
+from gateway.api.client import Client
+from gateway.api.context import Context
+from gateway.api.json_body import Contents, Media, decoded, is_set
+from gateway.api.provider_state import MOST_NAMES, StoredAt
+from gateway.core.errors import InvalidRequest
+from gateway.memory.answers import Scope
+from providers import UNREADABLE
+from providers.dialects import id_of, is_bare, items_of, single_items
+
+_PREVIOUS, _PROMPT = "previous_response_id", "input"
+# An item that stands for another one: by its type, or as it has nothing but an id.
+_NAMING = re.compile(
+    rb'"(?:item_reference|reasoning)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
+)
+_AT_ONCE = 50  # questions to the memory
+_optional_text = msgspec.json.Decoder(str | None)
+
+
+def scope_of(client: Client) -> Scope:
+    """Return the scope of a client's answers: no other client finds them."""
+    return Scope(client.name, "" if client.tenant is None else " ".join(sorted(client.tenant.digests)))
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """A request without what it named, and the answer that it follows, if it named one."""
+
+    contents: Contents
+    follows: str | None = None
+
+
+async def recalled(
+    context: Context, client: Client, contents: Contents, count: Callable[[int], None], media: Media | None
+) -> Recalled:
+    """Return a request with what it names of recent answers; what is not known of them stays.
+
+    ``count`` counts the bytes of the longer body; ``media``: what is looked for in it.
+
+    Raises:
+        InvalidRequest: it goes on from an answer with something else than items.
+        BodyTooLarge, TooManyBodies, Overloaded: together they are too long.
+
+    """
+    fields = contents.fields
+    raw = fields.get(_PREVIOUS)
+    previous = None if raw is None or not is_set(raw) else decoded(_PREVIOUS, raw, _optional_text)
+    prompt = fields.get(_PROMPT)
+    names_items = prompt is not None and _NAMING.search(prompt) is not None
+    if previous is None and not names_items:
+        return Recalled(contents)
+    scope, before = scope_of(client), None
+    if previous is not None:
+        before = await context.memory.conversation(scope, previous)
+    new = items_of(prompt)
+    try:
+        items = None if new is None else single_items(new)
+    except UNREADABLE:
+        items = None
+    if items is None:
+        if before is not None:
+            raise InvalidRequest("'input' must be a string, or an array of items", param="input")
+        return Recalled(contents)
+    found = await _found(context, client, items) if names_items else {}
+    if before is None and not found:
+        return Recalled(contents)
+    said = [found.get(at, item) for at, item in enumerate(items)]
+    changed = {**fields, _PROMPT: msgspec.Raw(b"[%b]" % b",".join([*(before or ()), *said]))}
+    if before is not None:
+        del changed[_PREVIOUS]
+    body = msgspec.json.encode(changed)
+    if len(body) > most_bytes(context):
+        raise too_large(context)
+    count(len(body))
+    again = await read_contents(
+        body,
+        context.body_work,
+        _PROMPT,
+        media,
+        most_values=context.settings.limits.max_values,
+    )
+    return Recalled(again, previous if before is not None else None)
+
+
+class _Asked(msgspec.Struct, gc=False):
+    type: str | None = None
+    role: msgspec.Raw | None = None
+
+
+_asked = msgspec.json.Decoder(_Asked)
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _named(item: bytes) -> str | None:
+    """Return the id by which an item stands for another one; None: it is one itself."""
+    if _NAMING.search(item) is None:
+        return None
+    try:
+        asked = _asked.decode(item)
+        if asked.type == "item_reference" or (asked.type is None and asked.role is None):
+            return id_of(item)
+        return id_of(item) if asked.type == "reasoning" and is_bare(_object.decode(item)) else None
+    except UNREADABLE:
+        return None
+
+
+async def _found(context: Context, client: Client, items: Sequence[bytes]) -> dict[int, bytes]:
+    """Return the items that are known, by the place where they are named."""
+    scope = scope_of(client)
+    named = [(at, name) for at, item in enumerate(items) if (name := _named(item)) is not None][:MOST_NAMES]
+    known: dict[int, bytes] = {}
+    for first in range(0, len(named), _AT_ONCE):
+        part = named[first : first + _AT_ONCE]
+        for (at, _), item in zip(
+            part, await asyncio.gather(*(context.memory.item(scope, name) for _, name in part)), strict=True
+        ):
+            if item is not None:
+                known[at] = item
+    return known
+
+
+async def kept_at(context: Context, client: Client, prompt: msgspec.Raw | None) -> StoredAt | None:
+    """Return where the items are stored that an input names only by their ids; None: that is not known.
+
+    A provider that has another account does not find them.
+    """
+    if prompt is None or _NAMING.search(prompt) is None or context.settings.provider_state == "none":
+        return None
+    try:
+        items = single_items(items_of(prompt) or b"")
+    except UNREADABLE:
+        return None
+    named = [name for item in items if (name := _named(item)) is not None]
+    for name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
+        maker = await context.responses.maker(client.name, name)
+        if maker is not None and client.made(maker, context.fleet):
+            return StoredAt(maker.deployment, _PROMPT, key_name=maker.key_name)
+    return None

@@ -1,0 +1,42 @@
+"""Renders a running call's request for one deployment in another API, where it has refused the first."""
+
+import msgspec
+
+from gateway.api.fitting import LONG_BYTES, Question, fitted
+from gateway.api.json_body import values_of
+from gateway.api.request import Needs
+from gateway.core.calls import Call
+from gateway.core.errors import ApiError
+from gateway.fleet.models import Deployment
+from gateway.racing import Reworded
+from gateway.settings import DataPolicy
+from providers import aside, finished
+from providers.dialects import Dialect
+
+
+class Rewording:
+    """``most_values``: the JSON values of the longest request that is translated, as the configuration says."""
+
+    def __init__(self, most_values: int) -> None:
+        self.most_values = most_values
+
+    async def __call__(self, call: Call, deployment: Deployment, dialect: Dialect) -> Reworded | None:
+        """Return the request; None if ``deployment`` cannot be asked so without a loss that keeps it out."""
+        if sum(map(len, call.fields.values())) <= LONG_BYTES:
+            return self._reworded(call, deployment, dialect)
+        return await aside(lambda: self._reworded(call, deployment, dialect))
+
+    def _reworded(self, call: Call, deployment: Deployment, dialect: Dialect) -> Reworded | None:
+        values = finished(values_of(call.fields.values(), self.most_values))
+        needs = Needs(call.prompt_tokens)  # that the deployment can answer is known: it was asked
+        question = Question(call.model, call.dialect, call.fields, needs, DataPolicy(), values, self.most_values)
+        can = msgspec.structs.replace(deployment.capabilities, context_tokens=None)  # likewise
+        there = msgspec.structs.replace(
+            deployment, apis=frozenset((dialect.name,)), speaks=(dialect,), learnt=None, capabilities=can
+        )
+        try:
+            fitting = fitted(question, [there])
+        except ApiError:
+            return None
+        name = deployment.name
+        return Reworded(dialect, fitting.wordings.get(name, call.fields), fitting.dropped.get(name, ()))

@@ -1,0 +1,100 @@
+"""What refusals have taught one replica, known to all: in one hash of Redis, with an end for each fact.
+
+It has names of models and fields, and no more of any request.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gateway.core.log import get_logger
+from providers import UNREADABLE, Fact, Learnt
+
+if TYPE_CHECKING:
+    from gateway.topology.nodes import Nodes
+
+KEY = "holeshot:learnt"
+EVERY_S = 1.0  # the number of facts is looked at; they are read if it has changed
+ALL_EVERY = 60  # looks: then they are read in any case
+MOST = 10_000  # facts that are read: Redis has other writers
+_DAY_S = 86_400
+
+_names = msgspec.json.Decoder(tuple[str, str, Fact])  # a provider, a model of it, and a fact
+
+
+class SharedFacts:
+    """Tells the other replicas, and learns from them. ``learnt``: from a provider's name to what is known of it."""
+
+    def __init__(
+        self,
+        store: "Nodes",
+        learnt: Callable[[str], Learnt | None],
+        start: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        unix_clock: Callable[[], float],
+    ) -> None:
+        """``start`` runs the telling in the background."""
+        self._store = store
+        self._learnt = learnt
+        self._start = start
+        self._unix_clock = unix_clock
+        self._seen = 0
+        self._is_away = False
+
+    def tell(self, provider: str, model: str, fact: Fact, until: float) -> None:
+        """Tell the others a fact until its end, in Unix time; 0: that it holds no more."""
+        name = msgspec.json.encode((provider, model, fact)).decode()
+        self._start(self._tell(name, until))
+
+    async def run(self) -> None:
+        """Learn from the others until it is cancelled."""
+        looks = 0
+        while True:
+            await self.look(everything=looks % ALL_EVERY == 0)
+            looks += 1
+            await asyncio.sleep(EVERY_S)
+
+    async def look(self, *, everything: bool = True) -> None:
+        """Read what others have found; unless ``everything`` is to be read, only if there are more or fewer facts."""
+        number = await self._call("HLEN", KEY)
+        if not isinstance(number, int) or number > MOST or not (everything or number != self._seen):
+            return
+        self._seen = number
+        told = await self._call("HGETALL", KEY) if number else {}
+        pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=False) if told else ()
+        ended = []
+        for name, end in pairs:
+            try:
+                provider, model, fact = _names.decode(name)
+                until = float(end)
+            except (*UNREADABLE, ValueError):
+                continue
+            if until <= self._unix_clock():
+                ended.append(name)
+            elif (known := self._learnt(provider)) is not None:
+                known.note(model, fact, until=until)
+        if ended:
+            await self._call("HDEL", KEY, *ended)
+
+    async def _tell(self, name: str, until: float) -> None:
+        if not until:
+            await self._call("HDEL", KEY, name)
+        else:
+            await self._call("HSET", KEY, name, str(until))
+            await self._call("EXPIRE", KEY, _DAY_S)
+
+    async def _call(self, *command: str | int) -> Any:
+        try:
+            reply = await self._store.call(KEY, command)
+        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; calls must not fail
+            if not self._is_away:
+                # Event deployment.facts_not_shared: Redis does not answer, so each replica learns by itself which
+                # fields a model refuses.
+                # Do: Make Redis reachable. Calls go on.
+                get_logger().warning("deployment.facts_not_shared", error=type(error).__name__)
+            self._is_away = True
+            return None
+        self._is_away = False
+        return reply

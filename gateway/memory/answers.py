@@ -1,0 +1,331 @@
+"""What is kept of recent answers of the Responses API, in memory, so that later requests can name them.
+
+Where no provider stores an answer (``store: false``, or a server of chat completions), its conversation goes on only if
+the gateway knows it. So it keeps the items of recent conversations, for the client that had them, bounded in bytes and
+time. They are on no disk, in no row and no log; in Redis only as ``sealed.py`` writes them.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.memory.sealed import Link, SealedAnswers
+from gateway.overload.bodies import SEATED_BYTES
+from gateway.settings import ResponsesMemorySettings
+from providers import UNREADABLE, aside
+from providers.dialects import Heard, items_of, single_items
+
+_MIB = 2**20
+MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer one is not kept
+MOST_NAMES = 2_000  # items of an answer that can be named
+_TURN_BYTES, _PIECE_BYTES = 1_000, 150  # what a conversation, and a part of it, takes beside its bytes
+MOST_SHARING = 64  # answers that are told to Redis at a time; others stay in this process
+_SWEEPS = 4  # in the time that a conversation lives
+
+Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Whose answers they are: a client's, and those of its own keys."""
+
+    client: str | None
+    tenant: str = ""
+
+
+Said = Sequence[tuple[str | None, bytes]]  # the items of an answer as they are sent again, with their ids
+
+
+class _Piece:
+    """A part of conversations, which share it: agents send all that was said again with each request."""
+
+    __slots__ = ("data", "users")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.users = 0
+
+
+class _Turn(msgspec.Struct):
+    """A conversation up to an answer."""
+
+    pieces: Sequence[_Piece]
+    named: Sequence[tuple[str, bytes]]  # its answer's items, with their ids
+    until: float  # monotonic seconds
+    shared: int = 0  # links of its chain in Redis
+    parent: str | None = None  # the answer that it is chained to there
+
+
+class _Share:
+    """What one client has."""
+
+    def __init__(self) -> None:
+        self.size = 0  # bytes
+        self.turns: OrderedDict[str, _Turn] = OrderedDict()  # by the answer's id, the latest used last
+        self.items: dict[str, bytes] = {}  # by their ids
+        self.pieces: dict[bytes, _Piece] = {}
+
+
+class AnswerMemory:
+    """The recent conversations of all clients. A reload may change its settings."""
+
+    def __init__(
+        self,
+        settings: ResponsesMemorySettings,
+        *,
+        clock: Callable[[], float],
+        start: Start,
+        sealed: SealedAnswers | None = None,
+    ) -> None:
+        """``start`` runs what tells Redis, of which nothing waits; ``sealed``: None without Redis."""
+        self.size = 0  # bytes
+        self._clock, self._start, self._sealed = clock, start, sealed
+        self._shares: dict[Scope, _Share] = {}
+        self._sharing = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.configure(settings)
+
+    def configure(self, settings: ResponsesMemorySettings) -> None:
+        """Use new settings; what exceeds them is forgotten."""
+        self._most_bytes, self._ttl_s = int(settings.max_mb * _MIB), settings.ttl_s
+        self._shares_out = settings.redis
+        self._make_room()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is kept."""
+        return self._most_bytes > 0
+
+    # What later requests ask.
+
+    async def conversation(self, scope: Scope, response_id: str) -> Sequence[bytes] | None:
+        """Return the items of a conversation up to an answer; None: it is not known, or not to this client."""
+        if not self.is_on:
+            return None
+        turn = self._known(scope, response_id)
+        if turn is None and (links := await self._found(scope, response_id)):
+            items = [item for link in links for item in link.items]
+            turn = self._put(scope, response_id, items, list(links[-1].named.items()))
+        return None if turn is None else [piece.data for piece in turn.pieces]
+
+    async def item(self, scope: Scope, item_id: str) -> bytes | None:
+        """Return an item of an answer; None: it is not known, or not to this client."""
+        if not self.is_on:
+            return None
+        share = self._shares.get(scope)
+        if share is not None and (known := share.items.get(item_id)) is not None:
+            return known
+        if self._sealed is None or not self._shares_out:
+            return None
+        return await self._sealed.item(scope, item_id)
+
+    # What answers tell.
+
+    def keep(
+        self,
+        scope: Scope,
+        response_id: str,
+        asked: Iterable[bytes],
+        said: Said,
+        *,
+        follows: str | None = None,
+    ) -> None:
+        """Keep a conversation: the items that were ``asked``, and those of the answer, with their ids.
+
+        ``follows``: the answer whose conversation the first of them are.
+        """
+        if not self.is_on:
+            return
+        items = [*asked, *(data for _, data in said)]
+        turn = self._put(scope, response_id, items, said)
+        if turn is not None and self._sealed is not None and self._shares_out and self._sharing < MOST_SHARING:
+            self._sharing += 1
+            self._start(self._tell(self._sealed, scope, response_id, turn, said, follows))
+
+    async def forget(self, scope: Scope, response_id: str) -> bool:
+        """Forget an answer, in Redis too; return whether it was known."""
+        if not self.is_on:
+            return False
+        share = self._shares.get(scope)
+        was_known = share is not None and response_id in share.turns
+        if share is not None and was_known:
+            self._drop(scope, share, response_id)
+        if self._sealed is not None and self._shares_out:
+            was_known = await self._sealed.forget(scope, response_id) or was_known
+        return was_known
+
+    def close(self) -> None:
+        """Forget all."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._shares.clear()
+        self.size = 0
+
+    # The conversations of one client share their parts, which count once.
+
+    def _known(self, scope: Scope, response_id: str) -> _Turn | None:
+        share = self._shares.get(scope)
+        turn = None if share is None else share.turns.get(response_id)
+        if share is None or turn is None:
+            return None
+        now = self._clock()
+        if now >= turn.until:
+            self._drop(scope, share, response_id)
+            return None
+        turn.until = now + self._ttl_s
+        share.turns.move_to_end(response_id)
+        return turn
+
+    def _put(self, scope: Scope, response_id: str, items: Sequence[bytes], said: Said) -> _Turn | None:
+        size = sum(map(len, items))
+        if size > min(MOST_CONVERSATION_BYTES, self._most_bytes // 4):
+            return None
+        share = self._shares.setdefault(scope, _Share())
+        if response_id in share.turns:
+            self._drop(scope, share, response_id)
+            share = self._shares.setdefault(scope, share)
+        pieces = []
+        for data in items:
+            piece = share.pieces.get(data)
+            if piece is None:
+                piece = share.pieces[data] = _Piece(data)
+                self._count(share, len(data) + _PIECE_BYTES)
+            piece.users += 1
+            pieces.append(piece)
+        named = [(name, share.pieces[data].data) for name, data in said[:MOST_NAMES] if name is not None]
+        share.items.update(named)
+        turn = share.turns[response_id] = _Turn(tuple(pieces), tuple(named), self._clock() + self._ttl_s)
+        self._count(share, _weight(turn))
+        self._make_room()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._ttl_s / _SWEEPS, self._sweep)
+        return turn
+
+    def _drop(self, scope: Scope, share: _Share, response_id: str) -> None:
+        turn = share.turns.pop(response_id)
+        freed = _weight(turn)
+        for piece in turn.pieces:
+            piece.users -= 1
+            if not piece.users:
+                del share.pieces[piece.data]
+                freed += len(piece.data) + _PIECE_BYTES
+        for name, item in turn.named:
+            if share.items.get(name) is item:  # and not another answer's
+                del share.items[name]
+        self._count(share, -freed)
+        if not share.turns:
+            self._shares.pop(scope, None)
+
+    def _count(self, share: _Share, size: int) -> None:
+        share.size += size
+        self.size += size
+
+    def _make_room(self) -> None:
+        """Forget the oldest of who has most: many conversations of one client displace no other's."""
+        while self.size > self._most_bytes and self._shares:
+            scope, share = max(self._shares.items(), key=_size_of)
+            self._drop(scope, share, next(iter(share.turns)))
+
+    def _sweep(self) -> None:
+        """Forget what was not asked for in time."""
+        self._timer, now = None, self._clock()
+        for scope, share in list(self._shares.items()):
+            while share.turns and now >= next(iter(share.turns.values())).until:
+                self._drop(scope, share, next(iter(share.turns)))
+        if self._shares:
+            self._timer = asyncio.get_running_loop().call_later(self._ttl_s / _SWEEPS, self._sweep)
+
+    # Other replicas.
+
+    async def _found(self, scope: Scope, response_id: str) -> Sequence[Link] | None:
+        return await self._sealed.chain(scope, response_id) if self._sealed is not None and self._shares_out else None
+
+    async def _tell(  # noqa: PLR0917 - all of one answer
+        self,
+        sealed: SealedAnswers,
+        scope: Scope,
+        response_id: str,
+        turn: _Turn,
+        said: Said,
+        follows: str | None,
+    ) -> None:
+        """Tell the other replicas of a conversation: of one that they know, only what is new."""
+        try:
+            before = None if follows is None else self._known(scope, follows)
+            pieces, parent = turn.pieces, None
+            may_follow = before is not None and sealed.may_follow(before.shared)
+            if before is not None and may_follow and pieces[: len(before.pieces)] == before.pieces:
+                pieces, parent = pieces[len(before.pieces) :], follows
+            named = {name: data for name, data in said[:MOST_NAMES] if name is not None}
+            link = Link(parent=parent, items=[piece.data for piece in pieces], named=named)
+            if await sealed.put(scope, response_id, link):
+                turn.shared, turn.parent = 1 if before is None or parent is None else before.shared + 1, parent
+                while before is not None and parent is not None:  # all of them are needed for as long as this one
+                    await sealed.prolong(scope, parent)
+                    parent = before.parent
+                    before = None if parent is None else self._known(scope, parent)
+        finally:
+            self._sharing -= 1
+
+
+def _weight(turn: _Turn) -> int:
+    """Return what a conversation takes beside its pieces."""
+    return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named)
+
+
+def _size_of(entry: tuple[Scope, _Share]) -> int:
+    return entry[1].size
+
+
+# One answer that is to be remembered, from its request to its end.
+
+LONG_ANSWER_BYTES = 256 * 1024  # a longer one is read in a thread
+
+
+class Remembering:
+    """What was asked, and what of the answer the next turn needs."""
+
+    def __init__(self, memory: AnswerMemory, scope: Scope, prompt: msgspec.Raw | None, follows: str | None) -> None:
+        """``prompt``: the input, of which a copy is kept: the request forgets its own when its answer begins.
+
+        ``follows``: the answer whose conversation the gateway has put before it.
+        """
+        self.heard = Heard()
+        self._memory, self._scope, self._follows = memory, scope, follows
+        size = 0 if prompt is None else len(memoryview(prompt))
+        self._asked = items_of(prompt) if size <= MOST_CONVERSATION_BYTES else None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it keeps until the end of the call."""
+        return 0 if self._asked is None else len(self._asked)
+
+    @property
+    def counted_bytes(self) -> int:
+        """Those of them that count in the budget of bodies: few are covered by the call's seat."""
+        return self.size if self.size > SEATED_BYTES else 0
+
+    async def read(self, body: bytes) -> None:
+        """Read an answer that came whole."""
+        if len(body) > LONG_ANSWER_BYTES:
+            await aside(lambda: self.heard.read(body))
+        else:
+            self.heard.read(body)
+
+    def keep_soon(self) -> None:
+        """Keep the answer once its last bytes have gone out: before anything that its client sends then is read."""
+        if self._asked is not None:
+            asyncio.get_running_loop().call_soon(self._keep)
+
+    def _keep(self) -> None:
+        asked, self._asked, heard = self._asked, None, self.heard
+        if asked is None or heard.id is None or heard.is_lost or not heard.is_over:
+            return
+        try:
+            items = single_items(asked)
+        except UNREADABLE:
+            return
+        self._memory.keep(self._scope, heard.id, items, heard.said, follows=self._follows)

@@ -1,0 +1,191 @@
+"""Recent conversations in Redis, where the other replicas find them, encrypted.
+
+Each is encrypted under a key that is derived from the id of its answer, or of its item, and from whose it is. Redis has
+the name that is derived likewise, and no id: only who was given the id can find the value, and read it. It is forgotten
+at its end. An id that could be guessed is not shared.
+"""
+
+import asyncio
+import re
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from os import urandom
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import structlog
+
+from providers import UNREADABLE
+
+if TYPE_CHECKING:
+    from gateway.topology.nodes import Nodes
+
+PREFIX = "holeshot:answer:"
+MOST_VALUE_BYTES = 2 * 2**20  # of one value, before it is encrypted
+_MOST_TEXT = 4 * (MOST_VALUE_BYTES + 1024) // 3
+MOST_LINKS = 8  # of a chain; the next one has the whole conversation again
+# Ids of vendors have 26 random characters or more. The ledger may have the first seven; nobody guesses the rest.
+_SECRET = re.compile(r"[a-z]+_.{24,500}", re.DOTALL)
+_NONCE_BYTES = 12
+_VALUE_BYTES = 500  # what a value takes beside its bytes
+_AT_ONCE = 50  # values that are written together
+
+
+class Owner(Protocol):
+    """Whose an answer is."""
+
+    @property
+    def client(self) -> str | None:
+        """The client's name."""
+
+    @property
+    def tenant(self) -> str:
+        """The digests of the keys that it brings."""
+
+
+class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a conversation: what came after the answer ``parent``."""
+
+    items: Sequence[bytes]
+    parent: str | None = None
+    named: Mapping[str, bytes] = {}  # the answer's items, by their ids
+
+
+_link = msgspec.msgpack.Decoder(Link)
+_item = msgspec.msgpack.Decoder(bytes)
+
+
+class SealedAnswers:
+    """Values in Redis, of ``ttl_s`` seconds; this process has at most ``most_bytes`` there."""
+
+    def __init__(
+        self,
+        store: "Nodes",
+        *,
+        ttl_s: Callable[[], float],
+        most_bytes: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._store, self._ttl_s, self._most_bytes, self._clock = store, ttl_s, most_bytes, clock
+        self._written: deque[tuple[float, int]] = deque()  # until when, and how many bytes
+        self._size = 0
+
+    def may_follow(self, links: int) -> bool:
+        """Whether a chain of so many links may have another one."""
+        return 0 < links < MOST_LINKS
+
+    async def put(self, owner: Owner, response_id: str, link: Link) -> bool:
+        """Tell the others of an answer; return whether they know it now."""
+        if _SECRET.fullmatch(response_id) is None:
+            return False
+        values = [(response_id, msgspec.msgpack.encode(link))]
+        values += [
+            (name, msgspec.msgpack.encode(data))
+            for name, data in link.named.items()
+            if _SECRET.fullmatch(name) is not None
+        ]
+        size = sum(len(value) + _VALUE_BYTES for _, value in values)
+        if len(values[0][1]) > MOST_VALUE_BYTES or not self._has_room(size):
+            return False
+        ttl_s = max(1, int(self._ttl_s()))
+        self._written.append((self._clock() + ttl_s, size))
+        self._size += size
+        for at in range(0, len(values), _AT_ONCE):
+            part = [self._set(owner, name, value, ttl_s) for name, value in values[at : at + _AT_ONCE]]
+            if not all(await asyncio.gather(*part)):
+                return False
+        return True
+
+    async def prolong(self, owner: Owner, response_id: str) -> None:
+        """Keep an answer for its time again."""
+        name, _ = _derived(owner, response_id)
+        await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
+
+    async def chain(self, owner: Owner, response_id: str) -> Sequence[Link] | None:
+        """Return a conversation up to an answer, from its beginning; None: it is not known, or not completely."""
+        links: list[Link] = []
+        left: str | None = response_id
+        while left is not None:
+            raw = await self._get(owner, left)
+            try:
+                link = None if raw is None else _link.decode(raw)
+            except UNREADABLE:
+                link = None
+            if link is None or len(links) >= MOST_LINKS:
+                return None
+            links.append(link)
+            left = link.parent
+        return links[::-1]
+
+    async def item(self, owner: Owner, item_id: str) -> bytes | None:
+        """Return an item of an answer; None: it is not known."""
+        raw = await self._get(owner, item_id)
+        try:
+            return None if raw is None else _item.decode(raw)
+        except UNREADABLE:
+            return None
+
+    async def forget(self, owner: Owner, response_id: str) -> bool:
+        """Forget an answer and its items; return whether it was known."""
+        raw = await self._get(owner, response_id)
+        if raw is None:
+            return False
+        try:
+            names = [response_id, *_link.decode(raw).named]
+        except UNREADABLE:
+            names = [response_id]
+        for each in names:
+            name, _ = _derived(owner, each)
+            await self._call(name, "DEL", name)
+        return True
+
+    def _has_room(self, size: int) -> bool:
+        """Whether so many bytes more are within what this process may have there."""
+        now = self._clock()
+        while self._written and self._written[0][0] <= now:
+            self._size -= self._written.popleft()[1]
+        return self._size + size <= self._most_bytes()
+
+    async def _set(self, owner: Owner, text: str, value: bytes, ttl_s: int) -> bool:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - 5 MB, only with Redis
+
+        name, key = _derived(owner, text)
+        nonce = urandom(_NONCE_BYTES)
+        sealed = b64encode(nonce + AESGCM(key).encrypt(nonce, value, name.encode())).decode()
+        return await self._call(name, "SET", name, sealed, "EX", ttl_s) is not None
+
+    async def _get(self, owner: Owner, text: str) -> bytes | None:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - likewise
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - likewise
+
+        if _SECRET.fullmatch(text) is None:
+            return None
+        name, key = _derived(owner, text)
+        found = await self._call(name, "GETRANGE", name, 0, _MOST_TEXT)
+        if not found or not isinstance(found, str):
+            return None
+        try:
+            sealed = b64decode(found, validate=True)
+            return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
+        except (InvalidTag, ValueError):  # Redis has other writers
+            return None
+
+    async def _call(self, name: str, *command: str | int) -> object:
+        """Return Redis' reply; None while it is away."""
+        try:
+            reply: object = await self._store.call(name, command)
+        except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
+            structlog.get_logger().warning("responses.not_shared", error=type(error).__name__)
+            return None
+        return reply
+
+
+def _derived(owner: Owner, text: str) -> tuple[str, bytes]:
+    """Return the name in Redis, and the key, of what ``text`` names for an owner. Neither tells the other."""
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise
+
+    whose = msgspec.json.encode([owner.client, owner.tenant])
+    made = HKDF(SHA256(), 64, salt=None, info=b"holeshot answer " + whose).derive(text.encode(errors="replace"))
+    return PREFIX + made[:32].hex(), made[32:]

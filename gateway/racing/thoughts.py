@@ -1,0 +1,481 @@
+"""Thoughts inside the text of an answer: where a server does not separate them, they stand before it, between marks.
+
+Such text is no answer yet, and is not spoken. Its bytes pass as they are. Some chat templates write the opening mark
+themselves, so that only the closing one comes: which deployments do is learnt, for the requests that have the same
+switches of thinking, and forgotten when they stop.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+import msgspec
+
+from providers import UNREADABLE
+from providers.dialects import AnswerFormat, Chunk
+
+# How the thoughts of a model begin and end, in lower case. Who sends them:
+# - think: DeepSeek, Qwen, GLM, MiniMax, https://github.com/deepseek-ai/DeepSeek-R1/issues/526 (also without the first)
+# - thinking: Amazon Nova, https://docs.aws.amazon.com/nova/latest/userguide/tool-use-invocation.html
+# - thought: Gemini in chat, https://github.com/GoogleCloudPlatform/generative-ai/pull/2090
+# - seed:think, [think], <|start_thinking|>, <|channel>thought, <|inner_prefix|>: ByteDance's Seed, Mistral's Magistral,
+#   Cohere's Command A, Gemma 4 and Apertus, https://github.com/vllm-project/vllm/tree/main/vllm/reasoning
+# - the channel of an analysis: gpt-oss, https://github.com/ml-explore/mlx-lm/pull/1867
+_MARKS: Mapping[str, tuple[str, ...]] = {
+    **{
+        f"<{name}>": (f"</{name}>",) for name in ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")
+    },
+    "[think]": ("[/think]",),
+    "◁think▷": ("◁/think▷",),  # Kimi
+    "<|channel|>analysis<|message|>": ("<|end|>", "<|channel|>final<|message|>"),
+    "<|channel>thought": ("<channel|>",),
+    "<|start_thinking|>": ("<|end_thinking|>",),
+    "<|inner_prefix|>": ("<|inner_suffix|>",),
+}
+_BETWEEN = ("<|start|>assistant", "<|channel|>final<|message|>", "<|start_response|>")  # before the answer: neither
+# gpt-oss without its marks: https://github.com/Augustas11/macprovider/issues/743. A capital letter follows at once.
+_UNMARKED, _UNMARKED_END = "analysis", ("assistantfinal",)
+_FEW = 4  # of its letters begin many words
+_PREFIXES = frozenset(mark[:end] for mark in (*_MARKS, *_BETWEEN) for end in range(1, len(mark) + 1))
+_LONGEST = 32  # characters of a mark
+
+
+def _ending(closings: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, closings)), re.IGNORECASE)
+
+
+_CLOSINGS = {closings: _ending(closings) for closings in (*_MARKS.values(), _UNMARKED_END)}
+# These may come alone. The others are never all that is left of a pair.
+_LONE = tuple(closing for closings in _MARKS.values() for closing in closings if "/" in closing)
+_lone = _ending(_LONE)
+_opening = _ending(opening for opening in _MARKS if opening.isascii())
+_FENCE = re.compile(r"```|~~~")
+_QUOTES = frozenset("`'\"“”‘’«»()")  # noqa: RUF001 - quotes of several languages
+_BLANKS = frozenset(" \t")
+_GOES_ON = frozenset(",.;:!?")  # behind a mark that a sentence mentions; no answer begins so
+_NEAR = 8  # characters around a mark
+
+# A first event with nothing of this begins no thought: its text is neither blank, nor may it begin like a mark.
+may_begin = re.compile(
+    rb'"(?: |\\[nrt])*(?:<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|\[[tT"]|analys?i?s?["A-Z])|"(?: |\\[nrt])+"'
+).search
+
+MOST_CHARS = 256 * 1024  # of thoughts that the template began: longer text is an answer
+MOST_BLANK = 4_096  # characters before the first letter
+MOST_UNPROVEN = 20  # streams in a row whose expected thoughts did not end: they are expected no more
+# So many whole streams of a deployment are searched for a lone end, if there are any among the first, and some later.
+FIRST_STREAMS, MOST_FIRST_STREAMS, EACH_STREAM = 3, 12, 100
+MOST_DEPLOYMENTS = 1000  # clients may name their own
+MOST_SWITCHES = 32
+
+# How requests switch thinking on and off: https://qwen.readthedocs.io/en/latest/deployment/vllm.html and others.
+_SWITCHES = ("chat_template_kwargs", "enable_thinking", "reasoning", "reasoning_effort", "think", "thinking")
+
+Fields = Mapping[str, msgspec.Raw]
+_Switches = tuple[bytes, ...]
+
+
+class Habit:
+    """What is known of one deployment: for which switches of thinking its template begins the thoughts."""
+
+    __slots__ = ("_looked", "_sought", "left", "opened")
+
+    def __init__(self) -> None:
+        self.opened: dict[_Switches, int] = {}  # with the number of streams since the last that proved it
+        self.left = 0  # streams before the next is searched: whoever reads one counts it
+        self._sought = 0  # streams that were searched,
+        self._looked = 0  # and to their end
+
+    def begin(self, fields: Fields, *, keeps: bool) -> "Thoughts | None":
+        """Return what looks for thoughts in the answer to ``fields``; None: only where its first text may begin one.
+
+        Not to be asked where nothing is ``opened``, and some are ``left``. ``keeps``: its text is needed, also that of
+        thoughts that turn out to be none.
+        """
+        switches = _switches(fields)
+        unproven = self.opened.get(switches)
+        if unproven is not None and unproven < MOST_UNPROVEN:
+            self.opened[switches] = unproven + 1
+            return Thoughts(self, switches, expected=True, keeps=keeps)
+        self.opened.pop(switches, None)
+        if self.left >= 0:
+            return None
+        self._sought += 1
+        is_new = self._looked < FIRST_STREAMS and self._sought < MOST_FIRST_STREAMS
+        self.left = 0 if is_new else EACH_STREAM - 1
+        return Thoughts(self, switches, seeks=True)
+
+    def learn(self, switches: _Switches) -> None:
+        """Note that a thought ended that had not begun."""
+        self.opened[switches] = 0
+        if len(self.opened) > MOST_SWITCHES:
+            del self.opened[next(iter(self.opened))]
+
+    def forget(self, switches: _Switches) -> None:
+        """Note that an answer came without thoughts, or with their beginning."""
+        self.opened.pop(switches, None)
+
+    def looked(self) -> None:
+        """Note that the whole text of a stream had no lone end of a thought."""
+        self._looked += 1
+
+
+def _switches(fields: Fields) -> _Switches:
+    return tuple(bytes(fields.get(name, b"")) for name in _SWITCHES)
+
+
+class HabitsByDeployment(dict[str, Habit]):
+    """The habits of all deployments in this process; beyond ``MOST_DEPLOYMENTS`` nothing is kept."""
+
+    def __missing__(self, deployment: str) -> Habit:
+        """Return the habit of a deployment that nothing is known of, and keep it."""
+        habit = Habit()
+        if len(self) < MOST_DEPLOYMENTS:
+            self[deployment] = habit
+        return habit
+
+
+class _State(Enum):
+    BEGINNING = "beginning"  # of the text, or behind a thought: blank so far, or a piece of a mark
+    THINKING = "thinking"
+    ANSWERING = "answering"
+
+
+class Thoughts:
+    """Finds the thoughts in one text that arrives in pieces."""
+
+    __slots__ = (
+        "_closing", "_expected", "_habit", "_held", "_is_expected", "_is_fenced", "_keeps", "_kept", "_kept_chars",
+        "_seeks", "_since", "_state", "_switches", "_tail", "has_thought", "is_found",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        habit: Habit | None = None,
+        switches: _Switches = (),
+        *,
+        expected: bool = False,
+        seeks: bool = False,
+        keeps: bool = False,
+    ) -> None:
+        """``expected``: the template begins the thoughts. ``seeks``: whether it does is to be learnt."""
+        self.is_found = False  # what was taken for an answer were thoughts: their end has come, without a beginning
+        self._habit = habit
+        self._switches = switches
+        self._expected = expected
+        self._seeks = seeks
+        self._keeps = keeps
+        self._state = _State.BEGINNING
+        self.has_thought = False  # one has ended
+        self._held = ""  # what may become a mark, and the blanks before it
+        self._since: float | None = None  # when the answer began, if what is held is one
+        self._closing = _lone
+        self._is_expected = False  # that it thinks: no mark has shown it
+        self._tail = ""
+        self._kept: list[str] = []
+        self._kept_chars = 0
+        self._is_fenced = False  # whether the text so far ends within a block of code
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the text so far ends within a thought."""
+        return self._state is _State.THINKING
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the answer has begun."""
+        return self._state is _State.ANSWERING
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has begun, and nothing is looked for any more."""
+        return self._state is _State.ANSWERING and not self._seeks
+
+    @property
+    def began_at(self) -> float | None:
+        """When the answer began, if it has; else when it did if what is held is not a mark."""
+        return self._since
+
+    def take(self, text: str, now: float) -> str:
+        """Add a piece; return what is known to be of the answer by now, perhaps pieces before it as well."""
+        if self._state is _State.ANSWERING:
+            return self._seek(text, now) if self._seeks else text
+        if self._state is _State.THINKING:
+            return self._think(text, now)
+        if self._since is None and (text.strip() or not self.has_thought):
+            self._since = now
+        self._held += text
+        return self._begin(now)
+
+    def other(self, now: float) -> None:
+        """Note that the answer goes on with something that is not text: a call, sound, a refusal."""
+        if self._state is _State.ANSWERING and self._seeks:
+            self._find(now, is_last=True)
+        self._seeks = False
+        self._state = _State.ANSWERING
+
+    def separate(self) -> None:
+        """Note that the server sends thoughts apart from the text."""
+        if self._expected:
+            self._forget()
+        self.other(0.0)
+
+    def finish(self, now: float, *, is_cut_short: bool) -> str:
+        """End the text; return what has turned out to be the answer.
+
+        ``is_cut_short``: by a limit, perhaps within its thoughts.
+        """
+        if self._state is _State.ANSWERING:
+            if self._seeks and not self._find(now, is_last=True) and self._habit is not None and not is_cut_short:
+                self._habit.looked()
+            self._seeks = False
+        elif self._state is _State.BEGINNING and (self._held.strip() or (self._since is not None)):
+            self._state = _State.ANSWERING
+            return self._held
+        elif self._state is _State.THINKING and self._is_expected and not is_cut_short:
+            return self._give_up()
+        return ""
+
+    @property
+    def was_answer(self) -> bool:
+        """Whether, at its end, what was expected to be thoughts was the answer."""
+        return self._is_expected and self._state is _State.ANSWERING
+
+    def _begin(self, now: float) -> str:
+        """Look at what is held: a thought, the answer, or still undecided."""
+        head = self._held.lstrip()
+        while (between := next(filter(head[:_LONGEST].lower().startswith, _BETWEEN), None)) is not None:
+            self._held = head[len(between) :]
+            head = self._held.lstrip()
+            self._since = now if head else None
+            self.has_thought = True  # blanks behind it are no answer
+        opened = _opened(head)
+        if opened is None and ((not head and len(self._held) <= MOST_BLANK) or _may_become_mark(head)):
+            return ""
+        if opened is not None:
+            if self._expected and not self.has_thought:
+                self._forget()  # the template begins none any more: the model does
+            return self._think_on(*opened, now)
+        held, self._held = self._held, ""
+        if self._expected and not self.has_thought:
+            self._is_expected = True
+            return self._think_on(held, _lone, now)
+        self._state = _State.ANSWERING
+        self._seeks = self._seeks and not self.has_thought
+        if self._seeks:
+            return self._seek(held, now)
+        return head if self.has_thought else held
+
+    def _think_on(self, text: str, closing: re.Pattern[str], now: float) -> str:
+        self._state, self._closing = _State.THINKING, closing
+        self._held = self._tail = ""
+        return self._think(text, now)
+
+    def _think(self, text: str, now: float) -> str:
+        """Look for the end of the thought."""
+        self._tail += text
+        if self._is_expected:
+            self._kept_chars += len(text)
+            if self._keeps:
+                self._kept.append(text)
+            if self._kept_chars > MOST_CHARS:
+                return self._give_up()
+        end = self._closing.search(self._tail)
+        if end is None:
+            self._tail = self._tail[-_LONGEST:]
+            return ""
+        if self._is_expected and self._habit is not None:
+            self._habit.learn(self._switches)
+        rest = self._tail[end.end() :]
+        self._begin_again()
+        return self.take(rest, now) if rest else ""
+
+    def _begin_again(self) -> None:
+        self._state, self.has_thought = _State.BEGINNING, True
+        self._tail, self._held, self._since = "", "", None
+        self._kept, self._is_expected = [], False
+
+    def _give_up(self) -> str:
+        self._forget()
+        self._state = _State.ANSWERING
+        return "".join(self._kept)
+
+    def _seek(self, text: str, now: float) -> str:
+        """Look for the end of a thought that had not begun; return ``text``, or what of it is behind such an end."""
+        self._tail += text
+        return self._begin(now) if self._find(now, is_last=False) else text
+
+    def _find(self, now: float, *, is_last: bool) -> bool:
+        """Whether a thought has ended; what follows is undecided again."""
+        end = _lone.search(self._tail)
+        mentioned = _opening.search(self._tail)
+        if mentioned is not None and (end is None or mentioned.start() < end.start()):
+            self._seeks = False  # the text is about marks
+            return False
+        if end is None:
+            self._forget_tail()
+            return False
+        if not is_last and not self._tail[end.end() :].strip(" \t"):
+            return False  # the next piece shows
+        before, after = self._tail[: end.start()], self._tail[end.end() :]
+        fences = len(_FENCE.findall(before))
+        if (self._is_fenced is not bool(fences % 2)) or _is_mention(before, after):
+            self._seeks = False
+            return False
+        if self._habit is not None:
+            self._habit.learn(self._switches)
+        self.is_found, self._seeks = True, False
+        self._begin_again()
+        self._held = after
+        self._since = now if after.strip() else None
+        return True
+
+    def _forget_tail(self) -> None:
+        """Keep only what may be of a mark, and whether it stands within a block of code."""
+        kept = _LONGEST + _NEAR
+        if len(self._tail) > 2 * kept:
+            gone = self._tail[:-kept]
+            self._is_fenced ^= bool(len(_FENCE.findall(gone)) % 2)
+            self._tail = self._tail[-kept:]
+
+    def _forget(self) -> None:
+        if self._habit is not None:
+            self._habit.forget(self._switches)
+
+
+def _opened(head: str) -> tuple[str, re.Pattern[str]] | None:
+    """Return what is behind the mark with which ``head`` begins, and the end of this thought; None: there is none."""
+    start = head[:_LONGEST].lower()
+    for mark, closings in _MARKS.items():
+        if start.startswith(mark):
+            return head[len(mark) :], _CLOSINGS[closings]
+    end = len(_UNMARKED)
+    return (head[end:], _CLOSINGS[_UNMARKED_END]) if start.startswith(_UNMARKED) and head[end:][:1].isupper() else None
+
+
+def _may_become_mark(head: str) -> bool:
+    """Whether more text may make it one."""
+    return head[: _LONGEST + 1].lower() in _PREFIXES or (len(head) > _FEW and _UNMARKED.startswith(head))
+
+
+def _is_mention(before: str, after: str) -> bool:
+    """Whether a sentence mentions the mark between ``before`` and ``after``, instead of ending with it."""
+    last, first = before[-1:], after[:1]
+    word = after.lstrip(" \t")[:1]
+    if word in _GOES_ON or (last in _QUOTES and first in _QUOTES):
+        return True
+    return last in _BLANKS and first in _BLANKS and word.islower()
+
+
+def after_thoughts(text: str) -> str | None:
+    """Return what of a whole ``text`` is behind the thoughts before it; None: there are none."""
+    thoughts = Thoughts(seeks=True)
+    said = thoughts.take(text, 0.0)
+    if thoughts.is_found or thoughts.has_thought:
+        return said + thoughts.finish(0.0, is_cut_short=False)
+    return None
+
+
+# The thoughts in all texts of one answer.
+
+
+class Found(msgspec.Struct):
+    """What one event has: as it counts, and what is known to be of the answer since."""
+
+    chunk: Chunk
+    said: Sequence[tuple[int, str]] = ()  # by choice, item or block
+    is_restarted: bool = False  # what was said before were thoughts
+    is_later: bool = False  # and the answer did not begin when it seemed to
+    answer_at: float | None = None  # when the answer began, where that is known now
+    answer_chars: int = 0  # that counted as thoughts, and were the answer
+
+
+_MORE = Chunk(b"", meaningful=True, answer=True)
+
+
+class AnswersThoughts:
+    """Finds the thoughts in the texts of an answer: one text, or one of each choice."""
+
+    __slots__ = ("_answers", "_by_place", "_first", "_is_one", "_is_restarted", "_thought_chars", "is_over")
+
+    def __init__(self, answers: AnswerFormat, first: Thoughts | None, *, is_one: bool) -> None:
+        """``first``: of the only text; None: nothing is known. ``is_one``: only one answer was asked for."""
+        self.is_over = False
+        self._answers = answers
+        self._is_one = is_one
+        self._by_place: dict[int, Thoughts] = {0: first} if first is not None and is_one else {}
+        self._thought_chars = 0
+        self._is_restarted = False
+
+    def look(self, chunk: Chunk, now: float) -> Found:
+        """Look at an event that has something of an answer, or its end."""
+        found = Found(chunk)
+        try:
+            texts = list(self._answers.texts(chunk.data)) if chunk.answer else []
+        except UNREADABLE:
+            self.is_over = True
+            return found
+        if chunk.reasoning and not chunk.answer:
+            self._separated()
+        said = [(place, told) for place, text in texts if (told := self._at(place).take(text, now))]
+        is_other = chunk.answer and (not texts or chunk.refused or chunk.sound or bool(chunk.tools or chunk.names))
+        all_texts = self._by_place.values()
+        if is_other:
+            for each in all_texts:
+                each.other(now)
+        if chunk.answer and not is_other and not any(each.has_begun for each in all_texts):
+            is_thought = any(each.is_thinking for each in all_texts)
+            found.chunk = msgspec.structs.replace(chunk, answer=False, reasoning=is_thought)
+            self._thought_chars += chunk.text_chars if is_thought else 0
+        if chunk.done or (chunk.finished and self._is_one):
+            is_cut_short = chunk.finish_reason in self._answers.cut_short
+            ends = [(place, each.finish(now, is_cut_short=is_cut_short)) for place, each in self._by_place.items()]
+            said += [(place, told) for place, told in ends if told]
+            self.is_over = True
+        self._complete(found, said)
+        if any(each.was_answer for each in all_texts):
+            found.answer_chars, self._thought_chars = self._thought_chars, 0
+        self.is_over = self.is_over or is_other or (self._is_one and any(each.is_over for each in all_texts))
+        return found
+
+    def look_at_more(self, text: str, now: float) -> Found:
+        """Look at text of plain events, which go on with an answer."""
+        said = self._at(0).take(text, now)
+        self.is_over = self._at(0).is_over
+        found = Found(_MORE)
+        self._complete(found, [(0, said)] if said else [])
+        return found
+
+    def undecided_since(self) -> float | None:
+        """Return when text came that may have become a thought; None: there is none, or it was a thought."""
+        undecided = [each.began_at for each in self._by_place.values() if not each.is_thinking]
+        return min((at for at in undecided if at is not None), default=None)
+
+    @property
+    def allows_plain(self) -> bool:
+        """Whether text may pass without being parsed: the answer has begun, as far as is known."""
+        return self._is_one and 0 in self._by_place and self._by_place[0].has_begun
+
+    def _complete(self, found: Found, said: Sequence[tuple[int, str]]) -> None:
+        all_texts = self._by_place.values()
+        found.said = said
+        found.is_later = any(each.is_found for each in all_texts)
+        found.is_restarted = found.is_later and not self._is_restarted
+        self._is_restarted = found.is_later
+        begun = [each.began_at for each in all_texts if each.has_begun and each.began_at is not None]
+        found.answer_at = min(begun, default=None)
+
+    def _at(self, place: int) -> Thoughts:
+        """Return those of a choice. The blocks and items of one answer are one text."""
+        place = 0 if self._is_one else place
+        thoughts = self._by_place.get(place)
+        if thoughts is None:
+            thoughts = self._by_place[place] = Thoughts()
+        return thoughts
+
+    def _separated(self) -> None:
+        """Note that the server sends thoughts apart from the text: none are within it."""
+        if not any(each.is_thinking for each in self._by_place.values()):
+            self.is_over = True
+            for each in self._by_place.values():
+                each.separate()

@@ -1,0 +1,484 @@
+"""The form in which a request is sent to a model that has refused another: without a field, or with another value.
+
+Who may lose what:
+
+- What the gateway has added is left out, without a word to the client.
+- A *wish* of the client's is left out, and told: how hard to think, how much to write, which queue, how prompts are
+  cached, whose request it is. The answer is one to the same question. Each dialect lists its own.
+- A value that is the default is left out: nothing is lost.
+- A field with two names is sent by the other one.
+- Any other parameter is left out, and told, only with ``drop_params``: what a client asked for is an error until its
+  operator says otherwise.
+- Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from providers.catalog import DEFAULTS, Quirks
+from providers.dialects import RequestFormat
+from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.exchange import Request
+from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
+from providers.refusals import Reading, Refused, mentions, read
+from providers.wrong_api import Lacking, lacking
+
+MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
+_LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
+_REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
+_NONE = (b"null",)
+# What changes which answer is meant, where it is kept, or who may see it.
+_KEPT = frozenset(
+    {
+        *("audio", "background", "best_of", "container", "dimensions", "echo", "encoding_format", "function_call"),
+        *("functions", "inference_geo", "mcp_servers", "modalities", "model", "n", "prediction", "safetySettings"),
+        *("store", "stream", "suffix", "tool_choice", "toolConfig", "web_search_options"),
+    }
+)
+_OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {"encoding_format": (b'"float"',), "background": (b"false",)}
+# The fields of an assistant's message that only say how it was made; and those without which it is not one.
+_OF_MAKING = frozenset(
+    {
+        *("annotations", "extra_content", "function_call", "provider_specific_fields", "reasoning"),
+        *("reasoning_content", "reasoning_details", "refusal", "thinking_blocks"),
+    }
+)
+_OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_AROUND_SCHEMAS = ("function", "json_schema", "format")
+_DIGEST = 16  # characters
+_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
+
+_T = TypeVar("_T")
+Fields = Mapping[str, msgspec.Raw]
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Place(NamedTuple):
+    """Where a field is: at the top level, or within the object there."""
+
+    top: str
+    inner: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Its path, as reasoning.effort."""
+        return ".".join((self.top, *self.inner))
+
+
+class Sent(NamedTuple):
+    """A request's fields as they are sent, and what of its client's is not sent so: paths."""
+
+    fields: Mapping[str, msgspec.Raw]
+    told: tuple[str, ...] = ()
+
+
+class Asked(NamedTuple):
+    """A request whose form may change: its fields are those of ``api``, by the names in ``formats``."""
+
+    request: Request
+    api: str
+    formats: RequestFormat
+    renamed: Mapping[str, str] = {}  # from the client's name of a field to that of ``fields``
+    aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
+
+
+def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
+    """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
+    if not facts:
+        return Sent(fields)
+    said, told = dict(fields), list[str]()
+    for fact in facts:
+        if fact.dialect != asked.api:
+            continue
+        if fact.kind is Kind.SCHEMAS:
+            told += _be_lax(said, fact, asked.formats)
+        elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
+            said, lost = _without(said, fact, place, asked)
+            told += [place.path] if lost else []
+    return Sent(said, tuple(dict.fromkeys(told)))
+
+
+def _without(
+    fields: dict[str, msgspec.Raw], fact: Fact, place: Place, asked: Asked
+) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without what ``fact`` says that is refused of them, and whether the client is told."""
+    value = _value_at(fields, place)
+    if value is None or (fact.value and bytes(value).decode(errors="replace") != fact.value):
+        return fields, False
+    if fact.kind is Kind.NAME:
+        given = fields.pop(place.top)
+        fields.setdefault(fact.instead, given)
+    elif fact.kind is Kind.VALUE:
+        if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
+            return dict(asked.formats.thinking_as(fields, fact.instead.strip('"'))), True
+        _set(fields, place, msgspec.Raw(fact.instead.encode()))
+        return fields, True
+    elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, asked)) is not None:
+        _leave_out(fields, place, asked.formats)
+        return fields, why.is_told
+    return fields, False
+
+
+def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
+    """Return ``quirks`` with the history in the form that these facts demand."""
+    history, extra = quirks.history, {fact.field for fact in facts if fact.kind is Kind.HISTORY}
+    if not extra:
+        return quirks
+    if "" in extra:
+        quirks, history = msgspec.structs.replace(quirks, system_role=True), history.strictest()
+    if extra != {""}:
+        known = history.assistant_fields or _OF_MESSAGES | _OF_MAKING
+        history = msgspec.structs.replace(history, assistant_fields=known - extra)
+    return msgspec.structs.replace(quirks, history=history)
+
+
+def may_teach(refusal: UpstreamError, request: Request) -> bool:
+    """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
+    if request.once or lacking(refusal) in _OF_THE_API:
+        return False
+    return refusal.kind is ErrorKind.BAD_REQUEST or (
+        refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
+    )
+
+
+def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
+    """Note that a form to which ``facts`` led was answered, and what it lacked."""
+    request.sendings.left_out = sent.told
+    if learnt.supposed:
+        learnt.confirm(request.model, facts)
+
+
+async def taken(
+    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+) -> _T:
+    """Return the answer to a request in the form that its model is known to take, or in which it turns out to.
+
+    Raises:
+        UpstreamError: as of ``in_another_form``, or of another kind.
+
+    """
+    request = asked.request
+    facts = learnt.of(request.model)
+    sent = say(facts)
+    try:
+        answer = await ask(sent)
+    except UpstreamError as error:
+        if not may_teach(error, request):
+            raise
+        refusal = error.without_frames()
+    else:
+        if facts:
+            answered(learnt, request, facts, sent)
+        return answer
+    return await in_another_form(refusal, facts, learnt, asked, say=say, ask=ask)
+
+
+async def in_another_form(
+    refusal: UpstreamError,
+    facts: Facts,
+    learnt: Learnt,
+    asked: Asked,
+    *,
+    say: Callable[[Facts], Sent],
+    ask: Callable[[Sent], Awaitable[_T]],
+) -> _T:
+    """Ask again in the form that a ``refusal`` tells of; return the answer, and remember what led to it.
+
+    ``facts`` are those that were known before, ``say`` makes a form and ``ask`` sends it.
+
+    Raises:
+        UpstreamError: the refusal, if it tells of no other form; or that of the last form.
+
+    """
+    request, first, sent = asked.request, refusal, say(facts)
+    known, tried = facts, facts
+    for _ in range(MOST_FORMS):
+        found = understood(read(refusal), sent.fields, asked)
+        tried = (*tried, *(fact for fact in found if fact not in tried))
+        before, sent = sent, say(tried)
+        if sent.fields == before.fields:
+            break
+        try:
+            answer = await ask(sent)
+        except UpstreamError as error:
+            refusal = error.without_frames()
+            if not may_teach(refusal, request):
+                break
+        except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
+            _suppose(learnt, request.model, tried[len(known) :])
+            raise
+        else:
+            for fact in tried[len(known) :]:
+                learnt.note(request.model, fact)
+            request.sendings.left_out = sent.told
+            return answer
+    learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))])
+    # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
+    # changed is the matter of it.
+    changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
+    if refusal.kind is first.kind:
+        _suppose(learnt, request.model, [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed])
+        refusal = first if changed else refusal
+    raise refusal
+
+
+def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
+    for fact in facts:
+        learnt.suppose(model, fact)
+
+
+def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
+    """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about."""
+    formats, api = asked.formats, asked.api
+    named = _of_fields(reading, fields, asked)
+    if named is None:
+        return NOTHING
+    found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
+    found += named
+    if reading.of_thinking and not found:
+        places = (_place_of(fields, path) for path in formats.thinking)
+        found += [Fact(Kind.FIELD, place.path, dialect=api) for place in places if place is not None]
+    if reading.of_usage and "stream_options" not in asked.request.fields:
+        found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
+    if reading.of_history and formats.with_history is not None:
+        found.append(Fact(Kind.HISTORY, dialect=api))
+    return tuple(dict.fromkeys(found))
+
+
+def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | None:
+    """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
+    formats, api, found = asked.formats, asked.api, list[Fact]()
+    for refused in reading.fields:
+        if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
+            found.append(Fact(Kind.SCHEMAS, dialect=api))
+        elif refused.path[0] == formats.prompt:
+            if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
+                return None
+            found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
+        elif (place := _find(fields, refused.path, asked)) is not None:
+            if (fact := _fact_of(refused, place, fields, asked)) is None:
+                return None
+            found.append(fact)
+    return found
+
+
+def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:
+    """Return what is to be done about a field; None if nothing may be."""
+    api, limits = asked.api, asked.formats.parameters.answer_limits
+    if place.top in asked.request.extra_body:
+        return None  # the operator has set it
+    if not place.inner and place.top in limits and not refused.is_of_value:
+        other = next((name for name in limits if name != place.top and refused.instead in {"", name}), None)
+        if other is not None:
+            return Fact(Kind.NAME, place.top, other, dialect=api)
+    value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
+    if refused.is_of_value and place.path == asked.formats.thinking_kind:
+        return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if refused.values else None
+    if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
+        return Fact(Kind.VALUE, place.path, nearest, value, api)
+    if _may_lose(fields, place, asked) is None:
+        return None
+    return Fact(Kind.FIELD, place.path, value=value if refused.is_of_value else "", dialect=api)
+
+
+def _nearest(value: str, values: tuple[str, ...]) -> str | None:
+    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the higher of two; None: none is."""
+    wanted = value.strip('"')
+    if wanted not in _EFFORTS or wanted in values:
+        return None
+    place = _EFFORTS.index(wanted)
+    known = [name for name in _EFFORTS if name in values and (name == "none") <= (wanted == "none")]
+    nearest = min(known, key=lambda name: (abs(_EFFORTS.index(name) - place), -_EFFORTS.index(name)), default=None)
+    if nearest is None and wanted != "none" and "default" in values:  # Groq's word for thinking at all
+        nearest = "default"
+    return None if nearest is None else f'"{nearest}"'
+
+
+class _Why(NamedTuple):
+    is_told: bool
+
+
+def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
+    """Return why a request may be sent without a field; None if it may not."""
+    request, formats, top = asked.request, asked.formats, place.top
+    given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
+    value = bytes(_value_at(fields, place) or b"")
+    if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
+        return _Why(is_told=False)
+    if top in _optional(formats, fields) or _is_wish(place, value, formats):
+        return _Why(is_told=given in request.fields)
+    essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
+    if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
+        return None
+    if given not in request.fields:
+        return _Why(is_told=False)
+    return _Why(is_told=True) if request.drop_params else None
+
+
+def _is_wish(place: Place, value: bytes, formats: RequestFormat) -> bool:
+    """Whether a field is one of the dialect's wishes, within one, or has nothing but wishes in it."""
+    path = place.path
+    if any(path == wish or path.startswith(f"{wish}.") for wish in formats.wishes):
+        return True
+    inner = _object(value)
+    return bool(inner) and all(f"{path}.{name}" in formats.wishes for name in inner)
+
+
+def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
+    """Return the lists in which there are items that may be left out."""
+    return frozenset(name for name, items in formats.items.items() if name in fields and items & {*_list(fields[name])})
+
+
+def _digest(fields: Fields, formats: RequestFormat) -> str:
+    """Return what tells the schemas of a request from others."""
+    said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
+    return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+
+
+def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
+    """Have tools and formats kept as well as the model can; return what is said of that to the client."""
+    if fact.value and fact.value != _digest(fields, formats):
+        return []
+    told = []
+    for name in (*formats.tools, *formats.json_formats):
+        try:
+            value = msgspec.json.decode(fields.get(name, b"null"))
+        except UNREADABLE:
+            continue
+        each = value if isinstance(value, list) else [value]
+        shapes = [shape for one in each if isinstance(one, dict) for shape in (one, *map(one.get, _AROUND_SCHEMAS))]
+        strict = [shape for shape in shapes if isinstance(shape, dict) and _is_strict(shape, named=not fact.value)]
+        for shape in strict:
+            if fact.value:
+                shape["strict"] = False
+            else:
+                del shape["strict"]
+        if strict:
+            told.append(f"{name}.strict")
+            fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    return told
+
+
+def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
+    """Whether a tool or format has the field (``named``), or is strict: the default of some that have a schema."""
+    if named or "strict" in shape:
+        return "strict" in shape and (named or shape["strict"] is None or shape["strict"] is True)
+    return bool(shape.keys() & {"parameters", "schema"})
+
+
+def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:
+    if place.top in formats.items:
+        left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
+        fields[place.top] = msgspec.Raw(msgspec.json.encode(left))
+        if not left:
+            del fields[place.top]
+    elif not place.inner:
+        del fields[place.top]
+    else:
+        _set(fields, place, None)
+
+
+def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None) -> None:
+    """Set a field; None: leave it out, and the objects around it that are empty then."""
+    if not place.inner:
+        if value is not None:
+            fields[place.top] = value
+        else:
+            del fields[place.top]
+        return
+    holder = dict(_object(bytes(fields[place.top])))
+    _set(holder, Place(place.inner[0], place.inner[1:]), value)
+    if holder:
+        fields[place.top] = msgspec.Raw(msgspec.json.encode(holder))
+    else:
+        del fields[place.top]
+
+
+def _value_at(fields: Fields, place: Place) -> msgspec.Raw | None:
+    value = fields.get(place.top)
+    for name in place.inner:
+        value = None if value is None else _object(bytes(value)).get(name)
+    return value
+
+
+def _place_of(fields: Fields, path: str) -> Place | None:
+    """Return the place of a path, as ``Place.path`` has it; None if this request has no such field."""
+    if path in fields:
+        return Place(path)
+    top, _, inner = path.partition(".")
+    while inner and top not in fields:
+        more, _, inner = inner.partition(".")
+        top = f"{top}.{more}"
+    place = Place(top, tuple(inner.split(".")) if inner else ())
+    return place if _value_at(fields, place) is not None else None
+
+
+def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
+    """Return the place of a field as a refusal names it: in another spelling, without what is around it, or deeper."""
+    path = tuple(_spelt(name) for name in named)
+    if (alias := asked.aliases.get(path[-1])) is not None:
+        return Place(alias) if alias in fields else None
+    for top, value in fields.items():
+        own = tuple(_spelt(name) for name in top.split("."))
+        if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
+            return Place(top, inner)
+    if len(path) > 1:
+        return None
+    for top in fields:
+        if "." in top and _spelt(top.rpartition(".")[2]) == path[0]:
+            return Place(top)
+    around = {wish.partition(".")[0] for wish in asked.formats.wishes if "." in wish}
+    for top in around & fields.keys():
+        if (inner := _within(fields[top], path)) is not None:
+            return Place(top, inner)
+    return None
+
+
+def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names of a path within an object; None if it is not there. In pydantic's there are types of unions."""
+    found = list[str]()
+    for number, name in enumerate(path):
+        inner = _object(bytes(value))
+        own = next((each for each in inner if _spelt(each) == name), None)
+        if own is not None:
+            found.append(own)
+            value = inner[own]
+        elif number == len(path) - 1:
+            return None
+    return tuple(found)
+
+
+def _spelt(name: str) -> str:
+    return _HUMP.sub(lambda hump: f"_{hump[0]}", name).lower()
+
+
+def _object(value: bytes) -> Mapping[str, msgspec.Raw]:
+    if value[:1] != b"{" or len(value) > _LARGEST_OBJECT:
+        return {}
+    try:
+        return _objects.decode(value)
+    except UNREADABLE:
+        return {}
+
+
+def _list(value: msgspec.Raw) -> list[Any]:
+    try:
+        listed = msgspec.json.decode(value)
+    except UNREADABLE:
+        return []
+    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+
+
+def _names(fact: Fact) -> tuple[str, ...]:
+    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
+        return ()
+    names = (fact.field, fact.field.rpartition(".")[2], fact.instead if fact.kind is Kind.NAME else "")
+    return tuple(name for name in dict.fromkeys(names) if name)

@@ -1,0 +1,244 @@
+"""The rules by which a provider's refusal of a request is understood.
+
+A refusal that names a field may be about its absence, its size or its sense: only what says that the model or the
+server does not have it, or not this value of it, is a rule. What may be left out is decided in ``forms.py``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from providers.errors import SURPRISES, UNREADABLE, UpstreamError
+
+_Q = r"['\"`]?"
+_FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
+_LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
+_VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
+
+
+class Rule(NamedTuple):
+    """The words of a refusal, as those who are named say it on these pages of GitHub's.
+
+    Their groups: ``field``, the name that it takes ``instead``, the ``values`` that it takes; ``fields``: several
+    names; ``within``: where the field is; ``loc``: its path, as pydantic writes it; ``default``: its only value.
+    """
+
+    words: str
+    said_by: str
+    is_of_value: bool = False  # of one value of the field
+
+
+# Read on 2026-11-27.
+RULES: tuple[Rule, ...] = (
+    Rule(
+        r"Unrecognized request arguments? supplied: (?P<fields>\w+(?:, ?\w+)*)",
+        "OpenAI, chat: formulahendry/wechat-acp/issues/16, davidmigloz/langchain_dart/issues/712",
+    ),
+    Rule(
+        rf"Unsupported parameter: {_Q}{_FIELD}{_Q} is not supported with this model(?:\. Use '(?P<instead>\w+)')?",
+        "OpenAI, chat: griptape-ai/ComfyUI-Griptape/issues/312; Responses: BerriAI/litellm/pull/38842",
+    ),
+    Rule(
+        rf"Unsupported value: '{_FIELD}' does not support .{{1,80}}? with this model\."
+        rf"(?: Only the default \((?P<default>[^()]{{1,40}})\) value is supported| Supported values are: {_VALUES})?",
+        "OpenAI, chat: cline/cline/issues/341, QwenLM/qwen-code/issues/921",
+        is_of_value=True,
+    ),
+    Rule(
+        r"invalid (?P<field>\w{1,60}): only (?P<default>[\w.]{1,40}) is allowed for this model",
+        "Moonshot: XCNXNXNX/dsh-portable-tavern/issues/1",
+    ),
+    Rule(
+        rf"Unsupported value: '[^']{{1,60}}' is not supported .{{1,120}} Supported values are: {_VALUES}",
+        "OpenAI, Responses, with the field in ``param``: openai/codex/issues/6647",
+        is_of_value=True,
+    ),
+    Rule(r"(?P<include>Encrypted content) is not supported", "OpenAI, Responses: pydantic/pydantic-ai/issues/3326"),
+    Rule(
+        r"(?P<adaptive>adaptive thinking is not supported|for thinking; 'adaptive' is not)",
+        "Anthropic: agentforce314/clawcodex/pull/699; Alibaba: anthropics/claude-code/issues/29531",
+    ),
+    Rule(
+        r"(?P<enabled>\"?thinking\.type\.enabled\"? is not supported)",
+        "Anthropic: zhukunpenglinyutong/jetbrains-cc-gui/issues/1003",
+    ),
+    Rule(
+        rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
+        "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
+        " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442",
+    ),
+    Rule(
+        rf"does(?: not|n.t) support (?:the )?(?:parameter |field |argument )?{_Q}{_FIELD}{_Q}"
+        r"(?= (?:parameter|field|argument)|\W*$|\.\s)",
+        "xAI: open-webui/open-webui/issues/21266, BerriAI/litellm/pull/16265; Anthropic, of an effort:"
+        " diegosouzapw/OmniRoute/pull/4713; Bedrock: langgenius/dify-official-plugins/issues/1767",
+    ),
+    Rule(rf"Argument not supported on this model: {_Q}{_FIELD}", "xAI: huggingface/smolagents/pull/1766"),
+    Rule(
+        rf"{_LOC}Extra (?:inputs are|fields) not permitted",
+        "Mistral: Gitlawb/openclaude/issues/739, editor-code-assistant/eca/issues/231; vLLM and others with pydantic",
+    ),
+    Rule(
+        r"(?P<field>[A-Za-z_][\w.-]{0,99}):? Extra inputs are not permitted",
+        "Anthropic: OpenHands/software-agent-sdk/issues/1630; Bedrock: BerriAI/litellm/issues/13609",
+    ),
+    Rule(rf"Extra inputs are not permitted, field: {_Q}{_FIELD}", "Fireworks: FlowiseAI/Flowise/issues/2866"),
+    Rule(
+        r"Unknown name \"(?P<field>\w{1,100})\"(?: at '(?P<within>[\w.\[\]]{0,200})')?: Cannot find field",
+        "Gemini: YiiGuxing/TranslationPlugin/issues/6334, NousResearch/hermes-agent/pull/40790",
+    ),
+    Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
+    Rule(
+        r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"
+        rf"(?:parameter|param|field|argument|property|key|option)(?:s|\(s\))?(?: in object)?:? {_Q}{_FIELD}",
+        "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
+    ),
+    Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q} must be one of {_VALUES}",
+        "Groq: earendil-works/pi/issues/1745, Alishahryar1/free-claude-code/issues/1348",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_FIELD}: unknown variant .{{1,60}}?, expected (?:one of )?{_VALUES}",
+        "DeepSeek: nextai-translator/nextai-translator/issues/1879",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q}: expected one of {_VALUES}",
+        "Moonshot: router-for-me/CLIProxyAPI/issues/1307",
+        is_of_value=True,
+    ),
+    Rule(rf"{_FIELD}: Input should be {_VALUES}", "Anthropic, and others with pydantic", is_of_value=True),
+    Rule(rf"{_LOC}Input should be {_VALUES}", "Mistral, vLLM, and others with pydantic", is_of_value=True),
+    Rule(
+        rf"does not support (?P<field>effort) level .{{1,40}}? Supported levels: {_VALUES}",
+        "Anthropic: router-for-me/CLIProxyAPI/issues/3901",
+        is_of_value=True,
+    ),
+    Rule(
+        r"(?P<management>`clear_thinking_\w{1,20}` strategy requires `thinking`)",
+        "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
+    ),
+)
+# Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
+# (RooCodeInc/Roo-Code/issues/10700, lobehub/lobehub/issues/7985, googleapis/js-genai/issues/681).
+_OF_THINKING = re.compile(
+    r"does(?: not|n.t) support (?:extended |adaptive )?(?:thinking|reasoning)\b"
+    r"|(?:thinking|reasoning)(?: level| budget| mode)? is (?:not supported|not enabled|only enabled when)"
+    r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
+    re.IGNORECASE,
+)
+# What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
+# texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
+# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
+_OF_HISTORY = re.compile(
+    r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
+    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
+    r"|invalid type: sequence, expected a string|input should be a valid string"
+    r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
+    re.IGNORECASE,
+)
+# And of ``stream_options``, without which they send no usage, or send it all the same
+# (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
+_OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
+
+# Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
+# unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
+_OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
+
+_CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
+_PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
+_LONGEST = 4096  # characters in which words are searched
+_MOST_FIELDS = 16
+_SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
+_GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
+_WORDS = re.compile(r"[A-Za-z]+")
+_errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
+
+
+class Refused(NamedTuple):
+    """A field that a refusal names: by its path, in the refusal's own words."""
+
+    path: tuple[str, ...]
+    instead: str = ""  # the name that it takes in its place
+    values: tuple[str, ...] = ()  # the values that it takes
+    is_of_value: bool = False  # it takes others
+
+
+class Reading(NamedTuple):
+    """What a refusal says."""
+
+    fields: tuple[Refused, ...]
+    of_thinking: bool = False  # that the model does not think, or not so
+    of_history: bool = False  # that it does not take the roles, or the lists of texts
+    of_usage: bool = False  # that it does not take ``stream_options``
+    of_schemas: bool = False  # that a strict schema does not fit its rules
+
+    def __bool__(self) -> bool:
+        return bool(self.fields) or self.of_thinking or self.of_history or self.of_usage or self.of_schemas
+
+
+def read(refusal: UpstreamError) -> Reading:
+    """Return what the words, codes and parameters of a refusal say."""
+    text = refusal.message[:_LONGEST].replace("\\", "")
+    param, code = _param_of(refusal.body)
+    found: dict[tuple[str, ...], Refused] = {}
+    for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
+        if each.path and len(found) < _MOST_FIELDS:
+            found.setdefault(each.path, each)
+    return Reading(
+        tuple(found.values()),
+        of_thinking=_OF_THINKING.search(text) is not None,
+        of_history=_OF_HISTORY.search(text) is not None,
+        of_usage=_OF_USAGE.search(text) is not None,
+        of_schemas=_OF_SCHEMAS.search(text) is not None,
+    )
+
+
+def _named(text: str, param: str) -> Iterator[Refused]:
+    for pattern, is_of_value in _PATTERNS:
+        for match in pattern.finditer(text):
+            said = match.groupdict()
+            values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
+            if said.get("fields"):
+                yield from (Refused((name.strip(),)) for name in said["fields"].split(","))
+            elif said.get("include"):
+                yield Refused(("include",))
+            elif said.get("management"):
+                yield Refused(("context_management",))
+            elif said.get("adaptive") or said.get("enabled"):
+                kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
+                yield Refused(("thinking", "type"), values=kinds, is_of_value=True)
+            elif said.get("loc"):
+                yield Refused(_path(said["loc"]), values=values, is_of_value=is_of_value)
+            elif said.get("field"):
+                path = (*_path(said.get("within") or ""), *_path(said["field"]))
+                only_default = bool(said.get("default"))  # of a value, too: all others are refused
+                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default)
+            elif param:
+                yield Refused(_path(param), values=values, is_of_value=is_of_value)
+
+
+def _path(written: str) -> tuple[str, ...]:
+    """Return the names on a path: of ``body.reasoning.effort``, or ``'body', 'messages', 0``."""
+    names = tuple(name for name in _SEPARATORS.split(written) if name)
+    return names[1:] if names[:1] == ("body",) else names
+
+
+def _param_of(body: bytes | None) -> tuple[str, str]:
+    """Return ``param`` and ``code`` of a refusal in OpenAI's shape; "" for each that it does not have."""
+    try:
+        error: Mapping[str, Any] = _errors.decode(body or b"{}").get("error", {})
+    except (*UNREADABLE, *SURPRISES):
+        return "", ""
+    param, code = error.get("param"), error.get("code")
+    return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:
+    """Whether a refusal names one of these, as words."""
+    text = refusal.message[:_LONGEST]
+    return any(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) for name in names if name)

@@ -1,0 +1,23 @@
+"""Refusals of a prompt that is too long for one deployment: another with a longer context may take it."""
+
+import re
+
+# The words of vendors, as github.com/badlogic/pi-mono has them (packages/ai/src/utils/overflow.ts, read on 2026-11-27):
+# of OpenAI, Azure, vLLM, OpenRouter, Anthropic, Google, Bedrock, xAI, Groq, GitHub Copilot, MiniMax, Kimi, llama.cpp
+# and LM Studio. Mistral, SGLang and Together name a context length, too.
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|context.{0,12}(?:length|window|size|limit).{0,40}(?:exceed|overflow)"
+    r"|(?:maximum|exceeds?|longer than|greater than|too long|too large|overflows?).{0,60}\bcontext"
+    r"|(?:prompt|input)(?: \w+)? is too long|maximum prompt length|too many (?:input |prompt )?tokens"
+    r"|(?:input|prompt|request)\W.{0,60}exceeds? the (?:maximum|limit).{0,30}token|token count.{0,40}exceeds"
+    r"|exceeded model token limit|reduce the length of (?:the|your) (?:messages|prompt|input)|request_too_large"
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be",
+    re.IGNORECASE,
+)
+# Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
+_OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.IGNORECASE)
+
+
+def is_too_long(said: str) -> bool:
+    """Whether a refusal with this message, code and type is about the length of the prompt."""
+    return _TOO_LONG.search(said) is not None and _OF_A_MINUTE.search(said) is None

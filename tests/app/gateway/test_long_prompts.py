@@ -1,0 +1,100 @@
+"""A prompt that is too long for some deployments is answered by one that it is not too long for."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Status, answer
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+LONG = [{"role": "user", "content": "word " * 2000}]
+SHORT = [{"role": "user", "content": "Hi"}]
+TOO_LONG = Status(
+    400,
+    {
+        "error": {
+            "message": "This model's maximum context length is 1024 tokens. However, your messages resulted in 2001.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "context_length_exceeded",
+        }
+    },
+)
+
+
+def limit(running: RunningGateway, *providers: str) -> None:
+    """Have these providers refuse long prompts."""
+    for name in providers:
+        running[name].answers = lambda body: [TOO_LONG] if len(json.dumps(body)) > 4000 else answer("Hello")
+
+
+def config(mode: str, **contexts: int) -> dict[str, Any]:
+    deployments = [
+        {
+            "deployment": f"{name}/m",
+            **({"capabilities": {"context_tokens": contexts[name]}} if name in contexts else {}),
+        }
+        for name in ("alpha", "beta", "gamma", "delta")
+    ]
+    return {"models": {MODEL: {"deployments": deployments, "race": {"mode": mode, "width": 2}}}}
+
+
+def counts(running: RunningGateway) -> dict[str, int]:
+    return {name: len(each.received) for name, each in running.providers.items()}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("mode", ["single", "race", "hedge"])
+async def test_the_third_is_asked_where_two_are_too_short_and_alone_from_then_on(
+    serve: Serve, mode: str, *, stream: bool
+) -> None:
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config(mode)) as running:
+        running.prefer("alpha", "beta", "gamma", "delta")
+        limit(running, "alpha", "beta", "gamma")
+        for number in range(2):
+            async with running.chat(messages=LONG, stream=stream) as response:
+                said = await response.text()
+            assert (response.status, "Hello" in said) == (200, True)
+            assert counts(running) == {"alpha": 1, "beta": 1, "gamma": 1, "delta": 1 + number}
+        async with running.chat(messages=SHORT) as response:
+            assert response.status == 200
+        assert counts(running)["alpha"] == 2
+
+
+async def test_the_longest_is_asked_next_and_those_that_are_no_longer_not_at_all(serve: Serve) -> None:
+    settings = config("single", alpha=8000, beta=8000, gamma=16000, delta=32000)
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config=settings) as running:
+        running.prefer("alpha", "beta", "gamma", "delta")
+        limit(running, "alpha", "beta", "gamma")
+        async with running.chat(messages=LONG) as response:
+            assert response.status == 200
+        assert counts(running) == {"alpha": 1, "beta": 0, "gamma": 0, "delta": 1}
+
+
+@pytest.mark.parametrize("mode", ["single", "race"])
+async def test_where_all_are_too_short_the_vendors_words_are_told_each_time(serve: Serve, mode: str) -> None:
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config(mode)) as running:
+        limit(running, "alpha", "beta", "gamma", "delta")
+        for _ in range(2):
+            async with running.chat(messages=LONG) as response:
+                error = (await response.json())["error"]
+            assert (response.status, error["code"]) == (400, "context_length_exceeded")
+            assert "maximum context length is 1024 tokens" in error["message"]
+
+
+async def test_where_the_longest_is_down_that_is_told_and_not_the_length(serve: Serve) -> None:
+    async with serve(alpha=None, beta=[Status(503)], gamma=None, delta=None, config=config("single")) as running:
+        running.prefer("alpha", "beta", "gamma", "delta")
+        limit(running, "alpha", "gamma", "delta")
+        async with running.chat(messages=LONG) as response:
+            assert response.status == 502
+
+
+async def test_another_wrong_request_is_still_asked_at_most_once_more(serve: Serve) -> None:
+    wrong = Status(400, {"error": {"message": "'messages' is wrong", "type": "invalid_request_error"}})
+    scripts: dict[str, Any] = {name: [wrong] for name in ("alpha", "beta", "gamma", "delta")}
+    async with serve(**scripts, config=config("single")) as running:
+        async with running.chat(messages=LONG) as response:
+            assert response.status == 400
+        assert sum(counts(running).values()) == 2

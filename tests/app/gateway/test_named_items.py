@@ -1,0 +1,323 @@
+"""Conversations whose turns name what was said before by its id, at vendors as strict as the real ones."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.app.gateway.running_gateway import RunningGateway, Serve
+from tests.app.gateway.test_admission import clients, key_of
+from tests.app.gateway.test_responses_socket import connected
+from tests.support.vendors import Served, running_vendor
+
+NAME = "mixed"
+TOOLS = [
+    {
+        "type": "function",
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "strict": False,
+    }
+]
+OPENAI, CHAT = ("openai", "gpt-5"), ("mistral", "mistral-small-latest")
+MODELS: dict[str, Sequence[tuple[str, str]]] = {
+    "one at OpenAI": [OPENAI],
+    "two that race": [OPENAI, OPENAI],
+    "one that races a chat server": [OPENAI, CHAT],
+    "a chat server alone": [CHAT],
+}
+
+
+@asynccontextmanager
+async def at(
+    serve: Serve, kinds: Sequence[tuple[str, str]], *, account: str | None = "one", **config: Any
+) -> AsyncIterator[tuple[RunningGateway, list[Served]]]:
+    """Serve a gateway with one model, a deployment at each of these vendors."""
+    async with AsyncExitStack() as stack:
+        vendors, providers, deployments = [], {}, []
+        for number, (vendor, model) in enumerate(kinds):
+            served = await stack.enter_async_context(
+                running_vendor(vendor, seed=str(number), account=account or str(number))
+            )
+            vendors.append(served)
+            name = f"{vendor}{number}"
+            providers[name] = {"preset": vendor, "base_url": served.base_url, "api_key": served.key}
+            deployments.append(f"{name}/{model}")
+        models = {NAME: {"deployments": deployments, "race": {"mode": "race", "width": len(kinds)}}}
+        whole = {"providers": providers, "models": models, **config}
+        running = await stack.enter_async_context(serve(config=whole, key="unused"))
+        yield running, vendors
+
+
+class Talk:
+    """A client of Responses: over HTTP, whole or streamed, or over a socket."""
+
+    def __init__(self, running: RunningGateway, way: str, key: str | None = None) -> None:
+        self.running, self.way = running, way
+        self.headers = {} if key is None else key_of(key)
+        self.told: list[dict[str, str]] = []  # the headers of each answer
+        self.always: dict[str, Any] = {}  # fields of each request
+
+    async def ask(self, given: Any, **fields: Any) -> dict[str, Any]:
+        status, said = await self.tried(given, **fields)
+        assert status == 200, said
+        answer: dict[str, Any] = said
+        return answer
+
+    async def tried(self, given: Any, **fields: Any) -> tuple[int, Any]:
+        body = {"model": NAME, "input": given, "tools": TOOLS, **self.always, **fields}
+        if self.way == "socket":
+            async with connected(self.running, headers=self.headers) as socket:
+                await socket.wire.send_json({"type": "response.create", **body})
+                while (event := await socket.event())["type"] not in {"response.completed", "error"}:
+                    pass
+            return (200, event["response"]) if "response" in event else (event["status"], event)
+        body["stream"] = self.way == "streamed"
+        async with self.running.post(body, path="/v1/responses", headers=self.headers) as response:
+            self.told.append(dict(response.headers))
+            said = await response.text()
+        if response.status != 200 or self.way == "whole":
+            return response.status, json.loads(said)
+        last = [json.loads(line[5:]) for line in said.splitlines() if line.startswith("data:")][-1]
+        assert last["type"] == "response.completed", last
+        return 200, last["response"]
+
+
+def calls_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of the calls in an answer."""
+    calls = [item for item in answer["output"] if item["type"] == "function_call"]
+    assert calls, answer["output"]
+    return [{"type": "function_call_output", "call_id": call["call_id"], "output": "rain"} for call in calls]
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    return "".join(part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"])
+
+
+async def guide(talk: Talk) -> None:
+    """OpenAI's guide to functions: ``input += response.output``."""
+    history: list[Any] = []
+    for turn in range(3):
+        history.append({"role": "user", "content": f"parallel: weather in {turn}?"})
+        answer = await talk.ask(history)
+        history += [*answer["output"], *calls_of(answer)]
+        answer = await talk.ask(history)
+        history += answer["output"]
+        assert text_of(answer)
+
+
+async def bare(talk: Talk) -> None:
+    """The same, by a client that keeps of reasoning what it knows: no encrypted content."""
+    history: list[Any] = []
+    for _ in range(2):
+        history.append({"role": "user", "content": "weather?"})
+        for _ in range(2):
+            answer = await talk.ask(history)
+            kept = [{k: v for k, v in item.items() if k != "encrypted_content"} for item in answer["output"]]
+            history += kept
+            if any(item["type"] == "function_call" for item in kept):
+                history += calls_of(answer)
+
+
+async def chain(talk: Talk) -> None:
+    """Ten turns by ``previous_response_id``."""
+    answer = await talk.ask("weather?")
+    answer = await talk.ask(calls_of(answer), previous_response_id=answer["id"])
+    for turn in range(8):
+        answer = await talk.ask(f"say: {turn}", previous_response_id=answer["id"])
+        assert str(turn) in text_of(answer)
+
+
+async def references(talk: Talk) -> None:
+    """The AI SDK's default: each item of an answer by its id."""
+    history: list[Any] = []
+    for turn in range(3):
+        history.append({"role": "user", "content": f"weather in {turn}?"})
+        answer = await talk.ask(history)
+        history += [{"type": "item_reference", "id": item["id"]} for item in answer["output"]]
+        history += calls_of(answer)
+        answer = await talk.ask(history)
+        history += [{"type": "item_reference", "id": item["id"]} for item in answer["output"]]
+        assert text_of(answer)
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed", "socket"])
+@pytest.mark.parametrize("loop", [guide, bare, chain, references])
+@pytest.mark.parametrize("kinds", MODELS.values(), ids=MODELS)
+async def test_a_conversation_goes_on(
+    serve: Serve, kinds: Sequence[tuple[str, str]], loop: Callable[[Talk], Any], way: str
+) -> None:
+    async with at(serve, kinds) as (running, vendors):
+        await loop(Talk(running, way))
+        assert [vendor.refusals for vendor in vendors] == [[]] * len(vendors)
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+async def test_a_chain_goes_on_at_another_vendor_in_each_turn(serve: Serve, way: str) -> None:
+    async with at(serve, [OPENAI, CHAT]) as (running, vendors):
+        talk, names = Talk(running, way), ["openai0", "mistral1"]
+        answer = await talk.ask("weather?", provider={"only": names[1:]})
+        answer = await talk.ask(calls_of(answer), previous_response_id=answer["id"], provider={"only": names[:1]})
+        for turn in range(4):
+            only = {"only": [names[turn % 2]]}
+            answer = await talk.ask("weather?", previous_response_id=answer["id"], provider=only)
+            answer = await talk.ask(calls_of(answer), previous_response_id=answer["id"], provider=only)
+        assert [vendor.refusals for vendor in vendors] == [[], []]
+        assert {told["x-holeshot-provider"] for told in talk.told} == set(names)
+
+
+async def test_a_chain_that_the_client_has_stored_stays_with_its_vendor(serve: Serve) -> None:
+    async with at(serve, [OPENAI, OPENAI]) as (running, vendors):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("say: one", store=True)
+        for _ in range(3):
+            answer = await talk.ask("say: more", previous_response_id=answer["id"])
+        assert [vendor.refusals for vendor in vendors] == [[], []]
+        assert {told["x-holeshot-launched"] for told in talk.told} == {"1"}
+        assert [told.get("x-holeshot-store") for told in talk.told] == [None, "true", "true", "true"]
+
+
+async def test_a_chat_server_alone_goes_on_from_what_was_to_be_stored(serve: Serve) -> None:
+    async with at(serve, [CHAT]) as (running, _):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("weather?", store=True)
+        assert talk.told[0]["x-holeshot-dropped"] == "store"
+        await talk.ask(calls_of(answer), previous_response_id=answer["id"], store=True)
+
+
+async def test_a_turn_of_a_socket_goes_on_over_http_and_the_other_way_round(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, _):
+        answer = await Talk(running, "socket").ask("weather?")
+        answer = await Talk(running, "whole").ask(calls_of(answer), previous_response_id=answer["id"])
+        await Talk(running, "socket").ask("say: bye", previous_response_id=answer["id"])
+
+
+async def test_nobody_else_goes_on_from_an_answer(serve: Serve) -> None:
+    async with at(serve, [OPENAI], **clients(plain={}, guest={})) as (running, [vendor]):
+        mine, other = Talk(running, "whole", "plain"), Talk(running, "whole", "guest")
+        answer = await mine.ask("weather?")
+        asked = len(vendor.seen)
+        status, told = await other.tried("And?", previous_response_id=answer["id"])
+        assert (status, told["error"]["code"]) == (404, "previous_response_not_found")
+        for item in answer["output"]:
+            status, told = await other.tried([{"type": "item_reference", "id": item["id"]}])
+            assert (status, told["error"]["code"]) == (404, "not_stored_for_this_key")
+            assert "responses_memory" in told["error"]["message"]
+        assert len(vendor.seen) == asked
+        await mine.ask(calls_of(answer), previous_response_id=answer["id"])
+
+
+@pytest.mark.parametrize("setting", ["off", False, {"max_mb": 0}])
+async def test_what_is_not_kept_says_by_which_setting_it_would_be(serve: Serve, setting: Any) -> None:
+    async with at(serve, [OPENAI], responses_memory=setting) as (running, _):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("weather?")
+        status, told = await talk.tried(calls_of(answer), previous_response_id=answer["id"])
+        assert (status, told["error"]["code"]) == (404, "previous_response_not_found")
+        assert "(responses_memory: off)" in told["error"]["message"]
+        history = [{"role": "user", "content": "weather?"}, *answer["output"], *calls_of(answer)]
+        await talk.ask(history)  # its reasoning is encrypted, as the gateway has asked for
+        assert not running.gateway.context.memory.size
+
+
+async def test_what_is_gone_says_for_how_long_it_was_kept(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, _):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("weather?")
+        running.gateway.context.memory.close()  # as a restart does
+        status, told = await talk.tried(calls_of(answer), previous_response_id=answer["id"])
+        assert (status, told["error"]["param"]) == (404, "previous_response_id")
+        assert "keeps, for 60 minutes, as far as 'responses_memory' allows" in told["error"]["message"]
+
+
+async def test_reasoning_without_content_that_nobody_knows_is_left_out_and_told(serve: Serve) -> None:
+    async with at(serve, [OPENAI], responses_memory="off") as (running, [vendor]):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("weather?")
+        kept = [{k: v for k, v in item.items() if k != "encrypted_content"} for item in answer["output"]]
+        await talk.ask([{"role": "user", "content": "weather?"}, *kept, *calls_of(answer)])
+        assert talk.told[-1]["x-holeshot-dropped"] == "input[1]"
+        assert vendor.refusals == []
+
+
+async def test_an_item_that_the_vendor_does_not_know_is_the_requests_fault(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, [vendor]):
+        talk = Talk(running, "whole")
+        for _ in range(5):
+            status, told = await talk.tried([{"type": "item_reference", "id": "msg_0123456789"}])
+            assert (status, told["error"]["param"]) == (404, "input")
+            assert told["error"]["message"].startswith("Item with id 'msg_0123456789' not found.")
+        assert len(vendor.seen) == 5
+        assert (await talk.ask("say: still here"))["output"]
+
+
+async def test_an_answer_that_breaks_off_is_not_kept(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, _):
+        body = {"model": NAME, "input": "cut: now", "stream": True}
+        async with running.post(body, path="/v1/responses") as response:
+            said = await response.text()
+        assert "response.completed" not in said
+        assert not running.gateway.context.memory.size
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_the_client_does_not_want_stored_is_not_kept(serve: Serve, stream: bool) -> None:
+    async with at(serve, [OPENAI]) as (running, _):
+        talk = Talk(running, "streamed" if stream else "whole")
+        answer = await talk.ask("say: hi", store=False)
+        assert not running.gateway.context.memory.size
+        status, _ = await talk.tried("And?", previous_response_id=answer["id"])
+        assert status == 404
+
+
+async def test_a_deleted_response_is_forgotten(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, _):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("say: hi")
+        url = f"{running.url}/v1/responses/{answer['id']}"
+        async with running.http.delete(url) as response:
+            assert (response.status, await response.json()) == (
+                200,
+                {"id": answer["id"], "object": "response", "deleted": True},
+            )
+        status, _ = await talk.tried("And?", previous_response_id=answer["id"])
+        assert (status, running.gateway.context.memory.size) == (404, 0)
+        async with running.http.delete(url) as response:
+            assert response.status == 404
+
+
+@pytest.mark.parametrize("loop", [guide, chain, references])
+async def test_a_conversation_goes_on_at_two_accounts_that_cannot_read_each_others_reasoning(
+    serve: Serve, loop: Callable[[Talk], Any]
+) -> None:
+    async with at(serve, [OPENAI, OPENAI], account=None) as (running, _):
+        await loop(Talk(running, "whole"))
+
+
+async def test_the_tokens_of_a_turn_count_with_what_it_names(serve: Serve) -> None:
+    async with at(serve, [OPENAI]) as (running, [vendor]):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("say: " + "many words " * 50)
+        body = {"model": NAME, "input": "And?", "previous_response_id": answer["id"]}
+        async with running.post(body, path="/v1/responses/input_tokens") as response:
+            counted = await response.json()
+            assert response.status == 200, counted
+        assert counted["input_tokens"] > 100
+        assert vendor.refusals == []
+
+
+@pytest.mark.parametrize("client", ["plain", None])
+@pytest.mark.parametrize("loop", [guide, bare, chain, references])
+async def test_what_the_client_has_stored_is_named_at_the_account_that_has_it(
+    serve: Serve, loop: Callable[[Talk], Any], client: str | None
+) -> None:
+    known = {} if client is None else clients(plain={})
+    async with at(serve, [OPENAI, OPENAI], account=None, **known) as (running, vendors):
+        talk = Talk(running, "whole", client)
+        talk.always = {"store": True}
+        await loop(talk)
+        assert [vendor.refusals for vendor in vendors] == [[], []]
+        assert {told["x-holeshot-launched"] for told in talk.told} == {"1"}
+        assert not running.gateway.context.memory.size

@@ -1,0 +1,327 @@
+"""A model that refuses a field by its name: asked once more without it, and at once from then on; nothing else is."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from structlog.typing import EventDict
+
+from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator.wire import serve as serving
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_bedrock import AWS, beside
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
+from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.providers.test_bedrock_converse import Bedrock
+
+Agent = tuple[str, dict[str, Any], set[str]]  # its path and body, and what it is told
+Answers = Callable[[Any], Sequence[Step]]
+QUESTION = [{"role": "user", "content": "Hi"}]
+CLAUDE_CODE = {
+    "max_tokens": 8000,
+    "messages": QUESTION,
+    "thinking": {"type": "adaptive"},
+    "output_config": {"effort": "high"},
+}
+CODEX = {
+    "input": "Hi",
+    "reasoning": {"effort": "medium", "summary": "auto"},
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+}
+ANSWERS: Mapping[str, Sequence[Step]] = {
+    "chat": answer("Hello"),
+    "messages": [Raw(MESSAGE_BYTES, token=True)],
+    "responses": [Raw(RESPONSE_BYTES, token=True)],
+    "gemini": [Raw(GEMINI_BYTES, token=True)],
+}
+VENDORS = {
+    "OpenAI": (400, "Unrecognized request argument supplied: {}"),
+    "Groq": (400, "`{}` is not supported with this model"),
+    "xAI": (400, "Model grok-4-0709 does not support parameter reasoningEffort."),
+    "Mistral": (
+        422,
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "{}"], "msg": "Extra inputs are not permitted"}]},
+    ),
+    "an own server": (500, "create() got an unexpected keyword argument '{}'"),
+}
+
+
+def refused(said: Any, status: int = 400, **more: Any) -> list[Step]:
+    error = {"message": said, "type": "invalid_request_error", "param": None, "code": None, **more}
+    return [Status(status, said if isinstance(said, dict) else {"error": error})]
+
+
+def refusing(*names: str, status: int = 400, said: Any = "Unrecognized request argument supplied: {}") -> Answers:
+    """Return the answers of a chat model that refuses these fields, one after the other."""
+
+    def answered(body: Any) -> Sequence[Step]:
+        for name in names:
+            if name in body:
+                words = json.loads(json.dumps(said).replace("{}", name))
+                return refused(words, status)
+        return ANSWERS["chat"]
+
+    return answered
+
+
+async def told(running: RunningGateway, body: Mapping[str, Any], path: str = "/v1/chat/completions") -> Any:
+    """Return the status of a call, and what its client is told was left out."""
+    async with running.post({"model": MODEL, **body}, path=path) as response:
+        await response.read()
+    return response.status, response.headers.get("x-holeshot-dropped")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize(
+    "agent",
+    [("/v1/messages", CLAUDE_CODE, {"thinking"}), ("/v1/responses", CODEX, {"reasoning.effort"})],
+    ids=["Claude Code's", "Codex'"],
+)
+async def test_an_agents_default_is_answered_by_a_model_that_does_not_think(
+    serve: Serve, agent: Agent, vendor: str, stream: bool
+) -> None:
+    path, body, names = agent
+    status, said = VENDORS[vendor]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("reasoning_effort", status=status, said=said)
+        for sendings in (2, 3):
+            answered, dropped = await told(running, body | {"stream": stream}, path)
+            assert answered == 200
+            assert names <= set(str(dropped).split(", "))
+            assert len(running["alpha"].received) == sendings
+        rows = await running.rows("select dropped from calls")
+    assert all(names <= set(json.loads(row["dropped"])) for row in rows)
+    assert len(rows) == 2
+
+
+async def test_what_is_learnt_is_logged_once_and_stands_in_the_leaderboard(
+    serve: Serve, logged: list[EventDict]
+) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for _ in range(2):
+            assert await told(running, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+    assert row["refuses"] == ["reasoning_effort"]
+    [line] = [entry for entry in logged if entry["event"] == "deployment.learnt"]
+    assert (line["deployment"], line["refused"], line["field"]) == ("alpha/m", "field", "reasoning_effort")
+
+
+async def test_both_of_a_race_are_asked_at_once_as_they_want(serve: Serve) -> None:
+    asked = {"messages": QUESTION, "reasoning_effort": "low", "stream": True}
+    async with serve(alpha=None, beta=None) as running:
+        for name in ("alpha", "beta"):
+            running[name].answers = refusing("reasoning_effort")
+            running.prefer(name, *({"alpha", "beta"} - {name}))
+        for _ in range(3):
+            assert await told(running, asked) == (200, "reasoning_effort")
+        efforts = [[("reasoning_effort" in one.body) for one in running[name].received] for name in ("alpha", "beta")]
+    assert all(sum(each) <= 1 for each in efforts)
+
+
+NATIVE = [
+    ("messages", "/v1/messages", CLAUDE_CODE, "output_config", "output_config: Extra inputs are not permitted"),
+    (
+        "responses",
+        "/v1/responses",
+        CODEX,
+        "reasoning",
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+    ),
+    ("responses", "/v1/responses", CODEX, "include", "Encrypted content is not supported with this model."),
+    (
+        "gemini",
+        f"/v1beta/models/{MODEL}:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+            "generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}, "temperature": 1},
+        },
+        "generationConfig.thinkingConfig",
+        "Invalid JSON payload received. Unknown name \"thinkingConfig\" at 'generation_config': Cannot find field.",
+    ),
+]
+
+
+@pytest.mark.parametrize("native", NATIVE, ids=lambda native: native[3])
+async def test_in_its_own_api_too(serve: Serve, native: tuple[str, str, dict[str, Any], str, str]) -> None:
+    api, path, body, name, said = native
+
+    def has(sent: Any) -> bool:
+        for part in name.split("."):
+            sent = sent.get(part, {})
+        return bool("effort" in sent if name == "reasoning" else sent)
+
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda sent: refused(said) if has(sent) else ANSWERS[api]
+        for sendings in (2, 3):
+            status, dropped = await told(running, body, path)
+            assert (status, len(running["alpha"].received)) == (200, sendings)
+            assert str(dropped).startswith(name)
+
+
+DEFAULT = "Unsupported value: '{}' does not support 0.2 with this model. Only the default (1) value is supported."
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["drop_params", "as usual"])
+async def test_parameters_are_left_out_one_by_one_where_the_operator_allows_it(serve: Serve, allowed: bool) -> None:
+    deployment = {"deployment": "alpha/m", "drop_params": allowed}
+    asked = {"messages": QUESTION, "temperature": 0.2, "top_p": 0.2, "stop": ["x"]}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing("temperature", "top_p", "stop", said=DEFAULT)
+        if allowed:
+            assert await told(running, asked) == (200, "temperature, top_p, stop")
+            assert len(running["alpha"].received) == 4
+            assert await told(running, asked) == (200, "temperature, top_p, stop")
+            assert len(running["alpha"].received) == 5
+        else:
+            assert await told(running, asked) == (400, None)
+            assert len(running["alpha"].received) == 1
+
+
+async def test_more_fields_than_forms_are_tried_are_learnt_over_several_calls(serve: Serve) -> None:
+    names = [f"field_{number}" for number in range(9)]
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    asked = {"messages": QUESTION, **dict.fromkeys(names, 1)}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing(*names)
+        assert (await told(running, asked))[0] == 400
+        assert len(running["alpha"].received) == 7
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert len(running["alpha"].received) == 7 + 4 + 1
+
+
+async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("max_tokens", said=said)
+        for sendings in (2, 3):
+            assert await told(running, {"messages": QUESTION, "max_tokens": 9}) == (200, None)
+            assert len(running["alpha"].received) == sendings
+        assert running["alpha"].received[-1].body["max_completion_tokens"] == 9
+
+
+@pytest.mark.parametrize(
+    ("said", "sendings"),
+    [
+        ("`reasoning_effort` is not supported with this model", 2),  # it says so whatever it is sent
+        ("temperature must be between 0 and 2", 1),
+        ("the prompt is too long", 1),
+    ],
+)
+async def test_a_wrong_request_stays_wrong_after_at_most_one_more_try(serve: Serve, said: str, sendings: int) -> None:
+    asked = {"model": MODEL, "messages": QUESTION, "temperature": 3, "reasoning_effort": "low"}
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    async with serve(alpha=refused(said), config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        for times in (1, 2):
+            async with running.post(asked) as response:
+                assert (response.status, (await response.json())["error"]["message"]) == (400, said)
+            assert len(running["alpha"].received) == times * sendings
+        assert running["alpha"].received[-sendings].body["reasoning_effort"] == "low"  # nothing was learnt
+
+
+def strictly(name: str, **schema: Any) -> dict[str, Any]:
+    function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
+    return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
+
+
+async def test_a_strict_schema_that_is_refused_is_best_effort_and_others_stay_strict(serve: Serve) -> None:
+    said = (
+        "Invalid schema for function 'f': In context=(), 'additionalProperties' is required to be supplied and false."
+    )
+
+    def answered(body: Any) -> Sequence[Step]:
+        function = body["tools"][0]["function"]
+        is_open = "additionalProperties" not in function["parameters"]
+        return refused(said) if function["strict"] and is_open else ANSWERS["chat"]
+
+    closed = strictly("g", additionalProperties=False)
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            assert await told(running, strictly("f")) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+        assert await told(running, closed) == (200, None)
+        assert running["alpha"].received[-1].body["tools"] == closed["tools"]
+
+
+async def test_a_server_that_does_not_know_strict_tools_is_asked_for_usual_ones(serve: Serve) -> None:
+    said = {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "function", "strict"]}]}
+    said["detail"][0]["msg"] = "Extra inputs are not permitted"
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said, 422) if "strict" in body["tools"][0]["function"] else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, strictly("f", additionalProperties=False)) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_what_is_wrong_beside_a_refused_field_is_told(serve: Serve) -> None:
+    def answered(body: Any) -> Sequence[Step]:
+        return refused(
+            "`reasoning_effort` is not supported with this model" if "reasoning_effort" in body else "too hot"
+        )
+
+    asked = {"model": MODEL, "messages": QUESTION, "temperature": 3, "reasoning_effort": "low"}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        async with running.post(asked) as response:
+            assert (response.status, (await response.json())["error"]["message"]) == (400, "too hot")
+        assert len(running["alpha"].received) == 2
+
+
+async def test_a_request_with_effects_at_its_provider_is_not_sent_again(serve: Serve) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    async with serve(alpha=refused(said), config={"providers": {"alpha": speaking("responses")}}) as running:
+        assert (await told(running, CODEX | {"store": True}, "/v1/responses"))[0] == 400
+        assert len(running["alpha"].received) == 1
+
+
+async def test_a_model_that_takes_the_field_again_after_a_change_is_asked_as_usual(serve: Serve) -> None:
+    """What it refuses now is the form that was learnt."""
+    asked = {"messages": QUESTION, "max_tokens": 9}
+    said = "Unsupported parameter: '{}' is not supported with this model."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("max_tokens", said=said)
+        assert await told(running, asked) == (200, None)
+        running["alpha"].answers = refusing("max_completion_tokens", said=said)
+        assert await told(running, asked) == (200, None)
+        before = len(running["alpha"].received)
+        assert await told(running, asked) == (200, None)
+        assert len(running["alpha"].received) == before + 1
+
+
+async def test_embeddings_are_asked_for_without_what_is_refused(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: refused("unknown field `user`") if "user" in body else []
+        for sendings in (2, 3):
+            assert await told(running, {"input": "Hi", "user": "u"}, "/v1/embeddings") == (200, "user")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) -> None:
+    bedrock, sent = Bedrock(), list[Any]()
+    words = "This model doesn't support the reasoning_effort field. Remove reasoning_effort and try again."
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        sent.append(msgspec.json.decode(await request.read()))
+        if "outputConfig" in sent[-1]:
+            return web.json_response({"message": words}, status=400)
+        return await bedrock.answer(request)
+
+    deployment = {"deployment": AWS, "capabilities": {"reasoning": True}}
+    config = {"models": {MODEL: {"deployments": [deployment], "race": {"mode": "single"}}}}
+    async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
+        providers = beside(base_url)["config"]["providers"]
+        async with serve(alpha=None, config={"providers": providers, **config}) as running:
+            for sendings in (2, 3):
+                assert await told(running, CLAUDE_CODE, "/v1/messages") == (200, "thinking")
+                assert len(sent) == sendings

@@ -1,0 +1,124 @@
+"""The conversation that each program has with each vendor: ten turns, scripted in what the user says.
+
+Runs under the client's own interpreter, so it needs the standard library alone. What a line of a turn does is in
+``tests/support/vendors/script.py``.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+PARALLEL, PICTURE, CUT = 4, 6, 8  # the turns with two calls at once, with a picture, and said twice
+CITIES = ("Oslo", "Rome", "Lima", "Kyiv", "Bonn", "Bern", "Cairo", "Delhi", "Quito", "Paris", "Sofia")
+CUT_AFTER_S = 1.0  # by programs that wait for a whole answer; those that stream leave after its first words
+STORY = "Once upon a time there was a race between two who both knew the way and neither of whom was late at all."
+
+SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+ABOUT = "Tell the weather in a city."
+
+Calls = Callable[[int], tuple[tuple[str, Any], tuple[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a user says, and what the model says at the end of it: how much of the conversation it has seen.
+
+    ``cut`` is said first, where it is not empty: the program leaves in the middle of the answer, and says ``text``.
+    """
+
+    number: int
+    text: str
+    says: str
+    picture: bool = False
+    cut: str = ""
+
+    def ends_with(self, said: object) -> None:
+        """Check the last words of the model.
+
+        Raises:
+            Lost: it says something else, as it has not seen all of the conversation.
+
+        """
+        if str(said).strip() != self.says:
+            raise Lost(f"it says {str(said)[-300:]!r}, not {self.says!r}")
+
+
+class Lost(Exception):
+    """The answer is not that of a model that has seen the whole conversation."""
+
+
+def forecast(city: str) -> str:
+    """Tell the weather in a city."""
+    return f"rain in {city}"
+
+
+@contextmanager
+def left_by(kind: type[BaseException] | tuple[type[BaseException], ...]) -> Iterator[None]:
+    """Expect that the block ends by ``kind``: the program has left the answer.
+
+    Raises:
+        Lost: it does not, so there was nothing to leave.
+
+    """
+    try:
+        yield
+    except kind:
+        return
+    raise Lost("the answer that was to be left came at once")
+
+
+def weather(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    """Return the two calls of one turn: the weather in two cities."""
+    return ("weather", {"city": CITIES[number - 1]}), ("weather", {"city": CITIES[number]})
+
+
+def turns(calls: Calls = weather, *, sees: bool = True, parallel: bool = True) -> list[Turn]:
+    """Return the conversation; in each turn the tools that ``calls`` names are called.
+
+    A model that ``sees`` nothing gets no picture, and one that calls a tool at a time calls them one after the other.
+    """
+    found = []
+    for number in range(1, 11):
+        (one, its), (other, others) = calls(number)
+        second = "call" if number == PARALLEL and parallel else "then"
+        lines = (
+            f"Turn {number}: do these two.",
+            f"call: {one} {json.dumps(its)}",
+            f"{second}: {other} {json.dumps(others)}",
+            "recall: now",
+        )
+        pictures = 1 if number >= PICTURE and sees else 0
+        found.append(
+            Turn(
+                number=number,
+                text="\n".join(lines),
+                says=f"turns {number}, results {2 * number}, pictures {pictures}",
+                picture=number == PICTURE and sees,
+                cut=f"Turn {number}: tell a story.\ncut: silent\nsay: {STORY}" if number == CUT else "",
+            )
+        )
+    return found
+
+
+class Turns:
+    """A conversation under way: who iterates over it has it, and where it failed is known."""
+
+    def __init__(self, *, sees: bool, parallel: bool) -> None:
+        self._model = {"sees": sees, "parallel": parallel}
+        self.at = 0
+
+    def __call__(self, calls: Calls) -> Iterator[Turn]:
+        """Iterate over the conversation with other tools."""
+        for turn in turns(calls, **self._model):
+            self.at = turn.number
+            yield turn
+
+    def __iter__(self) -> Iterator[Turn]:
+        return self(weather)
+
+
+def as_data(*, sees: bool, parallel: bool) -> list[dict[str, Any]]:
+    """Return the conversation as JSON, for programs in other languages."""
+    return [asdict(turn) for turn in turns(sees=sees, parallel=parallel)]

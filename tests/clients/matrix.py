@@ -1,0 +1,226 @@
+"""What came of all conversations: text for a terminal, JSON, and docs/reference/programs.md."""
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from tests.clients.places import DIRECTLY, PLACES, SETUPS
+
+Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
+
+MARKS: dict[Verdict, str] = {
+    "works": "✓",
+    "refused": "r",
+    "not possible": "n",
+    "defect": "✗",
+    "other defect": "✗",
+    "none": "-",
+    "not had": ".",
+}
+
+
+class Talked(msgspec.Struct, frozen=True):
+    """What came of one conversation: ``why`` is empty if it came to its end, else ``turn`` is where it ended."""
+
+    client: str
+    version: str
+    api: str
+    case: str
+    target: str  # place|setup
+    turn: int
+    refused: bool
+    why: str
+    began: float
+    ended: float
+
+    @property
+    def place(self) -> str:
+        """The vendor and the model."""
+        return self.target.partition("|")[0]
+
+    @property
+    def setup(self) -> str:
+        """What stands before them."""
+        return self.target.partition("|")[2]
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """The program, and its way to talk."""
+        return self.client, self.case
+
+
+class Matrix:
+    """Conversations, in the order in which they were had."""
+
+    def __init__(self, setups: Sequence[str], missing: Sequence[str] = ()) -> None:
+        self._setups = setups
+        self._found: dict[tuple[tuple[str, str], str, str], Talked] = {}
+        self._crashes: list[tuple[str, str]] = []
+        self._missing = missing
+        self.seconds = 0.0
+
+    def add(self, talks: Iterable[Talked]) -> None:
+        """Add what came of some."""
+        self._found.update({(talk.row, talk.place, talk.setup): talk for talk in talks})
+
+    def crash(self, client: str, why: str) -> None:
+        """Note that something went wrong beside them."""
+        self._crashes.append((client, why))
+
+    def verdict(self, row: tuple[str, str], place: str, setup: str) -> Verdict:
+        """Say what a cell is: works, refused in its first error, not possible at the vendor either, or a defect."""
+        talk = self._found.get((row, place, setup))
+        if talk is None:
+            others = any((row, place, other) in self._found for other in SETUPS[1:])
+            return "none" if setup == DIRECTLY and others else "not had"
+        if not talk.why:
+            return "works"
+        if setup == DIRECTLY:
+            return "not possible"
+        directly = self._found.get((row, place, DIRECTLY))
+        if directly is not None:
+            return "not possible" if directly.why else "defect"
+        return "refused" if talk.refused and talk.turn <= 1 else "other defect"
+
+    @property
+    def defects(self) -> list[Talked]:
+        """What works at the vendor and not through the gateway, and what fails there later than in its first error."""
+        return [talk for talk in self._found.values() if self._of(talk).endswith("defect")]
+
+    @property
+    def failed(self) -> bool:
+        """Is anything wrong?"""
+        return bool(self.defects or self._crashes)
+
+    def as_json(self) -> object:
+        """Return everything, for scripts."""
+        return {
+            "talks": [{**msgspec.structs.asdict(talk), "verdict": self._of(talk)} for talk in self._found.values()],
+            "crashes": self._crashes,
+            "missing": self._missing,
+            "seconds": self.seconds,
+        }
+
+    def as_text(self) -> str:
+        """Return what went wrong, and the table."""
+        lines = [f"{self._of(talk):12}  {_named(talk)}: {talk.why}" for talk in self._found.values() if talk.why]
+        lines += [f"CRASH  {client}: {why}" for client, why in self._crashes]
+        lines += [f"no stand-in of {vendor}" for vendor in self._missing]
+        lines += ["", "Four marks a cell: " + ", ".join(self._setups)]
+        width = max((len(" ".join(row)) for row in self._rows), default=0)
+        for place in self._places:
+            lines.append(place)
+            lines += [f"  {' '.join(row):{width}}  {self._cell(row, place)}" for row in self._rows]
+        lines.append(f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects")
+        return "\n".join(lines)
+
+    def after(self, before: Iterable[Talked]) -> list[Talked]:
+        """Return these conversations, and of earlier ones those that were not had anew, in the order of the page."""
+        known = {(talk.row, talk.place, talk.setup): talk for talk in before} | self._found
+        return list(known.values())
+
+    def as_markdown(self) -> str:
+        """Return the page."""
+        lines = [*_HEAD]
+        for client in dict.fromkeys(client for client, _ in self._rows):
+            rows = [row for row in self._rows if row[0] == client]
+            talks = [talk for talk in self._found.values() if talk.client == client]
+            versions = dict.fromkeys(talk.version for talk in talks)
+            day = dt.datetime.fromtimestamp(max(talk.ended for talk in talks), dt.UTC).date()
+            lines += [f"## {client}", "", f"Version {', '.join(versions)}, on {day}.", ""]
+            lines += [_line("vendor", "model", *(case for _, case in rows)), _line(*["---"] * (2 + len(rows)))]
+            tried = {talk.place for talk in talks}
+            for place in filter(tried.__contains__, self._places):
+                vendor, _, model = place.partition(" ")
+                lines.append(_line(vendor, f"`{model}`", *(self._cell(row, place) for row in rows)))
+            lines.append("")
+        lines += self._told()
+        return "\n".join(lines)
+
+    def _told(self) -> list[str]:
+        lines: list[str] = []
+        for title, verdicts in (
+            ("Refused in the first error, in these words", ("refused",)),
+            ("Not possible at the vendor directly", ("not possible",)),
+            ("Defects", ("defect", "other defect")),
+        ):
+            some: dict[tuple[str, str, str], list[Talked]] = {}
+            for talk in self._found.values():
+                if self._of(talk) in verdicts:
+                    some.setdefault((*talk.row, _shorter(talk.why)), []).append(talk)
+            if some:
+                lines += [f"## {title}", ""]
+                for (client, case, why), talks in some.items():
+                    where = ", ".join(dict.fromkeys(f"{talk.place} {talk.setup}, turn {talk.turn}" for talk in talks))
+                    lines.append(f"- **{client}, {case}** ({where}): {why}")
+                lines.append("")
+        return lines
+
+    def _of(self, talk: Talked) -> Verdict:
+        return self.verdict(talk.row, talk.place, talk.setup)
+
+    def _cell(self, row: tuple[str, str], place: str) -> str:
+        return "".join(MARKS[self.verdict(row, place, setup)] for setup in self._setups)
+
+    @property
+    def _rows(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys(row for row, _, _ in self._found))
+
+    @property
+    def _places(self) -> list[str]:
+        seen = {place for _, place, _ in self._found}
+        return [place.name for place in PLACES if place.name in seen]
+
+
+def page_of(talks: Iterable[Talked]) -> str:
+    """Return the page of conversations, programs and models in alphabetical order."""
+    matrix = Matrix(SETUPS)
+    matrix.add(sorted(talks, key=lambda talk: (talk.client, talk.case)))
+    return matrix.as_markdown()
+
+
+def _named(talk: Talked) -> str:
+    return f"{talk.client}: {talk.case} ({talk.place} {talk.setup}), turn {talk.turn}"
+
+
+def _shorter(why: str) -> str:
+    """Return a failure as one line of a page."""
+    return " ".join(why.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+_HEAD = (
+    "# Programs and vendors",
+    "",
+    "**Does a program that works at a vendor also work through the gateway?** Real programs, with nothing changed but",
+    "address and key, talk to strict stand-ins of vendors (`python -m tests.support.vendors` serves them): they refuse",
+    "what the vendor refuses, in its words. Each conversation has ten turns. In each a tool is called twice, once both",
+    "at the same time. One turn has a picture; one is left in the middle of its answer, and said again. After each the",
+    "model says how much of the conversation it has seen.",
+    "",
+    "Made by `make test WHAT=programs`. Each cell has four marks:",
+    "",
+    *(
+        f"{number}. {said}"
+        for number, said in enumerate(
+            (
+                "*directly*: the program at the vendor.",
+                "*alone*: a gateway before this vendor alone.",
+                "*raced with its like*: a gateway races two of this vendor; what one keeps, the other does not know.",
+                "*raced with another API*: a gateway races it with Anthropic's Messages (Anthropic with OpenAI).",
+            ),
+            1,
+        )
+    ),
+    "",
+    "✓ works · r refused in the first error, which says why · n not possible at the vendor either · ✗ a defect ·",
+    "\\- the vendor does not have this API · . not tried lately",
+    "",
+)
+
+assert len(SETUPS) == 4

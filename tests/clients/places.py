@@ -1,0 +1,222 @@
+"""Where conversations are had: strict stand-ins of vendors, and gateways before them, alone and racing.
+
+Each vendor is served twice, so that two of it can be raced: what one keeps, the other does not know.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.clients.case import Target
+from tests.clients.gateways import gateway
+from tests.clients.targets import GATEWAY_FORBIDDEN_KEY, GATEWAY_KEY, WRONG_KEY, sha256
+from tests.support.vendors import NAMES, Reply, Served, running_vendor
+
+Json = dict[str, Any]
+
+DIRECTLY = "directly"
+SETUPS = (DIRECTLY, "alone", "raced with its like", "raced with another API")
+EVERY_API = ("chat", "responses", "messages", "gemini")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A model at a vendor, and what a gateway is told of the provider; ``base`` is its API's, if it has several.
+
+    ``sees`` says whether the model takes pictures, and ``parallel`` whether it calls several tools at once.
+    """
+
+    vendor: str
+    model: str
+    provider: Mapping[str, Any]
+    base: str | None = None
+    sees: bool = True
+    parallel: bool = True
+
+    @property
+    def name(self) -> str:
+        """Both, as a row of the page has them."""
+        return f"{self.vendor} {self.model}"
+
+
+def _of(vendor: str, model: str, *, preset: str | None = None, **facts: Any) -> Place:
+    return Place(vendor, model, **{"provider": {"preset": preset or vendor}, **facts})
+
+
+PLACES = (
+    _of("openai", "gpt-5"),
+    _of("openai", "gpt-4.1"),
+    _of("anthropic", "claude-haiku-4-5"),
+    _of("anthropic", "claude-sonnet-5"),
+    _of(
+        "azure",
+        "gpt-5-mini",
+        base="/openai/v1",
+        provider={"kind": "openai_compatible", "apis": ["chat", "responses"]},
+    ),
+    _of("google", "gemini-2.5-flash"),
+    _of("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0", preset="bedrock_converse"),
+    _of("mistral", "mistral-large-latest"),
+    _of("groq", "openai/gpt-oss-120b", sees=False),
+    _of("deepseek", "deepseek-v4-pro", sees=False),
+    _of("xai", "grok-4.5"),
+    _of("openrouter", "anthropic/claude-sonnet-4.5"),
+    _of("vllm", "Qwen/Qwen3.5-27B"),
+    _of("llama_cpp", "qwen3.5-27b.gguf", sees=False, parallel=False),
+    _of("ollama", "qwen3:8b", sees=False),
+)
+_OTHER_API = PLACES[2]
+_OTHER_THAN_THAT = PLACES[0]
+_PATHS = {
+    "/chat/completions": "chat",
+    "/responses": "responses",
+    "/messages": "messages",
+    "/models/{model}:generateContent": "gemini",
+}
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A request that came to a stand-in, and what was answered."""
+
+    at: float
+    vendor: str
+    method: str
+    path: str
+    status: int
+    asked: Any
+    answered: Any = None  # of refusals
+
+
+class Ground:
+    """What conversations are had at: targets, in the order of the places, and what arrived behind them."""
+
+    def __init__(self) -> None:
+        self.targets: list[Target] = []
+        self.exchanges: list[Exchange] = []
+        self.missing: list[str] = []
+
+    def between(self, began: float, ended: float) -> list[Exchange]:
+        """Return what arrived in that time."""
+        return [each for each in self.exchanges if began <= each.at <= ended]
+
+
+@asynccontextmanager
+async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) -> AsyncIterator[Ground]:
+    """Serve vendors, and start a gateway for each setup; stop them when the block ends."""
+    found = Ground()
+    places = [place for place in PLACES if place.vendor in vendors or place.name in vendors]
+    found.missing = sorted({place.vendor for place in places if place.vendor not in NAMES})
+    places = [place for place in places if place.vendor in NAMES]
+    wanted = [
+        setup for setup in setups if setup != SETUPS[3] or all(_partner(place).vendor in NAMES for place in places)
+    ]
+    async with AsyncExitStack() as stack:
+        served: dict[tuple[str, str], Served] = {}
+        partners = [_partner(place) for place in places] if SETUPS[3] in wanted else []
+        needed = dict.fromkeys(place.vendor for place in (*places, *partners))
+        for vendor in needed:
+            for letter in "ab":
+                one = await stack.enter_async_context(running_vendor(vendor, seed=letter))
+                _listen(one, f"{vendor}-{letter}", found.exchanges)
+                served[vendor, letter] = one
+        urls = {}
+        for setup in SETUPS[1:]:
+            if setup in wanted:
+                home = folder / setup.replace(" ", "-")
+                home.mkdir()
+                config = configuration(setup, places, served, home)
+                urls[setup] = await stack.enter_async_context(gateway(config, home))
+        for place in places:
+            if DIRECTLY in wanted:
+                found.targets.append(_directly(place, served[place.vendor, "a"]))
+            found.targets += [_behind(place, setup, url) for setup, url in urls.items()]
+        yield found
+
+
+def _partner(place: Place) -> Place:
+    """Return who it is raced with that has another API."""
+    return _OTHER_THAN_THAT if place.vendor == _OTHER_API.vendor else _OTHER_API
+
+
+def configuration(setup: str, places: Sequence[Place], served: Mapping[tuple[str, str], Served], home: Path) -> Json:
+    """Return the configuration of the gateway of one setup: each place's model under the vendor's own name."""
+    providers: Json = {}
+    models: Json = {}
+    for place in places:
+        behind = {
+            SETUPS[1]: [(place, "a")],
+            SETUPS[2]: [(place, "a"), (place, "b")],
+            SETUPS[3]: [(place, "a"), (_partner(place), "a")],
+        }[setup]
+        for one, letter in behind:
+            at = served[one.vendor, letter]
+            url = at.root + _base(one, at)
+            providers[f"{one.vendor}-{letter}"] = {**one.provider, "base_url": url, "api_key": at.key}
+        models[place.model] = {
+            "deployments": [f"{one.vendor}-{letter}/{one.model}" for one, letter in behind],
+            "race": {"mode": "race", "width": len(behind)},
+        }
+    return {
+        "port": 0,
+        "database_url": f"sqlite:///{home}/holeshot.db",
+        "spool_dir": f"{home}/spool",
+        "lame_duck_s": 0,
+        "log_format": "json",
+        "providers": providers,
+        "models": models,
+        "clients": {"suite": {"key_sha256": sha256(GATEWAY_KEY)}},
+    }
+
+
+def _base(place: Place, served: Served) -> str:
+    return served.vendor.base if place.base is None else place.base
+
+
+def _directly(place: Place, served: Served) -> Target:
+    base = _base(place, served)
+    paths = {path for _, path, _ in served.vendor.routes()}
+    apis = [api for path, api in _PATHS.items() if base + path in paths]
+    return _target(place, DIRECTLY, served.root, served.key, apis=apis, base=base)
+
+
+def _behind(place: Place, setup: str, url: str) -> Target:
+    return _target(place, setup, url, GATEWAY_KEY, apis=EVERY_API)
+
+
+def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str], base: str = "") -> Target:
+    return Target(
+        name=f"{place.name}|{setup}",
+        url=url,
+        key=key,
+        wrong_key=WRONG_KEY,
+        forbidden_key=GATEWAY_FORBIDDEN_KEY,
+        translates=setup != DIRECTLY,
+        gateway=setup != DIRECTLY,
+        models=dict.fromkeys(EVERY_API, place.model),
+        troubled={},
+        upstreams=[],
+        apis=list(apis),
+        base=base,
+        sees=place.sees,
+        parallel=place.parallel,
+    )
+
+
+def _listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
+    """Note what arrives at a stand-in, and when."""
+    answer = served.vendor.answer
+
+    def heard(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+        reply = answer(method, url, headers, body)
+        try:
+            asked = msgspec.json.decode(body) if body else None
+        except msgspec.DecodeError:
+            asked = body.decode(errors="replace")
+        refusal = reply.body if reply.status >= 400 else None
+        exchanges.append(Exchange(time.time(), name, method, url, reply.status, asked, refusal))
+        return reply
+
+    served.vendor.answer = heard  # type: ignore[method-assign]  # it is told apart by nothing else

@@ -1,0 +1,82 @@
+"""aider: one process a conversation, whose user types; it has no tools, so each turn changes a file."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.clients.case import Suite, Target
+from tests.clients.conversation import STORY, Lost, Turns
+from tests.clients.samples import PNG
+from tests.clients.workplace import Workplace, version_of, workplace
+
+PROGRAM = Path(sys.executable).with_name("aider")
+OPTIONS = (
+    *("--no-show-model-warnings", "--yes-always", "--no-check-update", "--analytics-disable", "--no-git"),
+    *("--no-pretty", "--no-show-release-notes", "--no-fancy-input", "--edit-format", "whole"),
+)
+
+suite = Suite("aider", version=lambda: version_of(PROGRAM))
+
+
+class Aider:
+    """One conversation with it."""
+
+    def __init__(self, target: Target, place: Workplace) -> None:
+        prices = place.home / ".aider" / "caches" / "model_prices_and_context_window.json"
+        prices.parent.mkdir(parents=True)
+        prices.write_text('{"fetched": {}}')  # it would fetch them, and wait for it
+        (place.folder / "picture.png").write_bytes(PNG)
+        environ = {
+            "OPENAI_API_BASE": target.openai,
+            "OPENAI_API_KEY": target.key,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # likewise
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._process = place.start(PROGRAM, "--model", f"openai/{target.chat}", *OPTIONS, environ=environ)
+
+    def type(self, text: str) -> None:
+        """Type something: what has several lines goes between braces."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{{\n{text}\n}}\n" if "\n" in text else f"{text}\n")
+        self._process.stdin.flush()
+
+    def read_until(self, words: str) -> str:
+        """Return what it prints, up to these words."""
+        assert self._process.stdout is not None
+        said = ""
+        while words not in said:
+            if not (letter := self._process.stdout.read(1)):
+                raise Lost(f"it ended with {self._process.wait()}: {said[-1000:]}")
+            said += letter
+            if "litellm." in said and "Error" in said and "\n" in said[said.index("litellm.") :]:
+                raise Lost(said[said.index("litellm.") :])
+        return said
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.kill(self._process.pid, signal.SIGINT)
+
+
+@suite.conversation("chat")
+def conversation(target: Target, turns: Turns) -> None:
+    with workplace() as place:
+        aider = Aider(target, place)
+        for turn in turns:
+            if turn.cut:
+                aider.type(turn.cut)
+                aider.read_until(STORY[:30])
+                aider.interrupt()
+                aider.read_until("again to exit")
+            if turn.picture:
+                aider.type("/add picture.png")
+            answer = f"turn-{turn.number}.txt\\n```\\nwritten in turn {turn.number}\\n```\\n"
+            aider.type(f'Turn {turn.number}: write the file.\nsay: "{answer}"')
+            aider.read_until(f"Applied edit to turn-{turn.number}.txt")
+            written = (place.folder / f"turn-{turn.number}.txt").read_text().strip()
+            if written != f"written in turn {turn.number}":
+                raise Lost(f"it wrote {written!r}")
+
+
+if __name__ == "__main__":
+    suite.main()

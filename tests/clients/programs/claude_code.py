@@ -1,0 +1,105 @@
+"""Claude Code: one process a conversation, which reads what the user says line by line (as its Agent SDK has it)."""
+
+import json
+from typing import Any
+
+from tests.clients.case import Suite, Target
+from tests.clients.conversation import Lost, Turn, Turns, forecast
+from tests.clients.samples import PNG_BASE64
+from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
+
+PROGRAM = NODE_PROGRAMS / "claude"
+QUIET = (
+    *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING"),
+    "DISABLE_AUTOUPDATER",
+)
+OPTIONS = (
+    *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
+    *("--include-partial-messages", "--allowedTools", "Bash"),
+)
+
+suite = Suite("claude-code", version=lambda: version_of(PROGRAM))
+
+
+def calls(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    """Return the two commands of one turn."""
+    one, other = (f"printf '{forecast(city)} {number}'" for city in ("Oslo", "Rome"))
+    return ("Bash", {"command": one, "description": "Look"}), ("Bash", {"command": other, "description": "Look again"})
+
+
+class Claude:
+    """One conversation with it."""
+
+    def __init__(self, target: Target, place: Workplace) -> None:
+        names = ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL")
+        environ = {
+            "ANTHROPIC_BASE_URL": target.url,
+            "ANTHROPIC_API_KEY": target.key,
+            **dict.fromkeys(QUIET, "1"),
+            **dict.fromkeys(names, target.messages),  # it uses a smaller one for small things
+        }
+        self._process = place.start(PROGRAM, *OPTIONS, "--model", target.messages, environ=environ)
+
+    def say(self, text: str, *, picture: bool = False) -> None:
+        """Send what the user says."""
+        content: list[Any] = [{"type": "text", "text": text}]
+        if picture:
+            source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
+            content.insert(0, {"type": "image", "source": source})
+        self._send({"type": "user", "message": {"role": "user", "content": content}})
+
+    def interrupt(self) -> None:
+        """Leave the answer in the middle, once it has words."""
+        while not self._is_words(self._next()):
+            pass
+        request = {"subtype": "interrupt"}
+        self._send({"type": "control_request", "request_id": "leave", "request": request})
+        self.result()
+
+    def result(self) -> Any:
+        """Return how a turn ended."""
+        while (event := self._next())["type"] != "result":
+            pass
+        return event
+
+    @staticmethod
+    def _is_words(event: Any) -> bool:
+        return event["type"] == "stream_event" and "text_delta" in json.dumps(event["event"])
+
+    def _send(self, event: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(event) + "\n")
+        self._process.stdin.flush()
+
+    def _next(self) -> Any:
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline()):
+            raise Lost(f"it ended with {self._process.wait()}: {self._error()}")
+        return json.loads(line)
+
+    def _error(self) -> str:
+        assert self._process.stderr is not None
+        return self._process.stderr.read()[-1000:]
+
+
+@suite.conversation("messages")
+def conversation(target: Target, turns: Turns) -> None:
+    with workplace() as place:
+        claude = Claude(target, place)
+        for turn in turns(calls):
+            if turn.cut:
+                claude.say(turn.cut)
+                claude.interrupt()
+            claude.say(turn.text, picture=turn.picture)
+            check(turn, claude.result())
+
+
+def check(turn: Turn, result: Any) -> None:
+    """Check how a turn ended."""
+    if result["is_error"]:
+        raise Lost(result.get("result") or json.dumps(result))
+    turn.ends_with(result["result"])
+
+
+if __name__ == "__main__":
+    suite.main()

@@ -1,0 +1,503 @@
+"""Anthropic's Messages: how a request is read, what its history must be, and how an answer is written.
+
+``MessagesVendor`` is a vendor of this API; what a model of it refuses is in ``known/anthropic.py``.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from tests.support.vendors.models import Model, Models
+from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, tokens_of
+from tests.support.vendors.shapes import Fault, Record
+from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_named
+from tests.support.vendors.words import first_fault, pydantics_message, pydantics_place
+
+_TOOLS_PAGE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
+THREADS = "https://github.com/anthropics/anthropic-sdk-python, 2.14: types/beta/beta_thread_…_params.py, lib/threads/"
+_TEXT_PAGE = "https://platform.claude.com/docs/en/api/errors"
+_STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "stop_sequence": "stop_sequence"}
+_KINDS = {  # https://platform.claude.com/docs/en/api/errors
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+class MessagesVendor(Vendor):
+    """A vendor whose API is Messages."""
+
+    messages: ClassVar[Record]
+    counted: ClassVar[Record]
+    models: ClassVar[Models]
+
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.threads: dict[str, Json] = {}  # the requests so far, with their answers, by the answers' ids
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes of Messages and of the list of models."""
+        return [
+            ("POST", f"{self.base}/messages", self.speak),
+            ("POST", f"{self.base}/messages/count_tokens", self.count),
+            ("GET", f"{self.base}/models", self.list_models),
+            ("GET", f"{self.base}/models/{{model*}}", self.tell_model),
+        ]
+
+    def refusal(self, refused: Refused) -> Reply:
+        """Return a refusal in Anthropic's shape."""
+        kind = refused.kind or _KINDS.get(refused.status, "api_error")
+        name = self.ids.next("req_011C", 20, LETTERS)
+        error: Json = {"type": kind, "message": refused.message}
+        if refused.code is not None:
+            error["details"] = {"error_code": refused.code}
+        body = {"type": "error", "error": error, "request_id": name}
+        return Reply(body, refused.status, {"request-id": name, **refused.headers})
+
+    def broken(self, broken: Broken) -> Refused:
+        """Return a failure that the text asked for, in its words where it has some."""
+        told = {429: "This request would exceed your account's rate limit. Please try again later.", 529: "Overloaded"}
+        return Refused(broken.status, told.get(broken.status, "Internal server error"), rule="as asked for")
+
+    def refuse_path(self, request: Request) -> Reply:
+        """Refuse an address that it does not have."""
+        raise Refused(404, "Not Found", rule="path", page="https://platform.claude.com/docs/en/api/errors")
+
+    def parsed(self, body: bytes) -> Any:
+        """Return the JSON of a body."""
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            raise Refused(400, f"The request body is not valid JSON: {error}", rule="json") from None
+
+    def speak(self, request: Request) -> Reply:
+        """Answer a request of Messages."""
+        self.check_fields(request.body, self.fields_of(request, self.messages))
+        body = self.continued(request.body)
+        model = self.model_of(body["model"])
+        self.check_model(body, model)
+        self.check_history(body, model)
+        asked = self.read(body, model)
+        self.check_context(body, model)
+        given = answered(asked, self.failures)
+        writing = Writing(self, asked, given, omits=self.omits(body, model))
+        headers = {"request-id": self.ids.next("req_011C", 20, LETTERS)}
+        if "thread" in body:
+            whole = writing.whole()
+            said = {"role": "assistant", "content": whole["content"]}
+            self.threads[whole["id"]] = {**body, "messages": [*body["messages"], said]}
+        if asked.stream:
+            return Reply(blocks=as_named(writing.events()), headers=headers, breaks=given.cut)
+        return Reply(writing.whole(), headers=headers, breaks=given.cut)
+
+    def continued(self, body: Json) -> Json:
+        """Return a request with what its thread holds: instructions, tools and the messages so far."""
+        thread = body.get("thread") or {}
+        if thread.get("type") != "continue":
+            return body
+        if (kept := self.threads.get(thread["previous_message_id"])) is None:
+            raise Refused(
+                404, "thread: previous message not found", rule="thread", page=THREADS, code="thread_not_found"
+            )
+        if repeated := [name for name in ("system", "tools") if name in body]:
+            raise _refused(f"{repeated[0]}: Extra inputs are not permitted on a thread", "thread", THREADS)
+        held: Json = {name: kept[name] for name in ("system", "tools") if name in kept}
+        return {**body, **held, "messages": [*kept["messages"], *body["messages"]]}
+
+    def count(self, request: Request) -> Reply:
+        """Count the tokens of a request."""
+        body = request.body
+        self.check_fields(body, self.fields_of(request, self.counted))
+        model = self.model_of(body["model"])
+        self.check_history(body, model)
+        return Reply({"input_tokens": _tokens(body)})
+
+    # What it refuses.
+
+    def fields_of(self, _request: Request, usual: Record) -> Record:
+        """Return the table of a request: its headers may ask for more fields."""
+        return usual
+
+    def check_fields(self, body: Any, shape: Record) -> None:
+        """Refuse a body that is not as the table has it."""
+        if (fault := first_fault(shape, body)) is not None:
+            raise in_pydantics_words(fault)
+
+    def model_of(self, name: str) -> Model:
+        """Return what is known of a model."""
+        model = self.models.find(name)
+        if model is None:
+            raise Refused(404, f"model: {name}", rule="model", page="https://platform.claude.com/docs/en/api/errors")
+        return model
+
+    def check_model(self, body: Json, model: Model) -> None:
+        """Refuse what this model does not take."""
+
+    def check_context(self, body: Json, model: Model) -> None:
+        """Refuse a prompt that the model's context does not hold."""
+        tokens = _tokens(body)
+        if tokens > model.context:
+            raise _refused(f"prompt is too long: {tokens} tokens > {model.context} maximum", "context", model.page)
+
+    def check_history(self, body: Json, model: Model) -> None:
+        """Refuse a history in which something is missing, empty, or in the wrong order."""
+        messages = body["messages"]
+        if not messages:
+            raise _refused("messages: at least one message is required", "no messages", _TEXT_PAGE)
+        if messages[0]["role"] != "user":
+            raise _refused('messages: first message must use the "user" role', "first turn", _TEXT_PAGE)
+        self._check_texts(body)
+        self._check_thoughts(body)
+        self._check_calls(messages)
+        if messages[-1]["role"] == "assistant":
+            self._check_prefill(messages[-1], model)
+
+    @staticmethod
+    def _check_texts(body: Json) -> None:
+        marked = 0
+        places: list[tuple[str, Any]] = [("system", body.get("system") or [])]
+        places += [(f"messages.{number}", message["content"]) for number, message in enumerate(body["messages"])]
+        last = len(body["messages"]) - 1
+        for where, content in places:
+            number = int(where.partition(".")[2] or -1)
+            final = number == last and body["messages"][-1]["role"] == "assistant"
+            if number >= 0 and not content and not final:
+                raise _refused(
+                    f"{where}: all messages must have non-empty content except for the optional final assistant message",
+                    "empty message",
+                    "https://github.com/anthropics/claude-code/issues/6774",
+                )
+            for inner, block in enumerate(content if isinstance(content, list) else ()):
+                marked += block.get("cache_control") is not None
+                if block["type"] != "text" or block["text"].strip():
+                    continue
+                if block.get("cache_control") is not None and not block["text"]:
+                    at = f"{where}.content.{inner}.text" if number >= 0 else f"system.{inner}.text"
+                    raise _refused(
+                        f"{at}: cache_control cannot be set for empty text blocks",
+                        "cache_control of an empty text",
+                        "https://github.com/anthropics/claude-code/issues/50082",
+                    )
+                raise _refused(
+                    f"{where.partition('.')[0]}: text content blocks must "
+                    + ("contain non-whitespace text" if block["text"] else "be non-empty"),
+                    "empty text",
+                    "https://github.com/experientiallabs/experiential/pull/799",
+                )
+            if isinstance(content, str) and content and not content.strip():
+                raise _refused(
+                    f"{where.partition('.')[0]}: text content blocks must contain non-whitespace text",
+                    "empty text",
+                    "https://github.com/experientiallabs/experiential/pull/799",
+                )
+        marked += sum(tool.get("cache_control") is not None for tool in body.get("tools") or ())
+        if marked > 4:
+            raise _refused(
+                f"A maximum of 4 blocks with cache_control may be provided. Found {marked}.",
+                "four marks for the cache",
+                "https://github.com/Wei-Shaw/sub2api/issues/176",
+            )
+
+    def _check_thoughts(self, body: Json) -> None:
+        for number, block_number, block in _blocks_of(body["messages"], "thinking", "redacted_thinking"):
+            where = f"messages.{number}.content.{block_number}"
+            if block["type"] == "redacted_thinking":
+                if not self.is_signed(block["data"], None):
+                    raise _refused(
+                        f"{where}: Invalid `data` in `redacted_thinking` block", "redacted thoughts", _TEXT_PAGE
+                    )
+            elif not self.is_signed(block["signature"], block["thinking"]):
+                raise _refused(
+                    f"{where}: Invalid `signature` in `thinking` block",
+                    "signature",
+                    "https://github.com/ding113/claude-code-hub/issues/518",
+                )
+        if (body.get("thinking") or {}).get("type") == "enabled":
+            self._check_thoughts_of_loop(body["messages"])
+
+    @staticmethod
+    def _check_thoughts_of_loop(messages: Sequence[Json]) -> None:
+        """Refuse a loop of tools that goes on without its thoughts."""
+        first = None
+        for number in range(len(messages) - 1, -1, -1):
+            message = messages[number]
+            kinds = (
+                {block["type"] for block in message["content"]} if isinstance(message["content"], list) else {"text"}
+            )
+            if message["role"] == "user" and "tool_result" not in kinds:
+                break
+            if message["role"] == "assistant":
+                first = number
+        if first is None:
+            return
+        content = messages[first]["content"]
+        kind = content[0]["type"] if isinstance(content, list) else "text"
+        if kind not in {"thinking", "redacted_thinking"}:
+            raise _refused(
+                f"messages.{first}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When"
+                " `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the"
+                " lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from"
+                " previous turns. To avoid this requirement, disable `thinking`. Please consult our documentation at"
+                " https://docs.claude.com/en/docs/build-with-claude/extended-thinking",
+                "loop without thoughts",
+                "https://github.com/n8n-io/n8n/issues/22550",
+            )
+
+    @staticmethod
+    def _check_calls(messages: Sequence[Json]) -> None:
+        seen: set[str] = set()
+        for number, inner, block in _blocks_of(messages, "tool_use"):
+            if block["id"] in seen:
+                raise _refused(
+                    f"messages.{number}.content.{inner}: `tool_use` ids must be unique",
+                    "two calls with one id",
+                    "https://github.com/anomalyco/opencode/issues/1279",
+                )
+            seen.add(block["id"])
+        turns = _merged(messages)
+        waiting: list[str] = []
+        asked = 0
+        for number, role, blocks in [*turns, (-1, "end", [])]:
+            leading = 0
+            while leading < len(blocks) and blocks[leading]["type"] == "tool_result":
+                leading += 1
+            answered_ids = [block["tool_use_id"] for block in blocks[:leading]]
+            missing = [name for name in waiting if name not in answered_ids]
+            if missing:
+                raise _refused(
+                    f"messages.{asked}: `tool_use` ids were found without `tool_result` blocks immediately after:"
+                    f" {', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the"
+                    " next message.",
+                    "calls without results",
+                    "https://github.com/anthropics/claude-code/issues/8612",
+                )
+            for inner, block in enumerate(blocks):
+                if block["type"] == "tool_result" and block["tool_use_id"] not in waiting:
+                    raise _refused(
+                        f"messages.{number}.content.{inner}: unexpected `tool_use_id` found in `tool_result` blocks:"
+                        f" {block['tool_use_id']}. Each `tool_result` block must have a corresponding `tool_use` block in"
+                        " the previous message.",
+                        "result without its call",
+                        "https://github.com/anthropics/claude-code/issues/13460",
+                    )
+            waiting = [block["id"] for block in blocks if block["type"] == "tool_use"] if role == "assistant" else []
+            asked = number
+
+    @staticmethod
+    def _check_prefill(message: Json, model: Model) -> None:
+        if "no prefill" in model.marks:
+            raise _refused(
+                "This model does not support assistant message prefill. The conversation must end with a user message.",
+                "no prefill",
+                "https://platform.claude.com/docs/en/api/errors#prefill-not-supported",
+            )
+        content = message["content"]
+        text = content if isinstance(content, str) else content[-1].get("text", "") if content else ""
+        if text != text.rstrip():
+            raise _refused(
+                "messages: final assistant content cannot end with trailing whitespace",
+                "space at the end",
+                "https://github.com/tailcallhq/forgecode/issues/1872",
+            )
+
+    # How it reads and answers.
+
+    def sign(self, thoughts: str) -> str:
+        """Return the signature of some thoughts."""
+        made = hashlib.sha256(thoughts.encode()).hexdigest()
+        return "Eo" + self._signed(made) + made
+
+    def is_signed(self, signature: str, thoughts: str | None) -> bool:
+        """Say whether it signed these thoughts; what it told without its words is empty."""
+        signed, made = signature[2:66], signature[66:]
+        if not signature.startswith("Eo") or not hmac.compare_digest(signed, self._signed(made)):
+            return False
+        return not thoughts or hashlib.sha256(thoughts.encode()).hexdigest() == made
+
+    def _signed(self, made: str) -> str:
+        return hashlib.sha256(f"{self.name} {self.account}\n{made}".encode()).hexdigest()
+
+    def thinks(self, body: Json, model: Model) -> bool:
+        """Say whether the model thinks about this request."""
+        kind = (body.get("thinking") or {}).get("type") or model.usual
+        return model.thinks and kind in {"enabled", "adaptive"}
+
+    def omits(self, body: Json, model: Model) -> bool:
+        """Say whether thoughts are told without their words."""
+        display = (body.get("thinking") or {}).get("display")
+        return display == "omitted" or (display is None and "omits thoughts" in model.marks)
+
+    def read(self, body: Json, model: Model) -> Asked:
+        """Read a request for the script."""
+        form = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+        choice = body.get("tool_choice") or {"type": "auto"}
+        return Asked(
+            model=body["model"],
+            body=body,
+            turns=list(turns_of(body["messages"])),
+            system=text_of(body.get("system") or ""),
+            stream=bool(body.get("stream")),
+            tools=[
+                Tool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool
+            ],
+            choice={"any": "required", "tool": choice.get("name") or ""}.get(choice["type"], choice["type"]),
+            parallel=not choice.get("disable_parallel_tool_use"),
+            schema=form.get("schema"),
+            thinks=self.thinks(body, model),
+            stop=body.get("stop_sequences") or (),
+            most=body.get("max_tokens"),
+        )
+
+    def list_models(self, _request: Request) -> Reply:
+        """Tell the models."""
+        data = [self._model(name) for name in self.models.names]
+        return Reply({"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]})
+
+    def tell_model(self, request: Request) -> Reply:
+        """Tell one model."""
+        self.model_of(request.named["model"])
+        return Reply(self._model(request.named["model"]))
+
+    def _model(self, name: str) -> Json:
+        return {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+
+
+class Writing:
+    """One answer as Messages."""
+
+    def __init__(self, vendor: MessagesVendor, asked: Asked, given: Given, *, omits: bool) -> None:
+        self._vendor, self._asked, self._given, self._omits = vendor, asked, given, omits
+        self._id = vendor.ids.next("msg_01", 22, LETTERS)
+        self._made = list(self._blocks())
+
+    def whole(self) -> Json:
+        """Return the JSON of a call that does not stream."""
+        given = self._given
+        return {
+            **self._head(),
+            "content": [{**block, **rest} for block, rest, _ in self._made],
+            "stop_reason": _STOP[given.finish],
+            "stop_sequence": given.stopped_by,
+            "usage": self._usage(given.tokens_out),
+        }
+
+    def events(self) -> Iterator[Json]:
+        """Yield the events of a stream, a ping among them."""
+        begun: Json = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": self._usage(1)}
+        yield {"type": "message_start", "message": {**self._head(), **begun}}
+        for index, (block, _, deltas) in enumerate(self._made):
+            yield {"type": "content_block_start", "index": index, "content_block": block}
+            if index == 0:
+                yield {"type": "ping"}
+            for delta in deltas:
+                yield {"type": "content_block_delta", "index": index, "delta": delta}
+            yield {"type": "content_block_stop", "index": index}
+        ended = {"stop_reason": _STOP[self._given.finish], "stop_sequence": self._given.stopped_by}
+        yield {"type": "message_delta", "delta": ended, "usage": self._usage(self._given.tokens_out)}
+        yield {"type": "message_stop"}
+
+    def _blocks(self) -> Iterator[tuple[Json, Json, list[Json]]]:
+        """Yield each block as it begins, what it has besides at its end, and the deltas between."""
+        given = self._given
+        if self._asked.thinks:
+            signed = {"signature": self._vendor.sign(given.thoughts)}
+            told = [] if self._omits else given.thought_pieces
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in told]
+            yield (
+                {"type": "thinking", "thinking": "", "signature": ""},
+                {"thinking": "" if self._omits else given.thoughts, **signed},
+                [*deltas, {"type": "signature_delta", **signed}],
+            )
+        if given.text:
+            yield (
+                {"type": "text", "text": ""},
+                {"text": given.text},
+                [{"type": "text_delta", "text": piece} for piece in given.pieces],
+            )
+        for call in given.calls:
+            pieces = call.pieces if call.arguments != "{}" else []
+            yield (
+                {
+                    "type": "tool_use",
+                    "id": self._vendor.ids.next("toolu_01", 22, LETTERS),
+                    "name": call.name,
+                    "input": {},
+                },
+                {"input": json.loads(call.arguments)},
+                [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)],
+            )
+
+    def _head(self) -> Json:
+        return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
+
+    def _usage(self, tokens_out: int) -> Json:
+        return {
+            "input_tokens": self._given.tokens_in,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+            "output_tokens": tokens_out,
+            "service_tier": "standard",
+        }
+
+
+def in_pydantics_words(fault: Fault) -> Refused:
+    """Return the refusal of a fault as Anthropic writes it: the place, and pydantic's message."""
+    path = fault.path[:-1] if fault.kind == "tag" else fault.path
+    return _refused(f"{pydantics_place(path)}: {pydantics_message(fault)}", fault.kind, fault.page or _TEXT_PAGE)
+
+
+def _refused(message: str, rule: str, page: str) -> Refused:
+    return Refused(400, message, rule=rule, page=page)
+
+
+def _tokens(body: Mapping[str, Any]) -> int:
+    return sum(tokens_of(body.get(name)) for name in ("messages", "system", "tools") if body.get(name))
+
+
+def _blocks_of(messages: Sequence[Json], *kinds: str) -> Iterator[tuple[int, int, Json]]:
+    for number, message in enumerate(messages):
+        if isinstance(message["content"], list):
+            for inner, block in enumerate(message["content"]):
+                if block["type"] in kinds:
+                    yield number, inner, block
+
+
+def _merged(messages: Sequence[Json]) -> list[tuple[int, str, list[Json]]]:
+    """Return the turns with consecutive ones of one role as one, as Anthropic reads them, by the number of the last."""
+    turns: list[tuple[int, str, list[Json]]] = []
+    for number, message in enumerate(messages):
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        before = turns.pop()[2] if turns and turns[-1][1] == message["role"] else []
+        turns.append((number, message["role"], [*before, *blocks]))
+    return turns
+
+
+def turns_of(messages: Sequence[Json]) -> Iterator[Said]:
+    """Yield the turns of a conversation: what stands beside results is no new turn of the user."""
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if message["role"] == "assistant":
+            yield Said("assistant", text_of(content), calls=sum(block["type"] == "tool_use" for block in blocks))
+            continue
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        for block in results:
+            yield Said("tool", text_of(block.get("content") or ""))
+        if not results:
+            media = sum(block["type"] in {"image", "document"} for block in blocks)
+            yield Said("user", text_of(content), media=media)
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if isinstance(block.get("text"), str))

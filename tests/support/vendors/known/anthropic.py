@@ -1,0 +1,200 @@
+"""Anthropic: Messages."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from tests.support.vendors.apis.messages import MessagesVendor
+from tests.support.vendors.models import Model
+from tests.support.vendors.rules.anthropic import API, BETA, BETA_FIELDS, COUNT, MESSAGES, MODELS
+from tests.support.vendors.shapes import Record
+from tests.support.vendors.vendor import Json, Refused, Request
+
+_THINKING_DOCS = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
+_CONSIDERATIONS = (
+    f"Please consult our documentation at {_THINKING_DOCS}#important-considerations-when-using-extended-thinking"
+)
+_HIGHER = ("xhigh", "max")
+
+# The newest is in _constants.py of https://github.com/anthropics/anthropic-sdk-python, 2.14.
+VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
+
+
+class Anthropic(MessagesVendor):
+    """Anthropic's own servers."""
+
+    name = "anthropic"
+    key = "sk-ant-strict-vendor"
+    messages = MESSAGES
+    counted = COUNT
+    models = MODELS
+    pages: ClassVar[Sequence[str]] = (
+        "https://platform.claude.com/docs/en/api/messages",
+        "https://platform.claude.com/docs/en/api/errors",
+        "https://github.com/anthropics/anthropic-sdk-python",
+    )
+
+    def admit(self, request: Request) -> None:
+        """Refuse a request without its key, its version, or with an unknown beta."""
+        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        if given != self.key:
+            message = "invalid x-api-key" if given else "x-api-key header is required"
+            raise Refused(401, message, rule="key", page=self.pages[1])
+        if not request.headers.get("anthropic-version"):
+            raise Refused(
+                400,
+                "anthropic-version: header is required",
+                rule="version",
+                page="https://platform.claude.com/docs/en/api/versioning",
+            )
+        if request.headers["anthropic-version"] not in VERSIONS:
+            raise Refused(
+                400,
+                f'anthropic-version: "{request.headers["anthropic-version"]}" is not a valid version. For more information,'
+                " please refer to https://docs.anthropic.com/en/api/versioning",
+                rule="version",
+                page="https://platform.claude.com/docs/en/api/versioning",
+            )
+        unknown = [beta for beta in betas_of(request) if not BETA.fullmatch(beta)]
+        if unknown:
+            raise Refused(
+                400,
+                f"Unexpected value(s) {', '.join(f'`{each}`' for each in unknown)} for the `anthropic-beta` header. Please"
+                " consult our documentation at docs.anthropic.com or try again without the header.",
+                rule="beta",
+                page="https://platform.claude.com/docs/en/api/beta-headers",
+            )
+
+    def fields_of(self, request: Request, usual: Record) -> Record:
+        """Add the fields of the betas that are asked for."""
+        betas = betas_of(request)
+        more = {
+            name: shape
+            for name, (word, shape) in BETA_FIELDS.items()
+            if any(beta.startswith(word) for beta in betas if word)
+        }
+        return usual.also((), **more) if more else usual
+
+    def check_model(self, body: Json, model: Model) -> None:
+        """Refuse what this model does not take."""
+        if body["max_tokens"] > model.longest:
+            raise self._wrong(
+                f"max_tokens: {body['max_tokens']} > {model.longest}, which is the maximum allowed number of output tokens"
+                f" for {body['model']}",
+                "longest answer",
+                f"{API}#body-max-tokens",
+            )
+        for name in ("temperature", "top_p", "top_k"):
+            if name in model.not_taken and body.get(name) not in {None, 1}:
+                raise self._wrong(f"`{name}` is deprecated for this model.", "no sampling", model.page)
+        if "one of temperature and top_p" in model.marks and {"temperature", "top_p"} <= body.keys():
+            raise self._wrong(
+                "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+                "one of temperature and top_p",
+                "https://github.com/SalesforceAIResearch/MCP-Universe/issues/49",
+            )
+        self._check_thinking(body, model)
+        self._check_effort(body, model)
+        self._check_tools(body)
+        if any(not stop.strip() for stop in body.get("stop_sequences") or ()):
+            raise self._wrong(
+                "stop_sequences: each stop sequence must contain non-whitespace",
+                "empty stop",
+                f"{API}#body-stop-sequences",
+            )
+
+    def _check_thinking(self, body: Json, model: Model) -> None:
+        thinking = body.get("thinking") or {}
+        kind = thinking.get("type", "disabled")
+        if kind == "enabled" and kind not in model.efforts:
+            raise self._wrong(
+                '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
+                ' "output_config.effort" to control thinking behavior.',
+                "adaptive thinking alone",
+                model.page,
+            )
+        if kind == "adaptive" and kind not in model.efforts:
+            raise self._wrong(
+                "adaptive thinking is not supported on this model",
+                "no adaptive thinking",
+                "https://github.com/diegosouzapw/OmniRoute/pull/1563",
+            )
+        if kind not in {"enabled", "adaptive"}:
+            return
+        if kind == "enabled" and thinking["budget_tokens"] >= body["max_tokens"]:
+            raise self._wrong(
+                "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at"
+                f" {_THINKING_DOCS}#max-tokens-and-context-window-size",
+                "budget below max_tokens",
+                f"{API}#body-thinking",
+            )
+        considered = "https://platform.claude.com/docs/en/build-with-claude/extended-thinking"
+        if body.get("temperature") not in {None, 1}:
+            raise self._wrong(
+                f"`temperature` may only be set to 1 when thinking is enabled. {_CONSIDERATIONS}",
+                "temperature with thinking",
+                "https://github.com/MartialBE/one-hub/issues/529",
+            )
+        if body.get("top_p") is not None and body["top_p"] < 0.95:
+            raise self._wrong(
+                f"`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled. {_CONSIDERATIONS}",
+                "top_p with thinking",
+                considered,
+            )
+        if body.get("top_k") is not None:
+            raise self._wrong(
+                f"`top_k` must be unset when thinking is enabled. {_CONSIDERATIONS}", "top_k with thinking", considered
+            )
+        if (body.get("tool_choice") or {}).get("type") in {"any", "tool"}:
+            raise self._wrong(
+                "Thinking may not be enabled when tool_choice forces tool use.",
+                "forced call with thinking",
+                "https://github.com/can1357/oh-my-pi/issues/341",
+            )
+
+    def _check_effort(self, body: Json, model: Model) -> None:
+        effort = (body.get("output_config") or {}).get("effort")
+        if effort is None:
+            return
+        page = "https://github.com/elizaOS/eliza/pull/16175"
+        if "effort" not in model.marks:
+            raise self._wrong("This model does not support the effort parameter.", "no effort", page)
+        if effort in _HIGHER and effort not in model.marks:
+            raise self._wrong(
+                f"output_config.effort: '{effort}' is not supported for this model.",
+                "no such effort",
+                "https://platform.claude.com/docs/en/build-with-claude/effort",
+            )
+
+    def _check_tools(self, body: Json) -> None:
+        page = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
+        names = [tool["name"] for tool in body.get("tools") or ()]
+        if len(set(names)) < len(names):
+            raise self._wrong("tools: Tool names must be unique.", "two tools with one name", page)
+        for number, tool in enumerate(body.get("tools") or ()):
+            schema = tool.get("input_schema") or {}
+            if any(word in schema for word in ("oneOf", "allOf", "anyOf")):
+                raise self._wrong(
+                    f"tools.{number}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top"
+                    " level",
+                    "schema",
+                    "https://github.com/anthropics/claude-code/issues/40075",
+                )
+        choice = body.get("tool_choice")
+        if choice is not None and not names:
+            raise self._wrong(
+                "tool_choice: tool_choice may only be specified while providing tools", "choice without tools", page
+            )
+        if choice is not None and choice["type"] == "tool" and choice["name"] not in names:
+            raise self._wrong(f"Tool '{choice['name']}' not found in provided tools", "choice of no tool", page)
+
+    @staticmethod
+    def _wrong(message: str, rule: str, page: str) -> Refused:
+        return Refused(400, message, rule=rule, page=page)
+
+
+def betas_of(request: Request) -> list[str]:
+    """Return the betas that a request asks for."""
+    return [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",") if beta.strip()]
+
+
+VENDOR = Anthropic

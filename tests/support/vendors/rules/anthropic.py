@@ -1,0 +1,310 @@
+"""Anthropic's rules: its models, and the fields of Messages.
+
+Fields, types and bounds are those of https://platform.claude.com/docs/en/api/messages and of the SDK made from its
+OpenAPI document (https://github.com/anthropics/anthropic-sdk-python, src/anthropic/types); where its servers are
+stricter, the page is beside the rule.
+"""
+
+import re
+
+from tests.support.vendors.models import Model, Models, alike
+from tests.support.vendors.shapes import (
+    Anything,
+    ByTag,
+    Decimal,
+    Either,
+    Flag,
+    ListOf,
+    MapOf,
+    Record,
+    Shape,
+    Text,
+    Whole,
+)
+
+API = "https://platform.claude.com/docs/en/api/messages"
+SDK = "https://github.com/anthropics/anthropic-sdk-python/tree/main/src/anthropic/types"
+TOOL_ID = Text(pattern="^[a-zA-Z0-9_-]+$", page="https://github.com/maximhq/bifrost/issues/5097")
+CACHE = Record(
+    fields={"type": Text(only=("ephemeral",)), "ttl": Text(only=("5m", "1h"))}, needed=("type",), nullable=True
+)
+_TOOL_NAME = Text(
+    pattern="^[a-zA-Z0-9_-]{1,128}$",
+    page="https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use",
+)
+
+
+def _block(*needed: str, **fields: Shape) -> Record:
+    return Record(
+        fields={"type": Text(), "cache_control": CACHE, **fields}, needed=needed, page=f"{SDK}/content_block_param.py"
+    )
+
+
+_SOURCE = ByTag(
+    shapes={
+        "base64": Record(
+            fields={
+                "type": Text(),
+                "media_type": Text(only=("image/jpeg", "image/png", "image/gif", "image/webp")),
+                "data": Text(),
+            },
+            needed=("media_type", "data"),
+        ),
+        "url": Record(fields={"type": Text(), "url": Text()}, needed=("url",)),
+        "file": Record(fields={"type": Text(), "file_id": Text()}, needed=("file_id",)),
+    }
+)
+_DOCUMENT = ByTag(
+    shapes={
+        "base64": Record(
+            fields={"type": Text(), "media_type": Text(only=("application/pdf",)), "data": Text()},
+            needed=("media_type", "data"),
+        ),
+        "text": Record(
+            fields={"type": Text(), "media_type": Text(only=("text/plain",)), "data": Text()},
+            needed=("media_type", "data"),
+        ),
+        "content": Record(fields={"type": Text(), "content": Either(shapes=(Text(), ListOf()))}, needed=("content",)),
+        "url": Record(fields={"type": Text(), "url": Text()}, needed=("url",)),
+        "file": Record(fields={"type": Text(), "file_id": Text()}, needed=("file_id",)),
+    }
+)
+TEXT = _block("text", text=Text(), citations=ListOf(nullable=True))
+_IMAGE = _block("source", source=_SOURCE)
+_PAPER = _block(
+    "source", source=_DOCUMENT, citations=MapOf(nullable=True), context=Text(nullable=True), title=Text(nullable=True)
+)
+_FOUND = _block("content", "source", "title", content=ListOf(of=TEXT), source=Text(), title=Text(), citations=MapOf())
+_REFERENCE = _block("tool_name", tool_name=Text())
+_HOSTED = Record(
+    fields={"type": Text()}, open=True, page=f"{SDK}/content_block_param.py: what Anthropic's own tools gave"
+)
+BLOCKS = {
+    "text": TEXT,
+    "image": _IMAGE,
+    "document": _PAPER,
+    "search_result": _FOUND,
+    "thinking": Record(
+        fields={"type": Text(), "thinking": Text(), "signature": Text()},
+        needed=("signature", "thinking"),
+        page="https://github.com/JohnnyZ93/oai-compatible-copilot/issues/217",
+    ),
+    "redacted_thinking": Record(fields={"type": Text(), "data": Text()}, needed=("data",)),
+    "tool_use": _block("id", "name", "input", id=TOOL_ID, name=Text(shortest=1, longest=200), input=MapOf(), caller=MapOf()),
+    "tool_result": _block(
+        "tool_use_id",
+        tool_use_id=TOOL_ID,
+        is_error=Flag(),
+        content=Either(
+            shapes=(
+                Text(),
+                ListOf(
+                    of=ByTag(
+                        shapes={
+                            "text": TEXT,
+                            "image": _IMAGE,
+                            "document": _PAPER,
+                            "search_result": _FOUND,
+                            "tool_reference": _REFERENCE,
+                        }
+                    )
+                ),
+            )
+        ),
+    ),
+    **dict.fromkeys(
+        (
+            "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",
+            "bash_code_execution_tool_result", "text_editor_code_execution_tool_result", "tool_search_tool_result",
+            "container_upload", "mcp_tool_use", "mcp_tool_result", "compaction",
+        ),
+        _HOSTED,
+    ),
+}  # fmt: skip
+MESSAGE = Record(
+    fields={
+        "role": Text(only=("user", "assistant")),
+        "content": Either(shapes=(Text(), ListOf(of=ByTag(shapes=BLOCKS)))),
+    },
+    needed=("role", "content"),
+    page=f"{API}#body-messages",
+)
+_CALLERS = ListOf(of=Text())
+_CUSTOM = Record(
+    fields={
+        "type": Text(nullable=True),
+        "name": _TOOL_NAME,
+        "description": Text(),
+        "input_schema": Record(fields={"type": Text(only=("object",))}, needed=("type",), open=True),
+        "cache_control": CACHE,
+        "strict": Flag(),
+        "defer_loading": Flag(),
+        "allowed_callers": _CALLERS,
+        "eager_input_streaming": Flag(nullable=True),
+        "input_examples": ListOf(of=MapOf()),
+    },
+    needed=("name", "input_schema"),
+    page=f"{SDK}/tool_param.py",
+)
+_OWN = Record(fields={"type": Text(), "name": Text(), "cache_control": CACHE}, needed=("name",), open=True)
+TOOL = ByTag(
+    usual="custom",
+    shapes={
+        "custom": _CUSTOM,
+        **dict.fromkeys(
+            (
+                "bash_20250124", "code_execution_20250522", "code_execution_20250825", "code_execution_20260120",
+                "code_execution_20260521", "memory_20250818", "text_editor_20250124", "text_editor_20250429",
+                "text_editor_20250728", "web_search_20250305", "web_fetch_20250910", "web_search_20260209",
+                "web_fetch_20260209", "web_fetch_20260309", "web_search_20260318", "web_fetch_20260318",
+                "tool_search_tool_bm25_20251119", "tool_search_tool_regex_20251119", "computer_20250124",
+                "computer_20251124",
+            ),
+            _OWN,
+        ),
+    },
+    page=f"{SDK}/tool_union_param.py",
+)  # fmt: skip
+_NOT_PARALLEL = {"type": Text(), "disable_parallel_tool_use": Flag()}
+THINKING = ByTag(
+    shapes={
+        "enabled": Record(
+            fields={
+                "type": Text(),
+                "budget_tokens": Whole(least=1024, page="https://github.com/themaximalist/llm.js/issues/30"),
+                "display": Text(only=("summarized", "omitted"), nullable=True),
+            },
+            needed=("budget_tokens",),
+        ),
+        "adaptive": Record(fields={"type": Text(), "display": Text(only=("summarized", "omitted"), nullable=True)}),
+        "disabled": Record(fields={"type": Text()}),
+    },
+    page=f"{API}#body-thinking",
+)
+_BOTH: dict[str, Shape] = {  # what counting takes too
+    "model": Text(shortest=1, longest=256),
+    "messages": ListOf(of=MESSAGE, most=100_000),
+    "system": Either(shapes=(Text(), ListOf(of=ByTag(shapes={"text": TEXT})))),
+    "cache_control": CACHE,
+    "output_config": Record(
+        fields={
+            "effort": Text(only=("low", "medium", "high", "xhigh", "max"), nullable=True),
+            "format": ByTag(
+                shapes={"json_schema": Record(fields={"type": Text(), "schema": MapOf()}, needed=("schema",))},
+                nullable=True,
+            ),
+        },
+        page=f"{SDK}/output_config_param.py",
+    ),
+    "thinking": THINKING,
+    "tool_choice": ByTag(
+        shapes={
+            "auto": Record(fields=_NOT_PARALLEL),
+            "any": Record(fields=_NOT_PARALLEL),
+            "tool": Record(fields={**_NOT_PARALLEL, "name": Text()}, needed=("name",)),
+            "none": Record(fields={"type": Text()}),
+        }
+    ),
+    "tools": ListOf(of=TOOL),
+}
+MESSAGES = Record(
+    fields={
+        **_BOTH,
+        "max_tokens": Whole(least=1),
+        "metadata": Record(fields={"user_id": Text(longest=256, nullable=True)}),
+        "container": Anything(),
+        "inference_geo": Text(nullable=True),
+        "service_tier": Text(only=("auto", "standard_only")),
+        "stop_sequences": ListOf(of=Text()),
+        "stream": Flag(),
+        "temperature": Decimal(least=0, most=1),
+        "top_k": Whole(least=0),
+        "top_p": Decimal(least=0, most=1),
+    },
+    needed=("model", "messages", "max_tokens"),
+    page=API,
+)
+COUNT = Record(
+    fields=_BOTH, needed=("model", "messages"), page="https://platform.claude.com/docs/en/api/messages-count-tokens"
+)
+# Fields that only a beta has: which word its header must hold (SDK, types/beta/message_create_params.py).
+_SDK = "https://github.com/anthropics/anthropic-sdk-python, 2.14"
+_THREAD = ByTag(
+    shapes={
+        "create": Record(fields={"type": Text()}, needed=("type",), page=_SDK),
+        "continue": Record(
+            fields={"type": Text(), "previous_message_id": Text()}, needed=("type", "previous_message_id"), page=_SDK
+        ),
+    }
+)
+BETA_FIELDS: dict[str, tuple[str, Shape]] = {
+    "context_management": ("context-management", MapOf(nullable=True)),
+    "mcp_servers": ("mcp-client", ListOf(of=MapOf())),
+    "output_format": ("structured-outputs", MapOf(nullable=True)),
+    "speed": ("fast-mode", Text(only=("standard", "fast"), nullable=True)),
+    "fallbacks": ("server-side-fallback", Anything()),
+    "diagnostics": ("cache-diagnosis", Anything()),
+    "thread": ("message-threads", _THREAD),
+}
+BETA = re.compile(r"[a-z0-9-]+-20\d\d-?\d\d-?\d\d")
+
+_MODELS = "https://platform.claude.com/docs/en/about-claude/models/overview"
+_MANUAL = Model(
+    apis=frozenset({"messages"}),
+    context=200_000,
+    longest=64_000,
+    efforts=("enabled",),
+    marks=frozenset({"one of temperature and top_p"}),
+    page=_MODELS,
+)
+_AT_4_6 = Model(  # https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6: no prefill any more
+    apis=frozenset({"messages"}),
+    context=1_000_000,
+    longest=128_000,
+    efforts=("enabled", "adaptive"),
+    marks=frozenset({"one of temperature and top_p", "effort", "max", "no prefill"}),
+    page="https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6",
+)
+_FROM_4_7 = Model(  # https://github.com/stippi/code-assistant/pull/119, https://github.com/UKGovernmentBEIS/inspect_ai/issues/3721
+    apis=frozenset({"messages"}),
+    context=1_000_000,
+    longest=128_000,
+    efforts=("adaptive",),
+    not_taken=frozenset({"temperature", "top_p", "top_k"}),
+    marks=frozenset({"effort", "max", "xhigh", "no prefill", "omits thoughts"}),
+    page="https://github.com/stippi/code-assistant/pull/119",
+)
+_FROM_5 = Model(  # it thinks unasked: https://github.com/pydantic/pydantic-ai/pull/7991
+    apis=frozenset({"messages"}),
+    context=1_000_000,
+    longest=128_000,
+    efforts=("adaptive",),
+    usual="adaptive",
+    not_taken=_FROM_4_7.not_taken,
+    marks=_FROM_4_7.marks,
+    page="https://github.com/pydantic/pydantic-ai/pull/7991",
+)
+MODELS = Models(
+    *alike(("claude-haiku-4-5", "claude-sonnet-4-5"), _MANUAL),
+    Model(
+        "claude-opus-4-5",
+        apis=_MANUAL.apis,
+        context=200_000,
+        longest=64_000,
+        efforts=("enabled",),
+        marks=_MANUAL.marks | {"effort"},
+        page=_MODELS,
+    ),
+    Model(
+        "claude-opus-4-1",
+        apis=_MANUAL.apis,
+        context=200_000,
+        longest=32_000,
+        efforts=("enabled",),
+        marks=_MANUAL.marks,
+        page=_MODELS,
+    ),
+    *alike(("claude-opus-4-6", "claude-sonnet-4-6"), _AT_4_6),
+    *alike(("claude-opus-4-7", "claude-opus-4-8"), _FROM_4_7),
+    *alike(("claude-opus-5", "claude-sonnet-5", "claude-fable-5", "claude-mythos-5"), _FROM_5),
+)

@@ -1,0 +1,281 @@
+"""What a stand-in answers: a function of the conversation and of how often it was asked, the same for all APIs.
+
+Offered tools are called when the last turn is the user's: one, two in one answer when the text says "parallel", one and
+then another when it says "twice"; after the results, text. A schema is filled. Lines of the last user's text say more:
+
+    say: words                    answer this (JSON in quotes for several lines)
+    call: tool {"its": "args"}    call this tool; several lines are parallel calls
+    then: tool {"its": "args"}    call this one after the results; several lines, one after the other
+    data: {"the": "answer"}       the answer that is asked for as JSON
+    think: thoughts               what a thinking model thinks
+    echo: body | fields | system  what arrived
+    fail: 500                     fail with this status; ``fail: 500 times 1 KEY`` only the first time with this word
+    cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
+    cut: silent                   say nothing more from the middle on, and wait until who asked leaves
+    recall: now                   say how much of the conversation arrived, or was kept: its turns ("Turn 1: ..."),
+                                  results of tools, and pictures
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tests.support.vendors.schemas import sample
+
+Json = dict[str, Any]
+Finish = Literal["stop", "length", "tool_calls", "stop_sequence"]
+
+_PIECE = re.compile(r"\s*\S+\s*|\s+")
+_LETTERS_OF_A_TOKEN = 4
+THOUGHTS = "Let me think about it."
+
+
+class Broken(Exception):
+    """The text asks for a failure with this status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"failed with {status}, as asked for")
+        self.status = status
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool that may be called; a ``free`` one takes any text, no object."""
+
+    name: str
+    schema: Json
+    free: bool = False
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One turn of a conversation: words, calls (how many) or the result of one."""
+
+    who: Literal["user", "assistant", "tool"]
+    text: str = ""
+    calls: int = 0
+    media: int = 0
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as the script reads it."""
+
+    model: str
+    body: Any
+    turns: Sequence[Said]
+    system: str = ""
+    stream: bool = False
+    tools: Sequence[Tool] = ()
+    choice: str = "auto"  # "none", "required", or the name of a tool
+    parallel: bool = True
+    schema: Json | None = None  # of the answer; ``{}`` is any JSON
+    thinks: bool = False
+    stop: Sequence[str] = ()
+    most: int | None = None  # tokens of the answer, thoughts and all
+
+    @property
+    def text(self) -> str:
+        """What the user said last."""
+        return next((turn.text for turn in reversed(self.turns) if turn.who == "user"), "")
+
+    @property
+    def since(self) -> Sequence[Said]:
+        """What was said after that."""
+        last = max((place for place, turn in enumerate(self.turns) if turn.who == "user"), default=-1)
+        return self.turns[last + 1 :]
+
+    @property
+    def rounds(self) -> int:
+        """How often tools were called since."""
+        return sum(bool(turn.calls) for turn in self.since)
+
+    @property
+    def results(self) -> list[str]:
+        """The results of the last calls."""
+        found: list[str] = []
+        for turn in reversed(self.since):
+            if turn.who != "tool":
+                break
+            found.append(turn.text)
+        return found[::-1]
+
+    def said(self, word: str) -> str | None:
+        """Return what stands after ``word:`` in the last user's text."""
+        return next(iter(self.all_said(word)), None)
+
+    def all_said(self, word: str) -> list[str]:
+        """Return it of each line that has it."""
+        return [found.strip() for found in re.findall(rf"^\s*{word}:(.*)$", self.text, re.MULTILINE)]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a tool; ``arguments`` is JSON, or any text of a tool that takes it."""
+
+    name: str
+    arguments: str
+    free: bool = False
+
+    @property
+    def pieces(self) -> list[str]:
+        """The arguments as they are streamed: cut in the middle of words."""
+        return [self.arguments[at : at + 7] for at in range(0, len(self.arguments), 7)]
+
+
+class Given(msgspec.Struct, frozen=True):
+    """One answer: thoughts, words and calls, in this order; any may be missing."""
+
+    text: str = ""
+    thoughts: str = ""
+    calls: Sequence[Call] = ()
+    finish: Finish = "stop"
+    stopped_by: str | None = None
+    cut: bool | Literal["silent"] = False
+    tokens_in: int = 0
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text as it is streamed, word by word."""
+        return _PIECE.findall(self.text)
+
+    @property
+    def thought_pieces(self) -> list[str]:
+        """The thoughts as they are streamed."""
+        return _PIECE.findall(self.thoughts)
+
+    @property
+    def tokens_of_thoughts(self) -> int:
+        """How many tokens were thought."""
+        return len(self.thought_pieces)
+
+    @property
+    def tokens_out(self) -> int:
+        """How many tokens were thought, said and passed to tools."""
+        return self.tokens_of_thoughts + len(self.pieces) + sum(len(call.pieces) for call in self.calls)
+
+
+def tokens_of(body: Any) -> int:
+    """Return about how many tokens some JSON is; pictures and other files in it count a few each, not their letters."""
+    return -(-_letters(body) // _LETTERS_OF_A_TOKEN)
+
+
+def _letters(body: Any) -> int:
+    if isinstance(body, str):
+        return len(body) if not body.startswith("data:") else 340
+    if isinstance(body, Mapping):
+        return sum(340 if name in {"data", "file_data"} else 2 + _letters(entry) for name, entry in body.items())
+    if isinstance(body, list):
+        return sum(map(_letters, body))
+    return 1
+
+
+def answered(asked: Asked, failures: dict[str, int]) -> Given:
+    """Return the answer; ``failures`` keeps how often each word was met.
+
+    Raises:
+        Broken: the text asks for a failure.
+
+    """
+    if (fails := asked.said("fail")) is not None:
+        status, *often = fails.split()
+        if not often or not _met(failures, f"fail {often[-1]}", int(often[1])):
+            raise Broken(int(status))
+    cut = asked.said("cut")
+    is_cut: bool | Literal["silent"] = False
+    if cut is not None:
+        is_cut = "silent" if cut == "silent" else cut == "now" or not _met(failures, f"cut {cut}", 1)
+    thoughts = (asked.said("think") or THOUGHTS) if asked.thinks else ""
+    tokens_in = max(1, tokens_of(asked.system) + sum(tokens_of(turn.text) + 85 * turn.media for turn in asked.turns))
+    calls = _calls(asked)
+    given = Given(thoughts=thoughts, calls=calls, cut=is_cut, tokens_in=tokens_in, finish="tool_calls")
+    if not calls:
+        given = msgspec.structs.replace(given, **_ended(_text(asked), asked))
+    return _bounded(given, asked.most)
+
+
+def _met(failures: dict[str, int], word: str, often: int) -> bool:
+    """Count a word; return whether it was met as often as that before."""
+    failures[word] = failures.get(word, 0) + 1
+    return failures[word] > often
+
+
+def _calls(asked: Asked) -> list[Call]:
+    if not asked.tools or asked.choice == "none":
+        return []
+    by_name = {tool.name: tool for tool in asked.tools}
+    wanted = [_read(line, by_name) for line in asked.all_said("call")]
+    later = [_read(line, by_name) for line in asked.all_said("then")]
+    first = by_name.get(asked.choice) or asked.tools[0]
+    is_told = any(asked.said(word) is not None for word in ("say", "echo", "call", "then", "data", "recall"))
+    forced = asked.choice not in {"auto", "none"}
+    match asked.rounds:
+        case 0 if wanted:
+            calls = [call for call in wanted if call]
+        case 0 if forced:
+            calls = [Call(first.name, asked.said("data") or _sampled(first), first.free)]
+        case 0 if not is_told and asked.schema is None and asked.text:
+            calls = [_call(first)]
+            if re.search(r"\bparallel\b", asked.text):
+                calls.append(_call(asked.tools[1] if len(asked.tools) > 1 else first))
+        case 1 if not is_told and re.search(r"\btwice\b", asked.text):
+            calls = [_call(asked.tools[1] if len(asked.tools) > 1 else first)]
+        case number if 1 <= number <= len(later):
+            calls = [call for call in later[number - 1 : number] if call]
+        case _:
+            calls = []
+    if forced and asked.choice != "required":
+        calls = [call for call in calls if call.name == asked.choice]
+    return calls if asked.parallel else calls[:1]
+
+
+def _read(line: str, tools: Mapping[str, Tool]) -> Call | None:
+    name, _, arguments = line.partition(" ")
+    tool = tools.get(name)
+    return Call(name, arguments or _sampled(tool), tool.free) if tool else None
+
+
+def _call(tool: Tool) -> Call:
+    return Call(tool.name, _sampled(tool), tool.free)
+
+
+def _sampled(tool: Tool) -> str:
+    return f"text for {tool.name}" if tool.free else json.dumps(sample(tool.schema, least=True))
+
+
+def _text(asked: Asked) -> str:
+    if asked.schema is not None:
+        return asked.said("data") or json.dumps(sample(asked.schema))
+    if (words := asked.said("say")) is not None:
+        return str(json.loads(words)) if words.startswith('"') else words
+    if asked.said("recall") is not None:
+        return _recalled(asked.turns)
+    if asked.results:
+        return f"The tools said: {'; '.join(asked.results)}"
+    if (echo := asked.said("echo")) is not None:
+        return json.dumps({"fields": sorted(asked.body), "system": asked.system}.get(echo, asked.body), sort_keys=True)
+    if (media := sum(turn.media for turn in asked.turns if turn.who == "user")) and asked.turns[-1].media:
+        return f"I was shown {asked.turns[-1].media} of {media}."
+    return f"Hello from {asked.model}, you said: {asked.text[:200]}"
+
+
+def _recalled(turns: Sequence[Said]) -> str:
+    said = {number for turn in turns if turn.who == "user" for number in re.findall(r"\bTurn (\d+):", turn.text)}
+    results = sum(turn.who == "tool" for turn in turns)
+    pictures = sum(turn.media for turn in turns if turn.who == "user")
+    return f"turns {len(said)}, results {results}, pictures {pictures}"
+
+
+def _ended(text: str, asked: Asked) -> dict[str, Any]:
+    for stop in asked.stop:
+        if stop in text:
+            return {"text": text.partition(stop)[0], "finish": "stop_sequence", "stopped_by": stop}
+    return {"text": text, "finish": "stop"}
+
+
+def _bounded(given: Given, most: int | None) -> Given:
+    """Cut an answer off where it is longer than asked for."""
+    if most is None or given.tokens_out <= most:
+        return given
+    thoughts = given.thought_pieces[:most]
+    words = given.pieces[: most - len(thoughts)]
+    return msgspec.structs.replace(given, thoughts="".join(thoughts), text="".join(words), calls=(), finish="length")

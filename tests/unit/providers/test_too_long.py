@@ -1,0 +1,61 @@
+"""What vendors say of a prompt that is too long, and what only sounds so."""
+
+import pytest
+
+from providers import ErrorKind, UpstreamError
+
+
+def refusal(message: str, status: int = 400, *names: str, outsized: bool = False) -> UpstreamError:
+    return UpstreamError(ErrorKind.BAD_REQUEST, message, status=status, names=names, is_outsized=outsized)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 8545 tokens.",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "prompt is too long: 208310 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+        "Input is too long for requested model.",
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        "Please reduce the length of the messages or completion.",
+        "the request exceeds the available context size, try increasing it",
+        "tokens to keep from the initial prompt is greater than the context length",
+        "Prompt contains 65673 tokens, too large for model with 32768 maximum context length",
+        "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+        "prompt token count of 130000 exceeds the limit of 128000",
+        "invalid params, context window exceeds limit (2013)",
+        "Your request exceeded model token limit: 262144 (requested: 300000)",
+        "too many tokens: the prompt has 200000",
+    ],
+)
+def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -> None:
+    assert refusal(message).is_too_long
+
+
+def test_a_code_or_a_status_says_so_too() -> None:
+    assert refusal("no", 400, "context_length_exceeded").is_too_long
+    assert refusal("no", 400, "exceed_context_size_error").is_too_long
+    assert refusal("Request exceeds the maximum size", 413, "request_too_large").is_too_long
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens",
+        "Invalid 'input[0].id': string too long. Expected a string with maximum length 64",
+        "Rate limit reached: too many tokens per minute (TPM): Limit 6000, Requested 8000",
+        "image exceeds 5 MB maximum",
+        "tools.0.custom.name: String should have at most 64 characters",
+        "Unknown parameter: 'context_management'.",
+    ],
+)
+def test_what_is_too_long_besides_the_prompt_is_not_about_it(message: str) -> None:
+    assert not refusal(message).is_too_long
+
+
+def test_what_is_too_large_for_a_minute_is_no_length() -> None:
+    assert not refusal(
+        "Request too large for model `x`: please reduce your message size", 413, outsized=True
+    ).is_too_long

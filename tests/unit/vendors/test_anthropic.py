@@ -1,0 +1,212 @@
+"""The stand-in of Anthropic's Messages takes what its document has, and refuses the rest with its words."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.vendors import Vendor, made
+from tests.unit.vendors.asking import USER, Came, ask
+
+TOOL = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+ASK = {"role": "user", "content": "weather, in parallel"}
+THINKING = {"type": "enabled", "budget_tokens": 2000}
+SONNET, HAIKU, OPUS = "claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-7"
+
+
+@pytest.fixture
+def anthropic() -> Vendor:
+    return made("anthropic")
+
+
+def speak(vendor: Vendor, *messages: Any, path: str = "", beta: str = "", **fields: Any) -> Came:
+    headers = {"x-api-key": vendor.key, "anthropic-version": "2023-06-01", "anthropic-beta": beta}
+    body = {"model": SONNET, "max_tokens": 4000, "messages": list(messages or [USER]), **fields}
+    return ask(vendor, f"/v1/messages{path}", body, headers=headers)
+
+
+def said(came: Came, status: int = 400, kind: str = "invalid_request_error") -> str:
+    """Return the words of a refusal, whose rule has a page."""
+    assert came.page.startswith("https://"), came.body
+    assert (came.status, came.body["type"], came.body["error"]["type"]) == (status, "error", kind)
+    assert came.body["request_id"].startswith("req_")
+    return str(came.body["error"]["message"])
+
+
+def results(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"type": "tool_result", "tool_use_id": block["id"], "content": "rain"}
+        for block in content
+        if block["type"] == "tool_use"
+    ]
+
+
+@pytest.mark.parametrize("fields", [{}, {"thinking": THINKING}])
+def test_a_tool_loop_is_taken_with_the_blocks_that_it_gave(anthropic: Vendor, fields: dict[str, Any]) -> None:
+    content = speak(anthropic, ASK, tools=[TOOL], **fields).body["content"]
+    assert [block["type"] for block in content][-2:] == ["tool_use", "tool_use"]
+    turn = [ASK, {"role": "assistant", "content": content}, {"role": "user", "content": results(content)}]
+    assert speak(anthropic, *turn, tools=[TOOL], **fields).body["content"][-1]["text"] == "The tools said: rain; rain"
+    assert anthropic.refusals == []
+
+
+def test_a_loop_of_tools_keeps_its_calls_and_results_together(anthropic: Vendor) -> None:
+    content = speak(anthropic, ASK, tools=[TOOL]).body["content"]
+    first, second = results(content)
+    turn = [ASK, {"role": "assistant", "content": content}]
+    missing = (
+        "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use`"
+    )
+    end = " block must have a corresponding `tool_result` block in the next message."
+    both = f"{first['tool_use_id']}, {second['tool_use_id']}"
+    for given, names in (
+        ([first], second["tool_use_id"]),
+        ([{"type": "text", "text": "so"}, first, second], both),
+        ([{"type": "text", "text": "so"}], both),
+    ):
+        assert said(speak(anthropic, *turn, {"role": "user", "content": given})) == missing.format(names) + end
+    assert said(speak(anthropic, {"role": "user", "content": [first]})) == (
+        f"messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {first['tool_use_id']}. Each"
+        " `tool_result` block must have a corresponding `tool_use` block in the previous message."
+    )
+    twice = [ASK, {"role": "assistant", "content": [content[0], content[0]]}, {"role": "user", "content": [first]}]
+    assert said(speak(anthropic, *twice)) == "messages.1.content.1: `tool_use` ids must be unique"
+
+
+def test_thoughts_come_back_as_they_were_signed(anthropic: Vendor) -> None:
+    content = speak(anthropic, ASK, tools=[TOOL], thinking=THINKING).body["content"]
+    thoughts, *calls = content
+    assert thoughts["type"] == "thinking"
+
+    def back(*blocks: Any) -> Came:
+        turn = [ASK, {"role": "assistant", "content": blocks}, {"role": "user", "content": results(content)}]
+        return speak(anthropic, *turn, tools=[TOOL], thinking=THINKING)
+
+    wrong = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    assert said(back({**thoughts, "signature": "c2lnbmVk"}, *calls)) == wrong
+    assert said(back({**thoughts, "thinking": "Something else."}, *calls)) == wrong
+    other = made("anthropic", account="another")
+    strange = speak(other, ASK, tools=[TOOL], thinking=THINKING).body["content"][0]
+    assert said(back(strange, *calls)) == wrong
+    unsigned = {"type": "thinking", "thinking": "hm"}
+    assert said(back(unsigned, *calls)) == "messages.1.content.0.thinking.signature: Field required"
+    assert said(back(*calls)).startswith(
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is"
+        " enabled, a final `assistant` message must start with a thinking block"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"stop": ["x"]}, "stop: Extra inputs are not permitted"),
+        ({"temperature": 1.5}, "temperature: Input should be less than or equal to 1"),
+        ({"max_tokens": 64_001},
+         f"max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for {SONNET}"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 512}},
+         "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 4000}},
+         ("`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at"
+         " https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size")),
+        ({"thinking": THINKING, "temperature": 0.5},
+         ("`temperature` may only be set to 1 when thinking is enabled. Please consult our documentation at"
+         " https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
+         "#important-considerations-when-using-extended-thinking")),
+        ({"thinking": THINKING, "tools": [TOOL], "tool_choice": {"type": "any"}},
+         "Thinking may not be enabled when tool_choice forces tool use."),
+        ({"temperature": 0.5, "top_p": 0.5},
+         "`temperature` and `top_p` cannot both be specified for this model. Please use only one."),
+        ({"tools": [{**TOOL, "name": "a b"}]},
+         "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"),
+        ({"tools": [{"name": "f", "input_schema": {}}]}, "tools.0.custom.input_schema.type: Field required"),
+        ({"tools": [{"name": "f", "input_schema": {"type": "object", "anyOf": []}}]},
+         "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"),
+        ({"tools": [TOOL, TOOL]}, "tools: Tool names must be unique."),
+        ({"model": OPUS, "temperature": 0}, "`temperature` is deprecated for this model."),
+        ({"model": OPUS, "thinking": THINKING},
+         ('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
+         ' "output_config.effort" to control thinking behavior.')),
+        ({"model": HAIKU, "thinking": {"type": "adaptive"}}, "adaptive thinking is not supported on this model"),
+        ({"model": HAIKU, "output_config": {"effort": "low"}}, "This model does not support the effort parameter."),
+        ({"context_management": {"edits": []}}, "context_management: Extra inputs are not permitted"),
+        ({"system": [{"type": "text", "text": ""}]}, "system: text content blocks must be non-empty"),
+        ({"system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}] * 5},
+         "A maximum of 4 blocks with cache_control may be provided. Found 5."),
+    ],
+)  # fmt: skip
+def test_a_field_is_refused(anthropic: Vendor, fields: dict[str, Any], words: str) -> None:
+    assert said(speak(anthropic, **fields)) == words
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([{"role": "user", "content": [{"type": "text", "text": ""}]}], "messages: text content blocks must be non-empty"),
+        ([{"role": "user", "content": [{"type": "text", "text": "", "cache_control": {"type": "ephemeral"}}]}],
+         "messages.0.content.0.text: cache_control cannot be set for empty text blocks"),
+        ([{"role": "user", "content": ""}],
+         "messages.0: all messages must have non-empty content except for the optional final assistant message"),
+        ([{"role": "system", "content": "x"}, USER], "messages.0.role: Input should be 'user' or 'assistant'"),
+        ([{**USER, "name": "x"}], "messages.0.name: Extra inputs are not permitted"),
+        ([USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "a.b", "name": "f", "input": {}}]}],
+         "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
+        ([USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": "{}"}]}],
+         "messages.1.content.0.tool_use.input: Input should be a valid dictionary"),
+        ([USER, {"role": "assistant", "content": "so "}],
+         "messages: final assistant content cannot end with trailing whitespace"),
+    ],
+)  # fmt: skip
+def test_a_history_is_refused(anthropic: Vendor, messages: list[Any], words: str) -> None:
+    assert said(speak(anthropic, *messages)) == words
+
+
+def test_newer_models_take_no_beginning_of_their_answer(anthropic: Vendor) -> None:
+    begun = [USER, {"role": "assistant", "content": "so"}]
+    assert speak(anthropic, *begun).status == 200
+    words = "This model does not support assistant message prefill. The conversation must end with a user message."
+    assert said(speak(anthropic, *begun, model="claude-opus-4-6")) == words
+
+
+def test_max_tokens_is_needed_but_for_a_count(anthropic: Vendor) -> None:
+    headers = {"x-api-key": anthropic.key, "anthropic-version": "2023-06-01"}
+    body = {"model": SONNET, "messages": [USER]}
+    assert said(ask(anthropic, "/v1/messages", body, headers=headers)) == "max_tokens: Field required"
+    assert ask(anthropic, "/v1/messages/count_tokens", body, headers=headers).body == {"input_tokens": 4}
+    more = {**body, "max_tokens": 9}
+    words = "max_tokens: Extra inputs are not permitted"
+    assert said(ask(anthropic, "/v1/messages/count_tokens", more, headers=headers)) == words
+
+
+def test_a_beta_brings_its_fields(anthropic: Vendor) -> None:
+    field: dict[str, Any] = {"context_management": {"edits": []}}
+    assert speak(anthropic, beta="context-management-2025-06-27", **field).status == 200
+    assert said(speak(anthropic, beta="nonsense")).startswith("Unexpected value(s) `nonsense` for the `anthropic-beta`")
+
+
+def test_a_key_and_a_version_are_needed(anthropic: Vendor) -> None:
+    assert said(ask(anthropic, "/v1/messages", {}, headers={}), 401, "authentication_error") == (
+        "x-api-key header is required"
+    )
+    wrong = ask(anthropic, "/v1/messages", {}, headers={"x-api-key": "sk"})
+    assert said(wrong, 401, "authentication_error") == "invalid x-api-key"
+    assert said(ask(anthropic, "/v1/messages", {}, headers={"x-api-key": anthropic.key})) == (
+        "anthropic-version: header is required"
+    )
+    assert said(speak(anthropic, model="claude-2"), 404, "not_found_error") == "model: claude-2"
+
+
+def test_a_stream_has_anthropics_events(anthropic: Vendor) -> None:
+    came = speak(anthropic, ASK, tools=[TOOL], thinking=THINKING, stream=True)
+    assert [event["type"] for event in came.events][:3] == ["message_start", "content_block_start", "ping"]
+    assert came.events[-1] == {"type": "message_stop"}
+    assert came.events[-2]["delta"]["stop_reason"] == "tool_use"
+    deltas = {event["delta"]["type"] for event in came.events if event["type"] == "content_block_delta"}
+    assert deltas == {"thinking_delta", "signature_delta", "input_json_delta"}
+
+
+def test_newer_models_tell_a_signature_and_no_thoughts_unless_asked(anthropic: Vendor) -> None:
+    silent = speak(anthropic, model=OPUS, thinking={"type": "adaptive"}).body["content"][0]
+    assert (silent["thinking"], bool(silent["signature"])) == ("", True)
+    told = speak(anthropic, model=OPUS, thinking={"type": "adaptive", "display": "summarized"}).body["content"][0]
+    assert told["thinking"] == "Let me think about it."
+    for block in (silent, told):
+        assert speak(anthropic, USER, {"role": "assistant", "content": [block]}, USER, model=OPUS).status == 200
