@@ -1,8 +1,8 @@
 """A whole gateway under random schedules: the first hundred, and a hundred of today's. A failing seed is shrunk.
 
-``SCHEDULES=10000`` runs the first ten thousand instead, ``make test WHAT=all`` the first five hundred. The first 300 find
-each defect of ``mutations.py`` but one, which only schedule 1,640 is known to find; ``test_mutations.py`` runs that one
-without a defect, too.
+``SCHEDULES=10000`` runs the first ten thousand instead, ``make test WHAT=all`` the first five hundred. The first 300
+find each defect of ``mutations.py`` but one, which only schedule 1,640 is known to find; ``test_mutations.py`` runs
+that one without a defect, too.
 """
 
 import json
