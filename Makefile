@@ -54,9 +54,11 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := all wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
+TESTS := all defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
 # all of what `make test` searches a part of each day: schedules, defects, snippets (half an hour)
 test_all = WHOLE=1 $(MAKE) --no-print-directory test
+# put defects into a copy of the product, one at a time: the tests find each (five minutes); NAMES="limit key" narrows it
+test_defects = $(BIN)/python tests/defects/run.py $(NAMES)
 # tests that wait for time to pass, as nothing tells when it has (half a minute)
 test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)
