@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test checks suite quick bench profile docs fmt lock release clean
+.PHONY: help run install test checks suite browser quick bench profile docs fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,8 +25,7 @@ ifdef WHAT
 	@$(call known,$(WHAT),$(TESTS))
 	$(test_$(WHAT))
 else
-	@$(MAKE) --no-print-directory --jobs 2 checks suite
-	@$(call again,$(BIN)/python tests/browser/run.py)
+	@$(MAKE) --no-print-directory --jobs 3 checks browser suite
 endif
 
 # What fails is run once more, with nothing beside it; what passes then is named: it wavers, and wants mending.
@@ -37,12 +36,15 @@ checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin holeshot gateway providers
+	$(BIN)/python -m tools.darwin
 	$(BIN)/lint-imports
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(call again,$(BIN)/python -m pytest --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ROOMS))
+	$(call again,$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ROOMS))
+
+browser: $(VENV)/.dev  # beside the suite, so what it says is printed in one piece
+	@{ $(call again,$(BIN)/python tests/browser/run.py); } > $(VENV)/browser.log 2>&1; code=$$?; cat $(VENV)/browser.log; exit $$code
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py
@@ -52,7 +54,11 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
+TESTS := all defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
+# all of what `make test` searches a part of each day: schedules, defects, snippets (half an hour)
+test_all = WHOLE=1 $(MAKE) --no-print-directory test
+# put defects into a copy of the product, one at a time: the tests find each (five minutes); NAMES="limit key" narrows it
+test_defects = $(BIN)/python tests/defects/run.py $(NAMES)
 # tests that wait for time to pass, as nothing tells when it has (half a minute)
 test_wall = $(BIN)/python -m pytest -m wall --numprocesses $(or $(JOBS),3)
 # race two real LLM servers on loopback (compiles llama.cpp, once: up to twenty minutes)

@@ -15,6 +15,7 @@ from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import launched
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
+from tests.support.warm import WarmProcess
 
 PIPE_BYTES = 4096  # a dozen lines
 CALLS = 100
@@ -23,7 +24,7 @@ CALLS = 100
 class Unread:
     """The running process, and the end of the pipe that would be read."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, pipe: BinaryIO) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | WarmProcess, url: str, pipe: BinaryIO) -> None:
         self.process = process
         self.url = url
         self.pipe = pipe

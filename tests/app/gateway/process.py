@@ -14,17 +14,16 @@ import msgspec
 
 from tests.app.gateway.running_gateway import write
 from tests.patience import PATIENCE_S
+from tests.support.warm import DEPRECATED, WarmProcess, forked
 
 CHECKOUT = Path(__file__).parents[3]
-# As of pytest's own process (pyproject.toml): what Python or a library will drop is an error.
-DEPRECATED = ("-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning")
 COMMAND = (sys.executable, "-P", *DEPRECATED, "-m", "gateway.cli")
 
 
 class GatewayProcess:
     """The running process; ``url`` is where it listens, ``logged`` its log so far."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | WarmProcess) -> None:
         self.url = ""
         self.logged: list[dict[str, Any]] = []
         self.stderr = b""
@@ -83,16 +82,20 @@ async def launched(
     folder: Path,
     environ: Mapping[str, str] = MappingProxyType({}),
     *,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
     cwd: Path = CHECKOUT,
     stderr: int = asyncio.subprocess.PIPE,
-) -> asyncio.subprocess.Process:
-    """Launch a gateway with ``config`` and no key in its environment."""
+) -> asyncio.subprocess.Process | WarmProcess:
+    """Launch a gateway with ``config`` and no key in its environment: by ``command``, or forked by a warm parent."""
     path = write(config, folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     clean = {name: value for name, value in clean.items() if not name.endswith(("_KEY", "_TOKEN"))}
+    is_plain = command is None and cwd == CHECKOUT and config.get("workers", 1) == 1
+    if is_plain and sys.platform == "linux":
+        arguments = ("serve", "--config", str(path))
+        return await forked(arguments, cwd=cwd, env={**clean, **environ}, stderr=stderr)
     return await asyncio.create_subprocess_exec(
-        *command,
+        *(command or COMMAND),
         "serve",
         "--config",
         str(path),
@@ -104,7 +107,12 @@ async def launched(
 
 @asynccontextmanager
 async def started(
-    config: Mapping[str, Any], folder: Path, *, command: Sequence[str] = COMMAND, cwd: Path = CHECKOUT, **environ: str
+    config: Mapping[str, Any],
+    folder: Path,
+    *,
+    command: Sequence[str] | None = None,
+    cwd: Path = CHECKOUT,
+    **environ: str,
 ) -> AsyncIterator[GatewayProcess]:
     """Start a gateway with ``config`` and wait until it serves; stop it, if it still runs, when the block ends."""
     process = await launched(config, folder, environ, command=command, cwd=cwd)
