@@ -3,10 +3,14 @@
 A provider that has just processed a prompt answers the next one with the same beginning faster and charges less for
 it. So a conversation should go where its last turn went while that cache is warm. If this replica knows of none, the
 prompt's first bytes select the deployment (``rendezvous``).
+
+A cache belongs to an account, so among several keys of a provider it is one key's: ``conversation_of`` is what the
+provider's key ring knows a conversation by.
 """
 
+import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TypeAlias
@@ -56,6 +60,60 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     if key:
         shared.update(key.encode("utf-8", "surrogatepass"))
     return Prefix(tuple(digests), shared.digest())
+
+
+def conversation_of(
+    before: Iterable[bytes | memoryview | msgspec.Raw], turns: bytes | memoryview | msgspec.Raw, key: str | None
+) -> bytes:
+    """Return 16 bytes that are the same in every turn of a conversation, in every replica.
+
+    Other than prefixes, whose lengths are fixed, they also distinguish conversations that begin alike and differ after
+    their system prompt: so these are spread over keys. They are a digest of the parts ``before`` the ``turns``, and of
+    these up to the first that is not an instruction; of texts alone, as clients move marks of the cache from turn to
+    turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
+    """
+    digest = blake2b((key or "").encode("utf-8", "surrogatepass"), digest_size=16)
+    for part in before:
+        digest.update(memoryview(part)[: PREFIX_BYTES[-1]])
+        digest.update(b"\0")
+    for text in _opening(str(memoryview(turns)[: PREFIX_BYTES[-1]], "utf-8", "ignore")):
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.digest()
+
+
+_INSTRUCTIONS = frozenset({"system", "developer"})  # roles
+
+
+def _opening(head: str) -> Iterator[str]:
+    """Yield the texts of the turns up to the first that is not an instruction; ``head`` may end within one."""
+    at = len(head) - len(head.lstrip(_BETWEEN))
+    while at < len(head):
+        try:
+            turn, end = _JSON.raw_decode(head, at)
+        except (ValueError, RecursionError):
+            yield head[at:]  # it is longer
+            return
+        yield "\n".join(_texts_of(turn)) or head[at:end]
+        if not (isinstance(turn, dict) and turn.get("role") in _INSTRUCTIONS):
+            return
+        rest = head[end:]
+        at = end + len(rest) - len(rest.lstrip(_BETWEEN))
+
+
+_BETWEEN = "[, \t\r\n"
+_JSON = json.JSONDecoder()
+
+
+def _texts_of(turn: object) -> Iterator[str]:
+    """Yield the texts of a turn, or of a part of one, in any API's form."""
+    if isinstance(turn, str):
+        yield turn
+    elif isinstance(turn, list):
+        for each in turn:
+            yield from _texts_of(each)
+    elif isinstance(turn, dict):
+        yield from _texts_of(next((turn[name] for name in ("content", "parts", "text") if name in turn), None))
 
 
 def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes:
