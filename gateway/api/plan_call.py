@@ -284,6 +284,7 @@ def launching(
     steering, model, plan = context.steering, planned.model, planned.plan
     if not beside:
         open_call.width_asked, open_call.narrowed = plan.width_asked, None
+        open_call.cached = plan.cached
 
     def narrow(reason: Narrowed) -> None:
         if not beside:
@@ -348,7 +349,9 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
     if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
-        context.steering.served(planned.model.name, planned.prefix, winner.deployment, record.cached_tokens)
+        context.steering.served(
+            planned.model.name, planned.prefix, winner.deployment, record.cached_tokens, record.prompt_tokens
+        )
 
 
 def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:

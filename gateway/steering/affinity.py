@@ -128,11 +128,15 @@ def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes
     return b"".join(pieces)
 
 
+_TOKEN_BYTES = 4  # as of ``PREFIX_BYTES``
+
+
 class _Use(msgspec.Struct):
     """The last use of a prefix at one deployment."""
 
     at_s: float
     misses: int  # in a row: a warm cache was expected, and the provider reported no hit
+    tokens: int | None = None  # of the whole prompt
 
 
 class Affinity:
@@ -149,7 +153,16 @@ class Affinity:
     def __len__(self) -> int:
         return len(self._uses)
 
-    def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None, now_s: float) -> None:
+    def served(
+        self,
+        model: str,
+        prefix: Prefix,
+        deployment: str,
+        cached_tokens: int | None,
+        now_s: float,
+        *,
+        prompt_tokens: int | None = None,
+    ) -> None:
         """Record an answer: ``cached_tokens`` of its prompt were cached; None if the provider does not report it.
 
         A hit renews an entry. A prefix that missed twice in a row when it should have been warm is no longer expected
@@ -163,7 +176,7 @@ class Affinity:
             misses = 0
             if known is not None and now_s - known.at_s < CACHE_WARM_S and not cached_tokens:
                 misses = known.misses + (cached_tokens is not None)
-            uses[deployment] = _Use(now_s, misses)
+            uses[deployment] = _Use(now_s, misses, prompt_tokens)
             self._uses.move_to_end((model, digest))
         self._forget(now_s)
 
@@ -181,6 +194,26 @@ class Affinity:
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size
         return held
+
+    def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
+        """Return how many tokens of a prompt the deployments that have ``held`` some of it should have in their cache.
+
+        That is as many as the last prompt had which began so, as a conversation grows at its end; but no fewer than the
+        known beginning, and fewer than the next longer one, which differs.
+        """
+        return {
+            name: min(prompt_tokens, self._tokens(model, prefix, PREFIX_BYTES.index(size), name))
+            for name, size in held.items()
+        }
+
+    def _tokens(self, model: str, prefix: Prefix, place: int, deployment: str) -> int:
+        least = PREFIX_BYTES[place] // _TOKEN_BYTES
+        use = self._uses[model, prefix.digests[place]][deployment]
+        if use.tokens is None:
+            return least
+        if place + 1 < len(prefix.digests):
+            return max(least, min(use.tokens, PREFIX_BYTES[place + 1] // _TOKEN_BYTES))
+        return max(least, use.tokens)
 
     def saves(self, deployment: str, prices: Mapping[str, Price] | None) -> bool:
         """Whether the cache of ``deployment`` is known to save something."""

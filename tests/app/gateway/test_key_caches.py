@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Raw, ReceivedRequest, Status, answer
+from providers.simulator.script import Gate, Hang, Raw, ReceivedRequest, Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
 from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
@@ -165,3 +165,47 @@ async def test_two_replicas_use_the_same_key(serve: Serve) -> None:
             await hold(running, [talk[turn] for talk in talks])
             used.append([key_of(each) for each in running["alpha"].received])
     assert used[0] == used[1]
+
+
+def _billed(prompt_tokens: int, cached_tokens: int) -> Sequence[Step]:
+    """Return an answer of one token that says how much of its prompt was in the cache."""
+    choice = {"index": 0, "delta": {"content": "Hello"}, "finish_reason": "stop"}
+    usage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": 1,
+        "total_tokens": prompt_tokens + 1,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+    }
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    told = {**chunk, "choices": [], "usage": usage}
+    return [Raw(f"data: {json.dumps(each)}\n\n".encode(), token=True) for each in (chunk, told)] + [
+        Raw(b"data: [DONE]\n\n")
+    ]
+
+
+PRICE = {"input": 10.0, "output": 0.0, "cached_input": 1.0}
+
+
+@pytest.mark.parametrize("winner", ["alpha", "beta"])
+async def test_what_a_race_lost_in_caches_is_in_what_racing_added(serve: Serve, winner: str) -> None:
+    names = ("alpha", "beta")
+    loser = next(name for name in names if name != winner)
+    deployments = [{"deployment": f"{name}/m", "price_per_mtok": PRICE} for name in names]
+    config = {"models": {MODEL: {"deployments": deployments, "race": {"mode": "race", "width": 2}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer(*names)
+        turns = chat("one", 3)
+        running["alpha"].script, running["beta"].script = _billed(1700, 0), [Hang()]
+        await hold(running, turns[:1])  # alpha has it
+        running[winner].script = [Gate(running[loser].requested), *_billed(1700, 1600 if winner == "alpha" else 0)]
+        running[loser].script = [Hang()]
+        await hold(running, turns[1:2])
+        rows = await running.rows(
+            "select c.cost_usd, c.duplicate_cost_usd, a.provider from calls c"
+            " join attempts a on a.id = c.winner_attempt_id order by c.started_at"
+        )
+    second = rows[-1]
+    cached_usd, uncached_usd = (1600e-6 + 1000e-6) if winner == "alpha" else 1700e-6, 17_000e-6
+    assert second["provider"] == winner
+    assert second["cost_usd"] == pytest.approx(cached_usd + uncached_usd, rel=0.01)
+    assert second["duplicate_cost_usd"] == pytest.approx(uncached_usd, rel=0.01)

@@ -252,6 +252,21 @@ def test_what_went_cold_is_forgotten() -> None:
     assert len(affinity) == 50
 
 
+def test_a_cache_has_as_many_tokens_as_the_last_prompt_that_began_so() -> None:
+    affinity, longer = Affinity(), prefix(10 * KB, 30 * KB)
+    affinity.served(MODEL, CHAT, "a", 0, 0.0, prompt_tokens=2_500)
+    affinity.served(MODEL, CHAT, "b", 0, 0.0)
+    held = affinity.held(MODEL, CHAT, PRICES, 1.0)
+    assert affinity.cached_tokens(MODEL, CHAT, held, 9_000) == {"a": 2_500, "b": 2_048}
+    assert affinity.cached_tokens(MODEL, CHAT, held, 2_100) == {"a": 2_100, "b": 2_048}
+    assert affinity.cached_tokens(MODEL, longer, affinity.held(MODEL, longer, PRICES, 1.0), 9_000)["a"] == 2_500
+    affinity.served(MODEL, longer, "a", 0, 0.0, prompt_tokens=9_000)  # of which the next one has only the beginning
+    other = prefix(10 * KB, 90 * KB)
+    held = affinity.held(MODEL, Prefix((*CHAT.digests, -1)), PRICES, 1.0)
+    assert affinity.cached_tokens(MODEL, Prefix((*CHAT.digests, -1)), held, 20_000)["a"] == 4_096
+    assert other.digests[:2] == CHAT.digests
+
+
 # What steering makes of it
 
 
