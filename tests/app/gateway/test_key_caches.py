@@ -205,7 +205,7 @@ async def test_what_a_race_lost_in_caches_is_in_what_racing_added(serve: Serve, 
             " join attempts a on a.id = c.winner_attempt_id order by c.started_at"
         )
     second = rows[-1]
-    cached_usd, uncached_usd = (1600e-6 + 1000e-6) if winner == "alpha" else 1700e-6, 17_000e-6
+    read_usd, uncached_usd = (1600e-6 + 1000e-6) if winner == "alpha" else 17_000e-6, 17_000e-6
     assert second["provider"] == winner
-    assert second["cost_usd"] == pytest.approx(cached_usd + uncached_usd, rel=0.01)
+    assert second["cost_usd"] == pytest.approx(read_usd + uncached_usd, rel=0.01)
     assert second["duplicate_cost_usd"] == pytest.approx(uncached_usd, rel=0.01)

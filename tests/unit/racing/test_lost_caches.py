@@ -19,20 +19,14 @@ def overtaken(*, price: Price = PRICE, winner_cached: int = 0, role: Role = Role
     return with_caches(bill(winner, primary, price=price), winner, HELD)
 
 
-def test_a_primary_that_was_overtaken_read_its_prompt_from_the_cache_and_its_winner_did_not() -> None:
-    [winner, primary] = overtaken().attempts
-    assert primary.cost_usd == pytest.approx(900e-4 + 100e-3)
-    assert winner.cost_usd == pytest.approx(1000e-3 + 10e-2)
-
-
-def test_racing_added_what_the_call_cost_beyond_its_primary_alone() -> None:
+def test_an_overtaken_primary_costs_what_it_read_from_its_cache_and_what_the_winner_paid_for_having_none() -> None:
     settled = overtaken()
-    alone_usd = 900e-4 + 100e-3 + 10e-2
-    assert settled.total.usd == pytest.approx(alone_usd + 1000e-3)
-    assert settled.duplicate.usd == pytest.approx(1000e-3)
-    assert settled.duplicate.low_usd is not None
-    assert settled.duplicate.high_usd is not None
-    assert settled.duplicate.low_usd <= 1000e-3 <= settled.duplicate.high_usd
+    [winner, primary] = settled.attempts
+    read_usd, lost_usd = 900e-4 + 100e-3, 900 * (1e-3 - 1e-4)
+    assert primary.cost_usd == pytest.approx(read_usd + lost_usd)
+    assert winner.cost_usd == pytest.approx(1000e-3 + 10e-2)
+    assert settled.duplicate.usd == pytest.approx(read_usd + lost_usd)
+    assert settled.total.usd == pytest.approx(read_usd + lost_usd + 1000e-3 + 10e-2)
 
 
 def test_a_winner_with_a_cache_of_its_own_loses_less() -> None:
