@@ -186,6 +186,7 @@ def _billed(prompt_tokens: int, cached_tokens: int) -> Sequence[Step]:
 PRICE = {"input": 10.0, "output": 0.0, "cached_input": 1.0}
 
 
+@pytest.mark.usefixtures("views")
 @pytest.mark.parametrize("winner", ["alpha", "beta"])
 async def test_what_a_race_lost_in_caches_is_in_what_racing_added(serve: Serve, winner: str) -> None:
     names = ("alpha", "beta")
@@ -204,8 +205,11 @@ async def test_what_a_race_lost_in_caches_is_in_what_racing_added(serve: Serve, 
             "select c.cost_usd, c.duplicate_cost_usd, a.provider from calls c"
             " join attempts a on a.id = c.winner_attempt_id order by c.started_at"
         )
+        [value] = await running.rows("select * from race_value")
     second = rows[-1]
     read_usd, uncached_usd = (1600e-6 + 1000e-6) if winner == "alpha" else 17_000e-6, 17_000e-6
     assert second["provider"] == winner
     assert second["cost_usd"] == pytest.approx(read_usd + uncached_usd, rel=0.01)
     assert second["duplicate_cost_usd"] == pytest.approx(uncached_usd, rel=0.01)
+    added_usd = sum(row["duplicate_cost_usd"] for row in rows)
+    assert value["duplicate_cost_usd"] == pytest.approx(added_usd)
