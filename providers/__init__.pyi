@@ -50,6 +50,7 @@ from .exchange import sound_has_begun as sound_has_begun
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange
 from .http_upstream import HttpUpstream as HttpUpstream
+from .key_ring import has_several_keys as has_several_keys
 from .key_rotation import Keys as Keys
 from .key_rotation import Rotation as Rotation
 from .key_rotation import succeeded as succeeded

@@ -3,10 +3,15 @@
 Limits are the provider's, per key and model, and per API for requests that are not raced. Headroom is assumed to refill
 steadily within a minute. After a 429 a key is not used for the time that the provider asks for; a refused key is tried
 once a minute. No request waits: the next key is used at once, and only when no key is left the caller gets the error.
+
+A conversation stays with the key that answered it last, as that one's prompt cache has it, for as long as the key has
+room and works. Other conversations are spread over the keys.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from math import inf
 from typing import TypeVar
 
@@ -97,10 +102,80 @@ class KeyRingExchange(WrappedExchange):
             over()
 
 
+# Which key answered a conversation last, as prompt caches belong to keys.
+
+WARM_S = 300.0  # vendors: since the last use: the shortest time that vendors promise
+KEPT = 20_000  # bound: of one provider
+# judgement: a key may have this many conversations beyond its share, and this part of it, before the next one is taken
+SLACK = 0.25
+SLACK_SHARE = 0.1
+
+
+class Conversations:
+    """The keys that answered conversations within the life of a cache. Keys are numbers, times of one monotonic clock.
+
+    An organization has a cache for each model, so a conversation may have a key for each.
+    """
+
+    __slots__ = ("_kept", "count")
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, bytes], tuple[int, float]] = OrderedDict()  # the last used at the end
+        self.count: dict[int, int] = {}  # by key, how many conversations it has
+
+    def key_of(self, model: str, conversation: bytes, now_s: float) -> int | None:
+        """Return the key that answered last, if its cache should still be there."""
+        self._forget(now_s)
+        known = self._kept.get((model, conversation))
+        return None if known is None else known[0]
+
+    def answered(self, model: str, conversation: bytes, key: int, now_s: float) -> None:
+        """Note that this key has just been sent all of the conversation, and answers."""
+        self._drop((model, conversation))
+        self._kept[model, conversation] = key, now_s
+        self.count[key] = self.count.get(key, 0) + 1
+        self._forget(now_s)
+
+    def _forget(self, now_s: float) -> None:
+        while self._kept:
+            oldest = next(iter(self._kept))
+            if len(self._kept) <= KEPT and now_s - self._kept[oldest][1] < WARM_S:
+                return
+            self._drop(oldest)
+
+    def _drop(self, which: tuple[str, bytes]) -> None:
+        known = self._kept.pop(which, None)
+        if known is not None:
+            self.count[known[0]] -= 1
+
+
+def spread(conversation: bytes, names: Sequence[str], loads: Sequence[float]) -> int:
+    """Return the place of the key for a conversation that no key has: the same in every replica, as far as loads allow.
+
+    That is rendezvous hashing with bounded loads: the order of keys depends only on the conversation and their names,
+    and a key with clearly more than its share of the ``loads`` is passed over.
+    """
+    most = (1.0 + SLACK_SHARE) * sum(loads) / len(loads) + SLACK
+    return next(each for each in _ordered(conversation, names) if loads[each] <= most)
+
+
+def _ordered(conversation: bytes, names: Sequence[str]) -> Iterator[int]:
+    drawn = [blake2b(name.encode(), digest_size=8, key=conversation).digest() for name in names]
+    yield from sorted(range(len(names)), key=drawn.__getitem__)
+
+
+# The keys and their ring.
+
 REFILL_S = 60.0  # limits are per minute
 COOL_S = 0.5  # after a 429 without retry-after
 TRY_REFUSED_EVERY_S = 60.0  # only a person can correct a key
 _STEPS = 20  # headroom is compared in twentieths: with small differences a burst would go to one key
+ROOM = 0.1  # of a key's rate limit, below which a conversation leaves it for one that has more
+AS_MUCH = 0.25  # less headroom than another key, with which a key is still given new conversations
+# With more requests under way than this many, and this many times those of another key, a key has no room either: all
+# of them may be one conversation.
+CROWD = 4
+CROWD_TIMES = 2.0
 _MOST_MODELS = 1000  # per key; clients may name any model
 _UNAUTHORIZED = 401
 # A key rests for as long as its 429 says: another one is used meanwhile.
@@ -168,6 +243,11 @@ class _Key:
         return False
 
 
+def _is_crowded(key: _Key, keys: Sequence[_Key]) -> bool:
+    others = [each.in_flight for each in keys if each is not key]
+    return bool(others) and key.in_flight > max(CROWD, CROWD_TIMES * sum(others) / len(others))
+
+
 class KeyRing:
     """An ``Upstream`` around one upstream per key."""
 
@@ -189,6 +269,7 @@ class KeyRing:
         self.learnt = learnt_of(self._keys[0].upstream)
         self._clock = clock
         self._turn = 0
+        self._conversations = Conversations()
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
@@ -216,9 +297,12 @@ class KeyRing:
             lambda upstream: upstream.stream(request),
             request.sendings,
             request.first_key,
-            self._keys_for(request),
+            keys=self._keys_for(request),
+            conversation=request.conversation,
         )
         key.answered(model, exchange.headers, self._clock())
+        if request.conversation is not None:
+            self._conversations.answered(model, request.conversation, key.number, self._clock())
         failed = request.sendings.failed = self._failed_with(key, model)
         return KeyRingExchange(
             exchange,
@@ -282,14 +366,16 @@ class KeyRing:
         ask: Callable[[Upstream], Awaitable[_T]],
         sendings: SendCount | None = None,
         first: str | None = None,
+        *,
         keys: Sequence[_Key] = (),
+        conversation: bytes | None = None,
     ) -> tuple[_T, _Key]:
         """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key.
 
-        ``keys``: those that may be asked; none: all.
+        ``keys``: those that may be asked; none: all. ``conversation`` as in ``Request``.
         """
         last: UpstreamError | None = None
-        for key in self._order(model, keys or self._keys, first):
+        for key in self._order(model, keys or self._keys, first, conversation):
             key.tried(model, self._clock())
             key.in_flight += 1
             if sendings is not None:
@@ -305,14 +391,18 @@ class KeyRing:
             raise last
         raise self._none_left(model, keys or self._keys, last) from last
 
-    def _order(self, model: str, keys: Sequence[_Key], first: str | None = None) -> Iterator[_Key]:
+    def _order(
+        self, model: str, keys: Sequence[_Key], first: str | None = None, conversation: bytes | None = None
+    ) -> Iterator[_Key]:
         """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure."""
         asked: set[int] = set()
         while True:
             now_s = self._clock()
+            usable = [key for key in keys if key.number not in asked and key.may_be_asked(model, now_s)]
+            has_it = None if conversation is None else self._with_cache(model, conversation, usable, now_s)
             best = min(
-                (key for key in keys if key.number not in asked and key.may_be_asked(model, now_s)),
-                key=lambda key: (key.name != first, *self._rank(key, model, now_s)),
+                usable,
+                key=lambda key: (key.name != first, key is not has_it, *self._rank(key, model, now_s)),
                 default=None,
             )
             if best is None:
@@ -321,6 +411,26 @@ class KeyRing:
             self._turn += 1
             best.turn = self._turn
             yield best
+
+    def _with_cache(self, model: str, conversation: bytes, usable: Sequence[_Key], now_s: float) -> _Key | None:
+        """Return the key whose cache has a conversation, or should get it; None: that does not decide.
+
+        One that has it is used while it has room. Others are those with about as much room as any; but before one of
+        them gets a new conversation, a refused key that is due is tried.
+        """
+        keys = [key for key in usable if not key.refused(model)]
+        if not keys:
+            return None
+        number = self._conversations.key_of(model, conversation, now_s)
+        for key in keys:
+            if key.number == number and key.at(model).headroom(now_s) >= ROOM and not _is_crowded(key, keys):
+                return key
+        most = max(key.at(model).headroom(now_s) for key in keys)
+        if most < ROOM or len(keys) < len(usable):
+            return None
+        able = [key for key in keys if key.at(model).headroom(now_s) >= max(ROOM, most - AS_MUCH)]
+        loads = [self._conversations.count.get(key.number, 0) + key.in_flight for key in able]
+        return able[spread(conversation, [key.name for key in able], loads)]
 
     def _keys_for(self, request: Request) -> Sequence[_Key]:
         """Return the only key that may be used; all if none is named, or it is gone."""
@@ -373,3 +483,8 @@ class KeyRing:
         return UpstreamError(
             kind, message, status=status, retry_after_s=wait_s, words=words, brief=brief if words else None
         )
+
+
+def has_several_keys(upstream: Upstream) -> bool:
+    """Whether one of several keys is used for each request to ``upstream``."""
+    return isinstance(upstream, KeyRing)

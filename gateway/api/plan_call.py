@@ -28,7 +28,17 @@ from gateway.racing import (
     most_per_token,
     tier_wanted,
 )
-from gateway.steering import PREFIX_BYTES, STRATEGIES, Launch, Plan, Prefix, Terms, prefix_of
+from gateway.steering import (
+    CONVERSATION_BYTES,
+    PREFIX_BYTES,
+    STRATEGIES,
+    Launch,
+    Plan,
+    Prefix,
+    Terms,
+    conversation_of,
+    prefix_of,
+)
 from providers.dialects import RequestFormat, bound_reasoning
 
 
@@ -150,6 +160,7 @@ async def plan_call(
         profile=model.race.profile if instead_of is None else instead_of.profile,
         runs_on=parsed.runs_on,
         key_name=resolved.key_name,
+        conversation=_conversation(sent.fields, parsed, model) if model.common.has_keys else None,
         is_restricted=resolved.is_restricted,
     )
     if model.common.binds:
@@ -273,6 +284,7 @@ def launching(
     steering, model, plan = context.steering, planned.model, planned.plan
     if not beside:
         open_call.width_asked, open_call.narrowed = plan.width_asked, None
+        open_call.cached = plan.cached
 
     def narrow(reason: Narrowed) -> None:
         if not beside:
@@ -337,15 +349,31 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
         return
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
     if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
-        context.steering.served(planned.model.name, planned.prefix, winner.deployment, record.cached_tokens)
+        context.steering.served(
+            planned.model.name, planned.prefix, winner.deployment, record.cached_tokens, record.prompt_tokens
+        )
 
 
 def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:
     if parsed.size <= PREFIX_BYTES[0]:
         return None
     order = parsed.dialect.requests.reading_order
-    key = parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"  # an account has its own caches
-    return prefix_of([fields[part] for part in order if part in fields], key)
+    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant))
+
+
+def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
+    return (
+        parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"
+    )  # an account has its own caches
+
+
+def _conversation(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model) -> bytes | None:
+    """Return what key rings know the conversation by; None if it is too short, or caches do not matter."""
+    requests = parsed.dialect.requests
+    if parsed.size <= CONVERSATION_BYTES or requests.prompt not in fields or not model.race.cache_affinity:
+        return None
+    before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
+    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant))
 
 
 # The expected use of limits by a planned call, and the model that pays for it.

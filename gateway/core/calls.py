@@ -119,6 +119,8 @@ class Call(Stamp, frozen=True, kw_only=True):
     profile: str | None = None  # the racing profile, named by the request, its client or its model
     runs_on: bool = False  # in the background: its answer is only the beginning of one
     key_name: str | None = None  # the only key of the provider that has what the request names
+    # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
+    conversation: bytes | None = None
     is_restricted: bool = False  # the request restricts or orders the deployments
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
 

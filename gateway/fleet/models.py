@@ -20,7 +20,19 @@ from gateway.settings import (
     TakeoverSettings,
     model_identity,
 )
-from providers import MASK, UNKNOWN, Api, Capabilities, Learnt, MaskedRecord, ModelRules, Price, Upstream, UpstreamError
+from providers import (
+    MASK,
+    UNKNOWN,
+    Api,
+    Capabilities,
+    Learnt,
+    MaskedRecord,
+    ModelRules,
+    Price,
+    Upstream,
+    UpstreamError,
+    has_several_keys,
+)
 from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
@@ -283,6 +295,7 @@ class Common(msgspec.Struct, frozen=True):
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
     thinks: bool = True  # none of them is known not to think
+    has_keys: bool = False  # the provider of one of them has several keys
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
@@ -298,6 +311,7 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
             all(one.capabilities.reasoning is not False for one in each),
+            any(has_several_keys(one.upstream) for one in each),
         )
 
 

@@ -16,6 +16,7 @@ from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import whole_class
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
+from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import milliseconds
@@ -116,6 +117,7 @@ class OpenCall:
         self.extras = 0  # of them, those that started while another one ran, whatever their role
         self.width_asked: int | None = None  # attempts to start with, as the current model's plan says; None: no race
         self.narrowed: Narrowed | None = None  # why there were fewer of them, or no later extra one
+        self.cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
         self.unasked_since = call.received_at
@@ -234,6 +236,7 @@ class OpenCall:
                     is_text=call.inline_bytes is not None,
                     seen=services.tiers,
                 )
+                bill = with_caches(bill, self._winner, self.cached) if self.cached else bill
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(
@@ -285,6 +288,7 @@ class OpenCall:
             alone=alone,
             held=held,
             tiers=self.services.tiers,
+            cached=self.cached,
         )
         if self.broken or self.takeover is not None:
             if self.takeover in {FINISHED, RESCUED} and error_kind is not None:

@@ -16,6 +16,7 @@ from gateway.core.calls import TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
+from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import (
@@ -458,14 +459,16 @@ def call_record(
     alone: Alone = NOT_KNOWN,
     held: Held | None = None,
     tiers: ServedTiers | None = None,
+    cached: Mapping[str, int] | None = None,
 ) -> CallRecord:
     """Return the record of ``call``, which had this ``start``, with its attempts priced.
 
-    ``launched`` may exceed the number of ``attempts``: audited ones may still run.
+    ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``cached`` as for ``with_caches``.
     """
     asked = requested(call.fields, call.dialect)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
+    bill = with_caches(bill, winner, cached) if cached else bill
     counted = _counted(bill.attempts, winner)
     rare: dict[str, Any] = {}  # as in ``attempt_record``
     if call.win_on is WinOn.VALID:

@@ -1,4 +1,5 @@
 from .affinity import Prefix as Prefix
+from .affinity import conversation_of as conversation_of
 from .affinity import prefix_of as prefix_of
 from .board import MemoryBoard as MemoryBoard
 from .board import slot_of as slot_of
@@ -8,6 +9,7 @@ from .budget import hedged_at_s as hedged_at_s
 from .budget import raced_share as raced_share
 from .candidates import Terms as Terms
 from .constants import BUCKETS as BUCKETS
+from .constants import CONVERSATION_BYTES as CONVERSATION_BYTES
 from .constants import EXPLORE_NEW_SHARE as EXPLORE_NEW_SHARE
 from .constants import PREFIX_BYTES as PREFIX_BYTES
 from .constants import REFRESH_EVERY_S as REFRESH_EVERY_S

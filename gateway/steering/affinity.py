@@ -3,10 +3,14 @@
 A provider that has just processed a prompt answers the next one with the same beginning faster and charges less for
 it. So a conversation should go where its last turn went while that cache is warm. If this replica knows of none, the
 prompt's first bytes select the deployment (``rendezvous``).
+
+A cache belongs to an account, so among several keys of a provider it is one key's: ``conversation_of`` is what the
+provider's key ring knows a conversation by.
 """
 
+import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TypeAlias
@@ -58,6 +62,60 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     return Prefix(tuple(digests), shared.digest())
 
 
+def conversation_of(
+    before: Iterable[bytes | memoryview | msgspec.Raw], turns: bytes | memoryview | msgspec.Raw, key: str | None
+) -> bytes:
+    """Return 16 bytes that are the same in every turn of a conversation, in every replica.
+
+    Other than prefixes, whose lengths are fixed, they also distinguish conversations that begin alike and differ after
+    their system prompt: so these are spread over keys. They are a digest of the parts ``before`` the ``turns``, and of
+    these up to the first that is not an instruction; of texts alone, as clients move marks of the cache from turn to
+    turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
+    """
+    digest = blake2b((key or "").encode("utf-8", "surrogatepass"), digest_size=16)
+    for part in before:
+        digest.update(memoryview(part)[: PREFIX_BYTES[-1]])
+        digest.update(b"\0")
+    for text in _opening(str(memoryview(turns)[: PREFIX_BYTES[-1]], "utf-8", "ignore")):
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.digest()
+
+
+_INSTRUCTIONS = frozenset({"system", "developer"})  # roles
+
+
+def _opening(head: str) -> Iterator[str]:
+    """Yield the texts of the turns up to the first that is not an instruction; ``head`` may end within one."""
+    at = len(head) - len(head.lstrip(_BETWEEN))
+    while at < len(head):
+        try:
+            turn, end = _JSON.raw_decode(head, at)
+        except (ValueError, RecursionError):
+            yield head[at:]  # it is longer
+            return
+        yield "\n".join(_texts_of(turn)) or head[at:end]
+        if not (isinstance(turn, dict) and turn.get("role") in _INSTRUCTIONS):
+            return
+        rest = head[end:]
+        at = end + len(rest) - len(rest.lstrip(_BETWEEN))
+
+
+_BETWEEN = "[, \t\r\n"
+_JSON = json.JSONDecoder()
+
+
+def _texts_of(turn: object) -> Iterator[str]:
+    """Yield the texts of a turn, or of a part of one, in any API's form."""
+    if isinstance(turn, str):
+        yield turn
+    elif isinstance(turn, list):
+        for each in turn:
+            yield from _texts_of(each)
+    elif isinstance(turn, dict):
+        yield from _texts_of(next((turn[name] for name in ("content", "parts", "text") if name in turn), None))
+
+
 def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes:
     """Return the first ``size`` bytes of ``parts``; the rest is not copied."""
     pieces: list[memoryview] = []
@@ -70,11 +128,15 @@ def _head(parts: Iterable[bytes | memoryview | msgspec.Raw], size: int) -> bytes
     return b"".join(pieces)
 
 
+_TOKEN_BYTES = 4  # as of ``PREFIX_BYTES``
+
+
 class _Use(msgspec.Struct):
     """The last use of a prefix at one deployment."""
 
     at_s: float
     misses: int  # in a row: a warm cache was expected, and the provider reported no hit
+    tokens: int | None = None  # of the whole prompt
 
 
 class Affinity:
@@ -91,7 +153,16 @@ class Affinity:
     def __len__(self) -> int:
         return len(self._uses)
 
-    def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None, now_s: float) -> None:
+    def served(
+        self,
+        model: str,
+        prefix: Prefix,
+        deployment: str,
+        cached_tokens: int | None,
+        now_s: float,
+        *,
+        prompt_tokens: int | None = None,
+    ) -> None:
         """Record an answer: ``cached_tokens`` of its prompt were cached; None if the provider does not report it.
 
         A hit renews an entry. A prefix that missed twice in a row when it should have been warm is no longer expected
@@ -105,7 +176,7 @@ class Affinity:
             misses = 0
             if known is not None and now_s - known.at_s < CACHE_WARM_S and not cached_tokens:
                 misses = known.misses + (cached_tokens is not None)
-            uses[deployment] = _Use(now_s, misses)
+            uses[deployment] = _Use(now_s, misses, prompt_tokens)
             self._uses.move_to_end((model, digest))
         self._forget(now_s)
 
@@ -123,6 +194,26 @@ class Affinity:
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size
         return held
+
+    def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
+        """Return how many tokens of a prompt the deployments that have ``held`` some of it should have in their cache.
+
+        That is as many as the last prompt had which began so, as a conversation grows at its end; but no fewer than the
+        known beginning, and fewer than the next longer one, which differs.
+        """
+        return {
+            name: min(prompt_tokens, self._tokens(model, prefix, PREFIX_BYTES.index(size), name))
+            for name, size in held.items()
+        }
+
+    def _tokens(self, model: str, prefix: Prefix, place: int, deployment: str) -> int:
+        least = PREFIX_BYTES[place] // _TOKEN_BYTES
+        use = self._uses[model, prefix.digests[place]][deployment]
+        if use.tokens is None:
+            return least
+        if place + 1 < len(prefix.digests):
+            return max(least, min(use.tokens, PREFIX_BYTES[place + 1] // _TOKEN_BYTES))
+        return max(least, use.tokens)
 
     def saves(self, deployment: str, prices: Mapping[str, Price] | None) -> bool:
         """Whether the cache of ``deployment`` is known to save something."""

@@ -65,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
+    cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
 
 
@@ -104,9 +105,8 @@ def candidates(
 
     first_token: mean TTFT / (1 - error rate) x crowding + scarcity price + stalls; completion: + answer tokens /
     (tok/s) instead of stalls; reading: + the reader's waits for later tokens (``_after_s``). Under ``cost`` those
-    expected to keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. If ``ttft_ms`` is a
-    deadline or the objective is ``cost``, the others are ranked by how late they should be: a goal that none can meet
-    must not make the service worse.
+    expected to keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. With a deadline or
+    under ``cost`` the others are ranked by how late they should be: a goal that none meets must do no harm.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)

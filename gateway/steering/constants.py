@@ -133,6 +133,7 @@ CROWDED = 1.25
 
 # Prompt caches
 PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # vendors: 4 KB are 1,024 tokens; vendors cache no shorter prompt
+CONVERSATION_BYTES = 1_024  # judgement: of a request, which stays with one key: vendors may cache its next turn
 CACHE_WARM_S = 300.0  # vendors: since the last use: the shortest time that vendors promise
 CACHE_MISSES = 2  # judgement: in a row, until no cache is expected: a single miss may be chance
 PREFIXES_KEPT = 20_000  # bound: per replica

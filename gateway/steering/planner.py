@@ -515,6 +515,7 @@ def plan(
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=lineup.after_s if terms.holds else _NOTHING_AFTER,
         cost_usd=cost_usd,
+        cached=terms.cached,
         answer_tokens=answer_tokens,
         reasons=tuple(draft.reasons),
         primary=primary.estimate,

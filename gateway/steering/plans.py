@@ -159,6 +159,7 @@ class Plan(msgspec.Struct, frozen=True):
     # they may not be held, or if all are 0: then the first token wins at once.
     decode_s: Mapping[str, float] = {}
     cost_usd: Mapping[str, float] = {}  # expected cost of a whole attempt at list price; only if dollars are limited
+    cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
     primary: Estimate | None = None  # of the first launch, if it ran on its own

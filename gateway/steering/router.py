@@ -189,12 +189,19 @@ class Steering:
         overtaken = self._overtaken[model] = self._overtaken.get(model, 0) + 1
         return overtaken % RUN_ON_EVERY == 0
 
-    def served(self, model: str, prefix: Prefix, deployment: str, cached_tokens: int | None) -> None:
+    def served(
+        self,
+        model: str,
+        prefix: Prefix,
+        deployment: str,
+        cached_tokens: int | None,
+        prompt_tokens: int | None = None,
+    ) -> None:
         """Record that ``deployment`` answered a prompt with this prefix, and how much of it was cached.
 
-        ``cached_tokens`` is None if the provider does not report it.
+        ``cached_tokens`` is None if the provider does not report it, and ``prompt_tokens`` are all.
         """
-        self._affinity.served(model, prefix, deployment, cached_tokens, self._clock())
+        self._affinity.served(model, prefix, deployment, cached_tokens, self._clock(), prompt_tokens=prompt_tokens)
 
     def permit(
         self,
@@ -385,6 +392,7 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = _home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
+            terms = _with_caches(model, terms, self._affinity, held) if held else terms
         costs, expected = _NOTHING_COSTS, 0.0
         budgeted, limit = race.budget, None  # of several limits the first of ``Narrowed`` is told
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
@@ -558,6 +566,12 @@ def _home_of(
         if drawn > most:
             most, home, weight = drawn, each, own
     return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
+
+
+def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held) -> Terms:
+    assert terms.prefix is not None
+    cached = affinity.cached_tokens(model, terms.prefix, held, terms.prompt_tokens)
+    return msgspec.structs.replace(terms, cached=cached)
 
 
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:

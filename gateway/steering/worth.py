@@ -40,13 +40,16 @@ def offers(
     size = size_of(terms.prompt_tokens)
     losers = race.win_on, race.keep_rival, terms.answer_kind, terms.bills_losers
     assert lineup.standings is not None
-    key = primary.deployment, kept, is_long, size, terms.holds, losers, expected_tokens(lineup.standings, terms)
+    caches = _cached_parts(terms) if terms.cached else _NO_CACHES
+    key = primary.deployment, kept, is_long, size, terms.holds, losers, expected_tokens(lineup.standings, terms), caches
     known = lineup.cache.offers.get(key)
     if known is None:
         prices = _prices((*lineup.ranked, primary), terms)  # a canary is not among the ranked
         if prices is None:
             return None
-        found = _Offers(lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices)
+        found = _Offers(
+            lineup, primary, race, terms, kept=kept, prompt_tokens=tokens_of(size), prices=prices, caches=caches
+        )
         curve = primary.estimate.curve
         starts = {come and curve.reached_at(come) for come in VALUED_STARTS if not is_long or come >= 1.0 - HEDGE_SHARE}
         known = lineup.cache.offers[key] = tuple(found.at(sorted(starts)))
@@ -112,10 +115,11 @@ class _Offers:
         kept: float,
         prompt_tokens: float,
         prices: dict[str, Price],
+        caches: tuple[tuple[str, int], ...],
     ) -> None:
         assert lineup.standings is not None
         self._lineup, self._primary, self._race, self._terms, self._kept = lineup, primary, race, terms, kept
-        self._prompt_tokens, self._prices = prompt_tokens, prices
+        self._prompt_tokens, self._prices, self._caches = prompt_tokens, prices, dict(caches)
         self._answer_tokens = expected_tokens(lineup.standings, terms)
         # With ``valid`` all attempts run until one answer is valid, and a held rival runs to its end.
         is_judged = race.win_on is WinOn.VALID and terms.answer_kind is not AnswerKind.PLAIN
@@ -148,7 +152,7 @@ class _Offers:
         primary = self._primary
         mine, its = self._prices[racer.deployment], self._prices[primary.deployment]
         mine_usd, its_usd = (self._answer_tokens * price.output_usd for price in (mine, its))
-        usd = self._prompt_tokens * mine.input_usd
+        usd = self._prompt_usd(racer, mine)
         if self._run_on:
             return usd + mine_usd
         return (
@@ -157,6 +161,15 @@ class _Offers:
             + mine_usd * self._lost(racer, primary, 1.0 - first, held_s)
             + its_usd * self._lost(primary, racer, first, held_s)
         )
+
+    def _prompt_usd(self, racer: Candidate, price: Price) -> float:
+        """Return the cost of the prompt at ``racer``, whose cache gets what it lacks of a cached conversation."""
+        if not self._caches:
+            return self._prompt_tokens * price.input_usd
+        has = self._caches.get(racer.deployment, 0) / _CACHE_STEPS
+        lacking_usd = max(price.input_usd, price.cache_write_usd or 0.0)
+        cached_usd = price.input_usd if price.cached_input_usd is None else price.cached_input_usd
+        return self._prompt_tokens * (has * cached_usd + (1.0 - has) * lacking_usd)
 
     def _lost(self, loser: Candidate, winner: Candidate, share: float, held_s: float) -> float:
         """Return the mean billed part of an answer of ``loser``, which loses this ``share`` of calls; 1: all of it."""
@@ -195,6 +208,16 @@ def _saved_s(
         held_s = slow * max(0.0, ended.earlier_s - begun.earlier_s - abs(more_s) * slower_wins)
     saved_s = slow * (kept * (sooner_s - sure_s) + sure_s)
     return (1.0 - estimate.error_rate) * saved_s - condition.price_s, ended.first, held_s
+
+
+def _cached_parts(terms: Terms) -> tuple[tuple[str, int], ...]:
+    """Return the parts of the prompt that caches should have, in coarse steps, so that few offers are computed."""
+    whole = max(1, terms.prompt_tokens)
+    return tuple((name, round(_CACHE_STEPS * tokens / whole)) for name, tokens in sorted((terms.cached or {}).items()))
+
+
+_NO_CACHES: tuple[tuple[str, int], ...] = ()
+_CACHE_STEPS = 8
 
 
 def _prices(ranked: Sequence[Candidate], terms: Terms) -> dict[str, Price] | None:

@@ -208,8 +208,8 @@ REASONS: Mapping[str, Reasons] = {
             " unless `base_url` is changed."
         ),
         "api_keys": (
-            "Several keys: each request uses the one with the most room. A list, or names for the ledger with their"
-            " keys."
+            "Several keys: each request uses the one with the most room, and a conversation the one that answered it"
+            " last. A list, or names for the ledger with their keys."
         ),
         "organization": "Sent as `openai-organization`.",
         "headers": "Sent with every request, and kept secret.",

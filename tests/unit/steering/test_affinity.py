@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.affinity import Affinity, Prefix, prefix_of
+from gateway.steering.affinity import Affinity, Prefix, conversation_of, prefix_of
 from gateway.steering.constants import CACHE_WARM_S, PREFIX_BYTES, PREFIXES_KEPT
 from gateway.steering.plans import Plan, Why
 from providers import ErrorKind, Price
@@ -92,6 +92,74 @@ def test_tools_system_and_messages_are_one_prompt_however_they_are_handed_in() -
 
 def test_what_is_beyond_the_longest_beginning_does_not_count() -> None:
     assert prefix(100 * KB) == prefix(100 * KB, 100 * KB)
+
+
+# What a provider's key ring knows a conversation by
+
+
+SYSTEM: dict[str, object] = {"role": "system", "content": "You are helpful. " * 600}
+
+
+def known_by(*messages: Mapping[str, object], tools: bytes = b"[]", key: str | None = None) -> bytes:
+    return conversation_of([tools], json.dumps(messages).encode(), key)
+
+
+def said(role: str, text: str) -> dict[str, object]:
+    return {"role": role, "content": text}
+
+
+def test_every_turn_of_a_conversation_is_known_by_the_same() -> None:
+    first = [SYSTEM, said("user", "Hi")]
+    second = [*first, said("assistant", "Hello"), said("user", "Tell me more. " * 900)]
+    assert known_by(*first) == known_by(*second) == known_by(*second, said("assistant", "More."))
+
+
+def test_conversations_that_differ_after_their_system_prompt_are_told_apart() -> None:
+    assert len({known_by(SYSTEM, said("user", f"Question {number}")) for number in range(20)}) == 20
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        known_by(SYSTEM, said("user", "Hi"), tools=b"[1]"),
+        known_by(said("system", "Another"), said("user", "Hi")),
+        known_by(SYSTEM, said("user", "Hi"), key="mine"),
+        known_by(said("user", "Hi")),
+    ],
+)
+def test_tools_instructions_and_the_clients_key_tell_conversations_apart(other: bytes) -> None:
+    assert other != known_by(SYSTEM, said("user", "Hi"))
+
+
+def test_marks_of_the_cache_that_move_on_change_nothing() -> None:
+    text = {"type": "text", "text": "Hi"}
+    marked = {"role": "user", "content": [{**text, "cache_control": {"type": "ephemeral"}}]}
+    assert known_by(marked) == known_by({"role": "user", "content": [text]}) == known_by(said("user", "Hi"))
+
+
+def test_an_input_of_text_is_known_again_in_a_list() -> None:
+    assert conversation_of([], b'"Hi"', None) == conversation_of([], json.dumps([said("user", "Hi")]).encode(), None)
+
+
+def test_turns_of_google_are_told_apart_by_their_first() -> None:
+    def turns(*texts: str) -> bytes:
+        return json.dumps([{"role": "user", "parts": [{"text": text}]} for text in texts]).encode()
+
+    assert conversation_of([], turns("Hi"), None) == conversation_of([], turns("Hi", "more"), None)
+    assert conversation_of([], turns("Hi"), None) != conversation_of([], turns("Ho"), None)
+
+
+@pytest.mark.parametrize("first", ["x" * 200_000, "é" * 60_000, {"image": "y" * 100_000}, "\ud800"])
+def test_a_first_turn_of_any_length_is_known_again(first: object) -> None:
+    def turns(*more: dict[str, object]) -> bytes:
+        return json.dumps([{"role": "user", "content": first}, *more], ensure_ascii=first != "é" * 60_000).encode()
+
+    assert conversation_of([], turns(), None) == conversation_of([], turns(said("user", "more")), None)
+
+
+@pytest.mark.parametrize("turns", [b"", b"[]", b" [ ] ", b"null", b"[" * 60_000, b"[1, 2]", b'["Hi", "Ho"]', b'"H'])
+def test_whatever_stands_for_turns_is_known_by_something(turns: bytes) -> None:
+    assert len(conversation_of([], turns, None)) == 16
 
 
 # What is held where
@@ -182,6 +250,21 @@ def test_what_went_cold_is_forgotten() -> None:
         affinity.served(MODEL, Prefix((number,)), "a", None, float(number))
     affinity.served(MODEL, Prefix((1000,)), "a", None, CACHE_WARM_S + 50.0)
     assert len(affinity) == 50
+
+
+def test_a_cache_has_as_many_tokens_as_the_last_prompt_that_began_so() -> None:
+    affinity, longer = Affinity(), prefix(10 * KB, 30 * KB)
+    affinity.served(MODEL, CHAT, "a", 0, 0.0, prompt_tokens=2_500)
+    affinity.served(MODEL, CHAT, "b", 0, 0.0)
+    held = affinity.held(MODEL, CHAT, PRICES, 1.0)
+    assert affinity.cached_tokens(MODEL, CHAT, held, 9_000) == {"a": 2_500, "b": 2_048}
+    assert affinity.cached_tokens(MODEL, CHAT, held, 2_100) == {"a": 2_100, "b": 2_048}
+    assert affinity.cached_tokens(MODEL, longer, affinity.held(MODEL, longer, PRICES, 1.0), 9_000)["a"] == 2_500
+    affinity.served(MODEL, longer, "a", 0, 0.0, prompt_tokens=9_000)  # of which the next one has only the beginning
+    other = prefix(10 * KB, 90 * KB)
+    held = affinity.held(MODEL, Prefix((*CHAT.digests, -1)), PRICES, 1.0)
+    assert affinity.cached_tokens(MODEL, Prefix((*CHAT.digests, -1)), held, 20_000)["a"] == 4_096
+    assert other.digests[:2] == CHAT.digests
 
 
 # What steering makes of it

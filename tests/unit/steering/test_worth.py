@@ -104,6 +104,24 @@ def test_the_offers_of_an_example_are_those_computed_by_hand() -> None:
     assert hedge.usd == pytest.approx(PROMPT_USD)
 
 
+def test_a_racer_whose_cache_has_the_prompt_costs_what_it_reads_from_there() -> None:
+    price = Price(PRICE.input_usd, PRICE.output_usd, cached_input_usd=PRICE.input_usd / 10)
+    prices = dict.fromkeys("abc", price)
+    everywhere = terms(prices=prices, cached={"a": PROMPT_TOKENS, "b": PROMPT_TOKENS})
+    assert offered(asked=everywhere)[0].usd == pytest.approx(PROMPT_USD / 10)
+    half = terms(prices=prices, cached={"a": PROMPT_TOKENS, "b": PROMPT_TOKENS // 2})
+    assert offered(asked=half)[0].usd == pytest.approx(PROMPT_USD * 0.55)
+
+
+def test_a_racer_without_the_cache_of_a_conversation_costs_all_of_its_prompt_and_what_keeping_it_costs() -> None:
+    price = Price(PRICE.input_usd, PRICE.output_usd, cached_input_usd=PRICE.input_usd / 10)
+    elsewhere = {"a": PROMPT_TOKENS}
+    assert offered(asked=terms(prices=dict.fromkeys("ab", price), cached=elsewhere))[0].usd == pytest.approx(PROMPT_USD)
+    written = msgspec.structs.replace(price, cache_write_usd=1.25 * PRICE.input_usd)
+    kept = offered(asked=terms(prices=dict.fromkeys("ab", written), cached=elsewhere))
+    assert kept[0].usd == pytest.approx(1.25 * PROMPT_USD)
+
+
 def test_a_launch_is_worth_what_it_saves_less_what_it_costs_and_waits_if_that_is_worth_more() -> None:
     at_once, hedge = Offer("b", 0.0, 1.0, 0.7, 0.001), Offer("b", 0.3, 0.5, 1.2, 0.001)
     # Worth 0.7 v - 0.001 and 0.6 v - 0.0005: the hedge from v = 0.00083 on, the race from v = 0.005 on.
