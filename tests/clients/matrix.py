@@ -1,6 +1,7 @@
 """What came of all conversations: text for a terminal, JSON, and docs/reference/programs.md."""
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -9,6 +10,9 @@ import msgspec
 from tests.clients.places import DIRECTLY, PLACES, SETUPS
 
 Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
+
+# What is another one in each answer.
+_NUMBER = re.compile(r"\b(req_|resp_|msg_|toolu_|call_|fc_|rs_)\w{8,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 MARKS: dict[Verdict, str] = {
     "works": "✓",
@@ -187,7 +191,8 @@ def _named(talk: Talked) -> str:
 
 def _shorter(why: str) -> str:
     """Return a failure as one line of a page."""
-    return " ".join(why.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
+    plain = _NUMBER.sub(lambda found: f"{found[1] or ''}…", why)
+    return " ".join(plain.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
 
 
 def _line(*cells: str) -> str:
