@@ -81,7 +81,7 @@ class Matrix:
             return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
             return "works"
-        if setup == DIRECTLY:
+        if setup == DIRECTLY or talk.why.startswith("Unable: "):
             return "not possible"
         directly = self._found.get((row, place, DIRECTLY))
         if directly is not None:
@@ -147,7 +147,7 @@ class Matrix:
         lines: list[str] = []
         for title, verdicts in (
             ("Refused in the first error, in these words", ("refused",)),
-            ("Not possible at the vendor directly", ("not possible",)),
+            ("Not possible at the vendor directly, or refused by the program itself", ("not possible",)),
             ("Defects", ("defect", "other defect")),
         ):
             some: dict[tuple[str, str, str], list[Talked]] = {}
@@ -223,8 +223,8 @@ _HEAD = (
         )
     ),
     "",
-    "✓ works · r refused in the first error, which says why · n not possible at the vendor either · ✗ a defect ·",
-    "\\- the vendor does not have this API · . not tried lately",
+    "✓ works · r refused in the first error, which says why · n not possible at the vendor either, or refused by the",
+    "program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
     "",
 )
 
