@@ -155,7 +155,7 @@ class Matrix:
                 if self._of(talk) in verdicts:
                     some.setdefault((*talk.row, _shorter(talk.why)), []).append(talk)
             if some:
-                lines += [f"## {title}", ""]
+                lines += [f"## {title}", "", *(_IGNORED if "not possible" in verdicts else ())]
                 for (client, case, why), talks in some.items():
                     where = ", ".join(dict.fromkeys(f"{talk.place} {talk.setup}, turn {talk.turn}" for talk in talks))
                     lines.append(f"- **{client}, {case}** ({where}): {why}")
@@ -226,6 +226,14 @@ _HEAD = (
     "",
     "✓ works · r refused in the first error, which says why · n not possible at the vendor either, or refused by the",
     "program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
+    "",
+)
+
+_IGNORED = (
+    "*Lost* is what the vendor takes and does not look at: vLLM, llama.cpp and Ollama ignore the `thread` with which",
+    "Anthropic's runner of tools names the conversation so far, also through the gateway, which passes on what is said",
+    "in an API of the vendor's own; and Ollama ignores `previous_response_id`. *Unauthorized* are keys in `x-api-key`,",
+    "which vLLM and OpenRouter do not read. The AI SDK does not take thoughts without a signature in a whole answer.",
     "",
 )
 
