@@ -360,7 +360,7 @@ class AnswerReader:
                 continue
             event = shown if chunk.data is shown.data else Event(b"data: " + chunk.data + _END, chunk.data)
             dropped = dropped or event is not sent
-            chunk = self._last(chunk) if chunk.done else chunk  # noqa: PLW2901
+            chunk = self._last(chunk, meaningful=self._measurement.meaningful) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
             is_alone = self._choices is None  # else another choice may answer
             if chunk.failed and is_alone and self._measurement.answer_at is None:
@@ -458,14 +458,14 @@ class AnswerReader:
         event = masked(event, self._secrets, is_error=True)
         return event, msgspec.structs.replace(chunk, data=event.data)
 
-    def _last(self, chunk: Chunk) -> Chunk:
+    def _last(self, chunk: Chunk, *, meaningful: int) -> Chunk:
         """Return the last event, with the answer in it where nothing of it came before.
 
         Sound ends without a finish reason in OpenAI's own streams: there the last event is the end.
         """
         if self._has_sound and not (self.finished or self._ended or chunk.finished):
             return msgspec.structs.replace(chunk, finished=True, finish_reason="stop")
-        if self._with_answer is None or self._measurement.meaningful:
+        if self._with_answer is None or meaningful:
             return chunk
         return self._with_answer(chunk)
 
@@ -492,14 +492,15 @@ class AnswerReader:
 
     def _look_for_thoughts(self, found: list[tuple[Event, Event, Chunk | None]], now: float) -> int:
         """Have events count as what they are, until the answer has begun; return of how many the text was taken."""
-        taken = 0
+        taken, meaningful = 0, self._measurement.meaningful  # these events are counted only later
         for number, (sent, shown, chunk) in enumerate(found):
             if chunk is None:
                 continue
             if not self._looks or chunk.error is not None:
                 break
             taken += 1
-            whole = self._last(chunk) if chunk.done else chunk
+            whole = self._last(chunk, meaningful=meaningful) if chunk.done else chunk
+            meaningful += whole.meaningful
             if not (whole.meaningful or whole.finished or whole.done):
                 continue
             self.thoughts = self.thoughts or AnswersThoughts(self._answers, None, is_one=self._choices is None)

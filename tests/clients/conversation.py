@@ -49,6 +49,10 @@ class Lost(Exception):
     """The answer is not that of a model that has seen the whole conversation."""
 
 
+class Unable(Exception):
+    """The program does not have this conversation: it refuses by itself, and asks nobody."""
+
+
 def forecast(city: str) -> str:
     """Tell the weather in a city."""
     return f"rain in {city}"

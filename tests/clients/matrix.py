@@ -1,6 +1,7 @@
 """What came of all conversations: text for a terminal, JSON, and docs/reference/programs.md."""
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -9,6 +10,9 @@ import msgspec
 from tests.clients.places import DIRECTLY, PLACES, SETUPS
 
 Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
+
+# What is another one in each answer.
+_NUMBER = re.compile(r"\b(req_|resp_|msg_|toolu_|call_|fc_|rs_)\w{8,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 MARKS: dict[Verdict, str] = {
     "works": "✓",
@@ -77,7 +81,7 @@ class Matrix:
             return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
             return "works"
-        if setup == DIRECTLY:
+        if setup == DIRECTLY or talk.why.startswith("Unable: "):
             return "not possible"
         directly = self._found.get((row, place, DIRECTLY))
         if directly is not None:
@@ -143,7 +147,7 @@ class Matrix:
         lines: list[str] = []
         for title, verdicts in (
             ("Refused in the first error, in these words", ("refused",)),
-            ("Not possible at the vendor directly", ("not possible",)),
+            ("Not possible at the vendor directly, or refused by the program itself", ("not possible",)),
             ("Defects", ("defect", "other defect")),
         ):
             some: dict[tuple[str, str, str], list[Talked]] = {}
@@ -151,7 +155,7 @@ class Matrix:
                 if self._of(talk) in verdicts:
                     some.setdefault((*talk.row, _shorter(talk.why)), []).append(talk)
             if some:
-                lines += [f"## {title}", ""]
+                lines += [f"## {title}", "", *(_IGNORED if "not possible" in verdicts else ())]
                 for (client, case, why), talks in some.items():
                     where = ", ".join(dict.fromkeys(f"{talk.place} {talk.setup}, turn {talk.turn}" for talk in talks))
                     lines.append(f"- **{client}, {case}** ({where}): {why}")
@@ -187,7 +191,8 @@ def _named(talk: Talked) -> str:
 
 def _shorter(why: str) -> str:
     """Return a failure as one line of a page."""
-    return " ".join(why.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
+    plain = _NUMBER.sub(lambda found: f"{found[1] or ''}…", why)
+    return " ".join(plain.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
 
 
 def _line(*cells: str) -> str:
@@ -201,7 +206,8 @@ _HEAD = (
     "address and key, talk to strict stand-ins of vendors (`python -m tests.support.vendors` serves them): they refuse",
     "what the vendor refuses, in its words. Each conversation has ten turns. In each a tool is called twice, once both",
     "at the same time. One turn has a picture; one is left in the middle of its answer, and said again. After each the",
-    "model says how much of the conversation it has seen.",
+    "model says how much of the conversation it has seen. A model without eyes gets no picture; aider, which has no",
+    "tools, changes a file in each turn; instructor refuses the first answer of each, and asks again.",
     "",
     "Made by `make test WHAT=programs`. Each cell has four marks:",
     "",
@@ -218,8 +224,16 @@ _HEAD = (
         )
     ),
     "",
-    "✓ works · r refused in the first error, which says why · n not possible at the vendor either · ✗ a defect ·",
-    "\\- the vendor does not have this API · . not tried lately",
+    "✓ works · r refused in the first error, which says why · n not possible at the vendor either, or refused by the",
+    "program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
+    "",
+)
+
+_IGNORED = (
+    "*Lost* is what the vendor takes and does not look at: vLLM, llama.cpp and Ollama ignore the `thread` with which",
+    "Anthropic's runner of tools names the conversation so far, also through the gateway, which passes on what is said",
+    "in an API of the vendor's own; and Ollama ignores `previous_response_id`. *Unauthorized* are keys in `x-api-key`,",
+    "which vLLM and OpenRouter do not read. The AI SDK does not take thoughts without a signature in a whole answer.",
     "",
 )
 

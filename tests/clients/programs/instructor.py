@@ -26,13 +26,13 @@ class Person(pydantic.BaseModel):
     age: int = pydantic.Field(ge=18)
 
 
-def talk(client: Any, turns: Turns, picture: Any, **fields: Any) -> None:
-    """Have the conversation: the first answer of a turn is not valid, and the second is."""
+def talk(client: Any, turns: Turns, picture: Any, *, words: str = "text", **fields: Any) -> None:
+    """Have the conversation: the first answer of a turn is not valid, the second is; ``words`` is a type of part."""
     said: list[Any] = []
     for turn in turns:
         young, ada = {"name": f"Ada {turn.number}", "age": 3}, {"name": f"Ada {turn.number}", "age": 36}
         text = f"Turn {turn.number}: who is it?\ndata: {json.dumps(young)}\nthen: Person {json.dumps(ada)}"
-        content: Any = [{"type": "text", "text": text}, picture] if turn.picture else text
+        content: Any = [{"type": words, "text": text}, picture] if turn.picture else text
         said.append({"role": "user", "content": content})
         person = client.create(response_model=Person, messages=said, max_retries=2, **fields)
         if person.name == young["name"] and person.age != ada["age"]:
@@ -50,7 +50,7 @@ def chat_by_tools(target: Target, turns: Turns) -> None:
 def responses_by_tools(target: Target, turns: Turns) -> None:
     client = openai.OpenAI(base_url=target.openai, api_key=target.key)
     patched = instructor.from_openai(client, mode=Mode.RESPONSES_TOOLS)
-    talk(patched, turns, instructor.Image.from_base64(PNG_URL), model=target.responses)
+    talk(patched, turns, instructor.Image.from_base64(PNG_URL), words="input_text", model=target.responses)
 
 
 @suite.conversation("messages")

@@ -13,7 +13,7 @@ from llama_index.llms.openai import OpenAI, OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike
 
 from tests.clients.case import Suite, Target
-from tests.clients.conversation import ABOUT, Turn, Turns, forecast
+from tests.clients.conversation import ABOUT, Turn, Turns, Unable, forecast
 from tests.clients.samples import PNG
 
 suite = Suite("llama-index", "llama-index-llms-openai")
@@ -32,6 +32,19 @@ def message(turn: Turn) -> Any:
 def of_openai(kind: Any, target: Target, **options: Any) -> Any:
     """Return a model, with nothing changed but address and key."""
     return kind(model=target.chat, api_base=target.openai, api_key=target.key, **options)
+
+
+def check_name(target: Target) -> None:
+    """Check that its class for OpenAI alone takes the name of the model.
+
+    Raises:
+        Unable: it does not, and its users are told to take its class for others.
+
+    """
+    try:
+        _ = of_openai(OpenAI, target).metadata
+    except ValueError as error:
+        raise Unable(str(error)[:60]) from error
 
 
 async def talk(model: Any, turns: Turns) -> None:
@@ -74,6 +87,7 @@ def message_of(text: str) -> Any:
 
 @suite.conversation("chat")
 async def chat(target: Target, turns: Turns) -> None:
+    check_name(target)
     await talk(of_openai(OpenAI, target), turns)
 
 

@@ -585,10 +585,10 @@ def responses_pass_unknown_fields_on(target: Target) -> None:
 def responses_continue_a_stored_one(target: Target) -> None:
     client, words = sdk(target), unique("words")
     first = client.responses.create(model=target.responses, input=f"say: {words}", store=True)
-    second = client.responses.create(
-        model=target.responses, input="echo: system", previous_response_id=first.id, store=True
-    )
-    equal(json.loads(second.output_text), f"say: {words}")
+    # Behind a gateway that keeps the items, another API is asked with all of them.
+    asked = "echo: body" if target.translates else "echo: system"
+    second = client.responses.create(model=target.responses, input=asked, previous_response_id=first.id, store=True)
+    expect(f"say: {words}" in second.output_text, second.output_text)
 
 
 @suite.case(Feature.FIELDS)

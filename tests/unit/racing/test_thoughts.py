@@ -338,6 +338,17 @@ def test_thoughts_before_json_do_not_spoil_it() -> None:
         run(track.run())
 
 
+def test_an_answer_in_one_read_is_not_taken_again_from_the_last_event_that_repeats_it() -> None:
+    text = '{"city": "Oslo"}'
+    message = {"type": "message", "content": [{"type": "output_text", "text": text}]}
+    ended = named("response.completed", response={"id": "r", "status": "completed", "output": [message]})
+    steps: list[tuple[float, Step]] = [(0.1, in_pieces(RESPONSES, text) + ended), (0.1, None)]
+    fields = {"text": {"format": {"type": "json_object"}}}
+    track = track_in(RESPONSES, Timetable("a", steps), win_on=WinOn.VALID, fields=fields, habits=HabitsByDeployment())
+    record = run(track.run())
+    assert (record.attempts[0].judged_as, record.attempts[0].flaw) == ("json", None)
+
+
 def test_each_of_several_answers_may_have_thoughts() -> None:
     steps: list[tuple[float, Step]] = [
         (0.1, of(0, "<think>")),

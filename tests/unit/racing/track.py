@@ -403,7 +403,7 @@ class Track:
             tags={},
             replica="test",
             region=None,
-            answer_kind=answer_kind(self._fields, PIVOT),
+            answer_kind=answer_kind(self._fields, self._call_options.get("dialect", PIVOT)),  # type: ignore[arg-type]
             **self._call_options,  # type: ignore[arg-type] # four named options, checked by Call itself
         )
         if self.open_call is None:

@@ -157,6 +157,16 @@ def test_a_stream_is_events_or_a_list_of_json(google: Vendor) -> None:
     assert generate(google, PRO, verb="streamGenerateContent").text.startswith('[{"candidates"')
 
 
+def test_the_calls_of_a_stream_come_in_one_piece(google: Vendor) -> None:
+    both = {"role": "user", "parts": [{"text": "parallel"}]}
+    tools = [DECLARED, {"functionDeclarations": [{"name": "get_time"}]}]
+    events = generate(google, FLASH, both, verb="streamGenerateContent?alt=sse", tools=tools).events
+    pieces = [event["candidates"][0]["content"]["parts"] for event in events]
+    called = [piece for piece in pieces if any("functionCall" in part for part in piece)]
+    assert [len(piece) for piece in called] == [2]
+    assert events[-1]["candidates"][0]["finishReason"] == "STOP"
+
+
 def test_thoughts_are_shown_only_if_asked_for(google: Vendor) -> None:
     shown = generate(google, PRO, generationConfig={"thinkingConfig": {"includeThoughts": True}})
     assert shown.body["candidates"][0]["content"]["parts"][0]["thought"] is True

@@ -286,11 +286,13 @@ def whole(asked: Asked, given: Given, ids: Ids) -> Json:
 
 
 def stream(asked: Asked, given: Given, ids: Ids) -> list[Json]:
-    """Return the pieces of the answer."""
+    """Return the pieces of the answer; all its calls are in one (https://github.com/jeremychone/rust-genai/pull/173)."""
     number = ids.next("", 22)
-    pieces = [part for part, _ in _parts(asked, given, ids, pieces=True)]
-    found = [_response(asked, given, number, [part], ended=False) for part in pieces[:-1]]
-    return [*found, _response(asked, given, number, pieces[-1:] or [{"text": ""}], ended=True)]
+    parts = [part for part, _ in _parts(asked, given, ids, pieces=True)]
+    calls = [part for part in parts if "functionCall" in part]
+    pieces = [[part] for part in parts if "functionCall" not in part] + ([calls] if calls else [])
+    found = [_response(asked, given, number, piece, ended=False) for piece in pieces[:-1]]
+    return [*found, _response(asked, given, number, pieces[-1] if pieces else [{"text": ""}], ended=True)]
 
 
 def _parts(asked: Asked, given: Given, ids: Ids, *, pieces: bool) -> Iterator[tuple[Json, bool]]:

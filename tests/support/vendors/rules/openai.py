@@ -138,7 +138,8 @@ MESSAGE = ByTag(
 _FUNCTION = Record(
     fields={
         "name": NAME,
-        "description": Text(longest=1024, page="https://github.com/getsentry/sentry-mcp/issues/106"),
+        # At most 1,024 letters until 2025; of any length since (https://github.com/run-llama/llama_index/pull/18784).
+        "description": Text(),
         "parameters": SCHEMA,
         "strict": Flag(nullable=True),
     },
