@@ -10,6 +10,7 @@ from .call import CallResource as CallResource
 from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
+from .costs import ANSWER_TOKENS as ANSWER_TOKENS
 from .costs import MISCOUNT as MISCOUNT
 from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
@@ -58,5 +59,6 @@ from .validation import MOST_ANSWERS as MOST_ANSWERS
 from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked
+from .validation import answers_made as answers_made
 from .validation import asked_tier as asked_tier
 from .validation import lets_search as lets_search
