@@ -15,8 +15,8 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.core.calls import Spent
+from gateway.limits.admission import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
-from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
 from gateway.limits.quota import Quota
 from gateway.limits.refusals import LimitHeld, LimitReached
