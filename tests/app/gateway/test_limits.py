@@ -342,3 +342,23 @@ async def test_whatever_makes_an_answer_dear_is_held_for(serve: Serve, fields: d
         await until(lambda: bool(running.gateway.engine.limits._admission.lines))
         go.set()
         assert (await first, await second, len(running["alpha"].received)) == (200, 200, 2)
+
+
+@pytest.mark.parametrize("model", ["free", "alpha/meta/llama:free", "alpha/openrouter/free", "beta/free"])
+async def test_models_that_cost_nothing_answer_clients_whose_dollars_are_spent(serve: Serve, model: str) -> None:
+    price = {"price_per_mtok": {"input": 0, "output": 0}}
+    config = {
+        "providers": {"alpha": {"preset": "openrouter", "apis": ["chat"]}},
+        "models": {
+            MODEL: {"deployments": [{**COSTLY, "price_per_mtok": {"input": 1e4, "output": 1e4}}]},
+            "free": {"deployments": ["alpha/meta/llama:free"]},
+            "mixed": {"deployments": [{"deployment": "beta/free", **price}, "beta/other"]},
+        },
+        **client(usd_per_day=0.1, adhoc=True),
+    }
+    async with serve(alpha=answer("Hi"), beta=answer("Hi"), config=config, key=KEY) as running:
+        while (await statuses(running, 1)) == [200]:
+            pass
+        assert await statuses(running, 2) == [429, 429]
+        assert await statuses(running, 2, model=model) == [200, 200]
+        assert await statuses(running, 1) == [429]
