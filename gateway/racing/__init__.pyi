@@ -19,8 +19,6 @@ from .costs import tier_wanted as tier_wanted
 from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
-from .measurement import MOST_TOKENS as MOST_TOKENS
-from .measurement import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
 from .other_apis import OtherApis as OtherApis
@@ -28,6 +26,8 @@ from .other_apis import Reworded as Reworded
 from .passthrough import Asking as Asking
 from .passthrough import Relay as Relay
 from .passthrough import Relayed as Relayed
+from .plausibility import MOST_TOKENS as MOST_TOKENS
+from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .race import Race as Race
 from .reader import Block as Block
 from .reader import drain as drain

@@ -17,7 +17,8 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
-from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
+from gateway.racing.measurement import estimated_tokens
+from gateway.racing.plausibility import LONGEST_TOKENS, MOST_TOKENS
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import (
@@ -46,7 +47,6 @@ from providers import (
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
 ANSWER_TOKENS = 4096  # the maximum without limit and without winner
-LONGEST_TOKENS = 128_000  # the longest answer of a model of which no other is known
 MISCOUNT = 2.0  # factor by which our own estimate of tokens may be wrong, either way
 NEAR = 1.6  # factor between the winner's count of the prompt and our estimate, up to which the count is taken,
 TEMPLATE_TOKENS = 64  # besides what a chat template adds

@@ -334,7 +334,7 @@ async def test_whatever_makes_an_answer_dear_is_held_for(serve: Serve, fields: d
         async def ask() -> int:
             async with running.post(body, path="/v1/completions", headers=keyed()) as response:
                 await response.read()
-                return response.status
+                return int(response.status)
 
         first = asyncio.ensure_future(ask())
         await until(lambda: len(running["alpha"].received) == 1)
