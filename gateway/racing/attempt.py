@@ -189,10 +189,8 @@ class Attempt:
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
         # Text that is added to the client's prompt has an unknown length.
         prompt_bytes = None if start.continues or deployment.extra_body else call.inline_bytes
-        several = call.dialect.requests.batched or not {call.dialect.requests.choices, "best_of"}.isdisjoint(
-            call.fields
-        )
-        answers = answers_made(call.fields, call.dialect) if several else 1
+        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
+        answers = answers_made(call.fields, call.dialect) if many else 1
         self.measurement = Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
