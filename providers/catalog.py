@@ -58,6 +58,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
+    free: tuple[str, ...] = ()  # how the names of models end that cost nothing
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
     # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
     unsigned_details: Mapping[str, str] = {}

@@ -405,7 +405,7 @@ _WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation
 
 # Where vendors state what they charge: OpenRouter and Perplexity, and xAI in ten billionths of a dollar.
 _TICKS = 10_000_000_000
-_MOST_USD = 10_000  # no answer costs more
+_MOST_USD = 1_000  # no answer costs more
 _COSTS = frozenset({"cost", "cost_in_usd_ticks"})
 
 

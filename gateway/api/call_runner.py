@@ -36,7 +36,7 @@ from gateway.core.race_failures import (
 )
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import Begun, LimitReached
+from gateway.limits import LINE_S, Begun, LimitHeld, LimitReached
 from gateway.racing import Broken, CallResource, OpenCall, Race, Services, Sink, Takeover, Unanswered, delivered_of
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Launch, Plan
@@ -522,27 +522,28 @@ class CallRunner:
     async def _hold(self) -> None:
         """Reserve the expected use of limits; if a model has no money left, move on to its fallback.
 
+        Without one, wait for dollars that running calls hold.
+
         Raises:
             LimitReached, LargerThanLimit: too little is left.
 
         """
+        line_s, hold = 0.0, self._context.limits.hold
         while True:
-            planned, call = self.planned, self.planned.call
+            planned, call, model = self.planned, self.planned.call, self.planned.model
+            free = {"spends": not model.is_free, "is_free": model.costs_nothing}
             try:
-                self._limit_headers = await self._context.limits.hold(
-                    call.id,
-                    call.levels,
-                    payer_of(planned),
-                    use_of(planned),
-                    begun=self._begun,
-                    spends=not planned.model.is_free,
-                    is_free=planned.model.costs_nothing,
+                self._limit_headers = await hold(
+                    call.id, call.levels, payer_of(planned), use_of(planned), begun=self._begun, line_s=line_s, **free
                 )
             except LimitReached as error:
                 following = await self._fallbacks.following([(planned.model.name, error)])
-                if following is None:
+                if following is not None:
+                    self._use(following)
+                elif line_s or not isinstance(error, LimitHeld):
                     raise
-                self._use(following)
+                else:  # nobody answers at once, so it waits for running calls to end
+                    line_s = LINE_S
             else:
                 self.response_headers.update(self._limit_headers)
                 return

@@ -18,11 +18,12 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import (
-    MOST_ANSWERS,
+    ANSWER_TOKENS,
     Launching,
     OpenCall,
     answer_kind,
     answers_asked,
+    answers_made,
     asked_tier,
     most_answer_tokens,
     most_per_token,
@@ -411,7 +412,8 @@ def _most_usd(planned: PlannedCall) -> float:
     """
     call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
     max_tokens = None if call.kind is None else call.kind.max_tokens
-    answers = 0 if call.kind is None else min(MOST_ANSWERS, answers_asked(call.fields, call.dialect))
+    answers = 0 if call.kind is None else answers_made(call.fields, call.dialect)
+    has_limit = bool(call.dialect.requests.parameters.answer_limits)  # others are not written token by token
     launched = [launch.deployment for launch in plan.launches]
     tier = asked_tier(call.fields)
     most_usd = beside_usd = 0.0
@@ -419,7 +421,7 @@ def _most_usd(planned: PlannedCall) -> float:
         deployment = deployments[name]
         if deployment.tenant is not None:
             continue
-        limit = most_answer_tokens(max_tokens, deployment.capabilities.max_output_tokens)
+        limit = most_answer_tokens(max_tokens, deployment.capabilities) if has_limit else ANSWER_TOKENS
         tokens = max(limit * answers, plan.answer_tokens)
         prompt_usd = answer_usd = 0.0
         for price in (deployment.price,) if deployment.price is not None else (deployment.listed, dearest):

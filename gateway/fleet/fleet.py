@@ -123,7 +123,7 @@ class Resolver:
         canaries = {key: each.canary for key, each in deployments.items() if each.canary is not None}
         bills_losers = frozenset(key for key, each in deployments.items() if each.bills_after_disconnect)
         dearest = max(prices.values(), key=_total_price) if 0 < len(prices) < len(deployments) else None
-        costs_nothing = all(each.price is not None and each.price.is_zero for each in deployments.values())
+        costs_nothing = all(each.is_free for each in deployments.values())
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
         learnt = tuple({id(each.learnt): each.learnt for each in deployments.values() if each.learnt}.values())
@@ -183,12 +183,15 @@ class Resolver:
         provided = self._settings.providers[provider]
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
+        is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
+        price = _NOTHING if is_free else price
         return Deployment(
             name=settings.name,
             provider=provider,
             model=model,
             upstream=self._upstreams[provider],
             clocks=_clocks(self._settings.timeouts),
+            is_free=is_free or (price is not None and price.is_zero),
             price=price.usually(tier) if price is not None and tier else price,
             listed=datasheet.listed,
             bills_after_disconnect=bills_on(settings, vendor),
@@ -295,6 +298,9 @@ def _clocks(*levels: Timeouts) -> Clocks:
     )
 
 
+_NOTHING = Price(0.0, 0.0)
+
+
 def _total_price(price: Price) -> float:
     return price.input_usd + price.output_usd
 
@@ -336,7 +342,10 @@ class Fleet:
         }
         self._providers = {name: each.provider for it in self.models.values() for name, each in it.deployments.items()}
         self._adhoc: dict[str, Model] = {}  # the last used at the end
-        self.has_free = any(model.costs_nothing for model in self.models.values())
+        # Clients may name a deployment of a model that has others, or one that is in none.
+        configured = (each for model in self.models.values() for each in model.deployments.values())
+        vendors = filter(None, map(self._resolver.vendor, settings.providers))
+        self.has_free = any(each.is_free for each in configured) or any(each.quirks.free for each in vendors)
 
     def find(self, name: str, *, adhoc: bool) -> Model:
         """Return the model called ``name``; for a comma list of models, all of them as one.

@@ -1,3 +1,4 @@
+from .admission import LINE_S as LINE_S
 from .limits import Begun as Begun
 from .limits import Limits as Limits
 from .limits import Payer as Payer
@@ -13,6 +14,7 @@ from .quota import OwnShare as OwnShare
 from .quota import Slots as Slots
 from .refusals import BudgetSpent as BudgetSpent
 from .refusals import LargerThanLimit as LargerThanLimit
+from .refusals import LimitHeld as LimitHeld
 from .refusals import LimitReached as LimitReached
 from .shared_leases import USUAL as USUAL
 from .shared_leases import SharedLeases as SharedLeases

@@ -77,8 +77,9 @@ CLOCK = "return redis.call('TIME')"
 # available to others after the holder's next report: only then does the holder know. Returns the lease, the others'
 # usage and leases, and the base including all silent processes.
 #
-# ARGV[15]: of dollars, how much of the need may lie beyond what is left. It is granted while anything is left, so to
-# one process at a time: its lease then takes all. What others hold (ARGV[13], within their last lease) they keep.
+# ARGV[15]: of dollars, how much of the need may lie beyond what is left. It is granted while anything is left (more
+# than an error of rounding), so to one process at a time: its lease then takes all. What others hold (ARGV[13], within
+# their last lease) they keep.
 #
 # Slots at a deployment have KEYS[2], a sorted set of the processes that have less than a fair part and lack slots, by
 # the time since when, and ARGV[13], the attempts in flight here. These stay leased. Of the free slots, each process in
@@ -138,7 +139,7 @@ local left = math.max(0, unleased)
 local lease = math.min(need, left)
 if ARGV[11] ~= '1' and lease < need then
   local kept = (u and e > now) and math.min(tonumber(ARGV[13]), u + l - used) or 0
-  local beyond = unleased > 0 and unleased + tonumber(ARGV[15]) or 0
+  local beyond = unleased >= 3e-9 and unleased + tonumber(ARGV[15]) or 0
   lease = math.min(need, math.max(lease, kept, beyond))
 end
 local turns, mine, fair, short = KEYS[2], tonumber(ARGV[13]), 0, false

@@ -1,26 +1,27 @@
 """Limits of clients and models. A call holds its probable usage, and is charged its actual usage at its end.
 
 An admission is a comparison in this process; only if a lease is used up, a call waits for a larger one, at most
-``PATIENCE_S`` (for a new window ``Times.first_s``). Dollars are held at the most that a call may cost, and the last
-call that a limit admits has to fit with its probable cost only: so a limit in dollars is exceeded at most by what one
-call may cost. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
+``PATIENCE_S`` (for a new window ``Times.first_s``). Dollars are held at the most that a call may cost, and a call is
+admitted while anything is left beside what others hold: so a limit in dollars is exceeded at most by what one call may
+cost. While nothing is left beside that, calls wait in line for one that ends (``Lines``): near a limit they go one
+after another. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord, Level, Spent
+from gateway.limits.accounts import BEFORE_BODY, Account
+from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
+from gateway.limits.admission import hold as hold_all
 from gateway.limits.quota import (
-    BEFORE_BODY,
     DOLLARS,
-    LARGE,
     MINUTE_S,
     ROUNDING,
     WINDOWS,
-    Account,
     Leases,
     Quota,
     day,
@@ -66,8 +67,6 @@ _END_USER = "user:"
 MOST_END_USERS = 10_000  # with their own account in a process; further ones of a team or key share one
 
 
-PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
-MOST_WAITS = 4  # of a call, each for all leases that are too small then
 MOST_PAYERS = 4_096  # models: clients may name any list of deployments
 
 
@@ -98,8 +97,8 @@ class Use(msgspec.Struct, frozen=True):
 
     @property
     def beyond_usd(self) -> float:
-        """How much of that may lie beyond a limit, of one call at a time."""
-        return max(0.0, self.most_usd - self.usd)
+        """How much of that may lie beyond a limit, of one call at a time; more than 0 wherever the most is known."""
+        return max(ROUNDING, self.most_usd - self.usd) if self.most_usd else 0.0
 
 
 class Begun:
@@ -107,7 +106,7 @@ class Begun:
 
     __slots__ = ("_held", "levels")
 
-    def __init__(self, levels: Sequence[Level], held: "Sequence[_Wanted]") -> None:
+    def __init__(self, levels: Sequence[Level], held: "Sequence[Wanted]") -> None:
         self.levels = levels
         self._held = held
 
@@ -115,13 +114,13 @@ class Begun:
         """Release ``max_parallel``, once. ``counts``: whether the request counts in ``rpm``."""
         held, self._held = self._held, ()
         if held:
-            _settle(held, _ONE_REQUEST, _COUNTED if counts else _NOTHING)
+            settle(held, _ONE_REQUEST, _COUNTED if counts else _NOTHING)
 
 
 class _Hold(msgspec.Struct):
     """A call's holds: on its levels' quotas, before and after its body, and on each model (None: no limit)."""
 
-    mine: "Sequence[_Wanted]"
+    mine: "Sequence[Wanted]"
     amounts: Mapping[str, float]  # of ``mine``
     begun: Begun | None
     models: dict[str, tuple[Quota, float] | None]
@@ -136,9 +135,6 @@ class Standing(msgspec.Struct, frozen=True):
     resets_in_s: float | None  # None: it counts what is in use
 
 
-# The quotas of an account to be held, and their level. The amounts, by name, are the same at each level: one request,
-# and the tokens and dollars of one call.
-_Wanted = tuple[Account, Sequence[Quota], Level]
 _ONE_REQUEST: Mapping[str, float] = {"rpm": 1.0, "max_parallel": 1.0}
 _NOTHING: Mapping[str, float] = dict.fromkeys(("rpm", "tpm", "max_parallel", *DOLLARS), 0.0)
 _COUNTED: Mapping[str, float] = {**_NOTHING, "rpm": 1.0}
@@ -153,6 +149,7 @@ class Limits:
         self._unix_clock = leases.shared_clock or unix_clock
         self._clock = clock
         self._holds: dict[str, _Hold] = {}  # by call id
+        self._admission = Admission(leases, clock=clock, unix_clock=self._unix_clock)
         self._accounts: dict[str, Account] = {}  # of clients and teams, by owner
         self._end_users: dict[str, Account] = {}
         self._swept_s = -inf  # when unused accounts of end users may be dropped again
@@ -198,8 +195,11 @@ class Limits:
             for quota in self._account(level, unix_s).quotas(unix_s):
                 if not spends and quota.name in DOLLARS:
                     continue
-                amount = least.usd if quota.name in DOLLARS else least.prompt_tokens if quota.name == "tpm" else 0.0
-                if amount > quota.left + ROUNDING:
+                if quota.name in DOLLARS:  # what running calls hold may be waited for
+                    amount, left = quota.least_of(least.usd) if least.usd else 0.0, quota.unspent
+                else:
+                    amount, left = least.prompt_tokens if quota.name == "tpm" else 0.0, quota.left
+                if amount > left + ROUNDING:
                     raise limit_reached(quota, level.whose, unix_s, amount=amount)
 
     async def begin(self, levels: Sequence[Level]) -> Begun:
@@ -209,13 +209,13 @@ class Limits:
             LimitReached: too little is left.
 
         """
-        wanted: list[_Wanted] = []
+        wanted: list[Wanted] = []
         unix_s = self._unix_clock()
         for level in levels:
             account = self._account(level, unix_s)
             if account.before_body:
                 wanted.append((account, account.before_body, level))
-        await self._all(wanted, _ONE_REQUEST)
+        await self._admission.at_once(wanted, _ONE_REQUEST)
         return Begun(levels, wanted)
 
     async def hold(
@@ -228,8 +228,11 @@ class Limits:
         begun: Begun | None = None,
         spends: bool = True,
         is_free: bool = False,
+        line_s: float = 0.0,
     ) -> dict[str, str]:
         """Hold a call's probable usage; return the response headers about what is left.
+
+        It waits in line at most ``line_s`` for dollars that running calls hold.
 
         ``spends``: as for ``check``. ``is_free``: all its model's prices are 0, so that no limit in dollars refuses it,
         though a fallback's may. ``begun`` has the holds of its request. The end of the call must be recorded, or
@@ -240,7 +243,7 @@ class Limits:
             LargerThanLimit: the prompt alone is larger than the ``tpm`` of one of the levels.
 
         """
-        mine: list[_Wanted] = []
+        mine: list[Wanted] = []
         amounts: Mapping[str, float] = {}
         headers: dict[str, str] = {}
         if levels:
@@ -256,16 +259,18 @@ class Limits:
             usd = use.held_usd
             amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": usd, "usd_per_month": usd}
             if not spends:
-                mine = _without_dollars(mine)
-            await self._all(_without_dollars(mine) if is_free and not usd else mine, amounts, beyond_usd=use.beyond_usd)
+                mine = without_dollars(mine)
+            wanted = without_dollars(mine) if is_free and not usd else mine
+            await self._admission.in_line(wanted, amounts, beyond_usd=use.beyond_usd, line_s=line_s)
             mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
             headers = rate_headers(header_quotas, unix_s)
         hold = _Hold(mine, amounts, begun, {})
         if payer.usd_per_day is not None or payer.dearest is not None:
             try:
-                await self._hold_for_model(hold, payer, use)
+                await self._hold_for_model(hold, payer, use, line_s)
             except BaseException:  # includes cancellation: its client may leave during the wait for a lease
-                _settle(mine, amounts, _NOTHING)
+                settle(mine, amounts, _NOTHING)
+                self._return_large(hold)
                 raise
         self._holds[call_id] = hold
         return headers
@@ -280,7 +285,13 @@ class Limits:
         hold = self._holds.get(call_id) or _Hold((), {}, None, {})
         if (more_usd := use.held_usd - hold.amounts.get("usd_per_day", inf)) > 0:
             dollars = [(each[0], [quota for quota in each[1] if quota.name in DOLLARS], each[2]) for each in hold.mine]
-            await self._all(dollars, dict.fromkeys(DOLLARS, more_usd), beyond_usd=min(more_usd, use.beyond_usd))
+            more = dict.fromkeys(DOLLARS, more_usd)
+            try:
+                await self._admission.at_once(dollars, more, beyond_usd=min(more_usd, use.beyond_usd))
+            except LimitHeld:  # perhaps by this call alone
+                if not use.most_usd or not is_left_beside(dollars, hold.amounts["usd_per_day"]):
+                    raise
+                hold_all(dollars, more)
             hold.amounts = {**hold.amounts, **dict.fromkeys(DOLLARS, use.held_usd)}
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
@@ -325,7 +336,7 @@ class Limits:
         """Release a call's holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)
         if hold is not None:
-            _settle(hold.mine, hold.amounts, _NOTHING)
+            settle(hold.mine, hold.amounts, _NOTHING)
             for quota, amount in filter(None, hold.models.values()):
                 quota.settle(amount, 0.0)
             self._return_large(hold)
@@ -350,7 +361,7 @@ class Limits:
         if hold.mine:
             tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())
             used = {"rpm": 1.0, "tpm": tokens, "max_parallel": 0.0, "usd_per_day": usd, "usd_per_month": usd}
-            _settle(hold.mine, hold.amounts, used)
+            settle(hold.mine, hold.amounts, used)
         for model, held in hold.models.items():
             if held is not None:
                 quota, amount = held
@@ -386,18 +397,22 @@ class Limits:
                     self._leases.keep(quota)
 
     def _return_large(self, hold: _Hold) -> None:
-        """Return at once what an ended call held of dollars, if it was a large part of a limit: others may need it."""
-        usd = hold.amounts.get("usd_per_day", 0.0)
-        if usd:
-            for _, quotas, _ in hold.mine:
-                for quota in quotas:
-                    if quota.name in DOLLARS and usd > LARGE * quota.limit:
-                        self._leases.give_back(quota)
-        for quota, amount in filter(None, hold.models.values()):
-            if amount > LARGE * quota.limit:
-                self._leases.give_back(quota)
+        """Return at once what an ended call held of dollars, if it was a large part of what is left for others.
 
-    async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use) -> None:
+        Calls that wait for it in this process try again.
+        """
+        usd = hold.amounts.get("usd_per_day", 0.0)
+        freed = [held for held in hold.models.values() if held is not None]
+        if usd:
+            freed += [(quota, usd) for _, quotas, _ in hold.mine for quota in quotas if quota.name in DOLLARS]
+        for quota, amount in freed:
+            if quota.is_large(amount):
+                quota.drop_beyond()
+                self._leases.give_back(quota)
+        if lines := self._admission.lines:
+            lines.freed(quota for quota, _ in freed)
+
+    async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use, line_s: float = 0.0) -> None:
         if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
             del self._payers[next(iter(self._payers))]
         self._payers[payer.model] = payer
@@ -408,7 +423,8 @@ class Limits:
             held = (quota, use.held_usd)
             whose = Level(account.owner, f"the model {payer.owner!r}", {})
             amounts = {quota.name: use.held_usd}
-            await self._all([(account, (quota,), whose)], amounts, beyond_usd=use.beyond_usd, of_model=True)
+            wanted = [(account, (quota,), whose)]
+            await self._admission.in_line(wanted, amounts, beyond_usd=use.beyond_usd, of_model=True, line_s=line_s)
         hold.models[payer.model] = held
 
     def _account_of_model(self, payer: Payer, usd_per_day: float) -> Account:
@@ -417,43 +433,6 @@ class Limits:
             account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
         account.use({"usd_per_day": usd_per_day})
         return account
-
-    async def _all(
-        self,
-        wanted: Sequence[_Wanted],
-        amounts: Mapping[str, float],
-        *,
-        beyond_usd: float = 0.0,
-        of_model: bool = False,
-    ) -> None:
-        """Hold all or nothing; when leases are too small, wait for larger ones.
-
-        While one is waited for, other calls may use up another: it is then waited for likewise. It is not asked for
-        again where less was granted than asked for. ``beyond_usd``: see ``Use``.
-
-        Raises:
-            LimitReached: one of the quotas has too little left.
-
-        """
-        asked: set[Quota] = set()
-        now_s = self._clock()
-        for turn in range(MOST_WAITS + 1):
-            if _held(wanted, amounts, now_s):
-                return
-            short = list(_short(wanted, amounts, now_s))
-            refusing = [each for each in short if each[0] in asked and _is_denied(each[0], now_s)]
-            if refusing or turn == MOST_WAITS:
-                if beyond_usd and _held(wanted, amounts, now_s, beyond_usd):
-                    return
-                quota, amount, account, level = (refusing or short)[0]
-                least = amount - beyond_usd if quota.name in DOLLARS else amount
-                error = limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model, amount=least)
-                if not isinstance(error, LimitHeld):
-                    account.refused_by = quota
-                raise error
-            asked.update(quota for quota, *_ in short)
-            await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S, beyond_usd)
-            now_s = self._clock()
 
     def _account(self, level: Level, unix_s: float) -> Account:
         """Return a level's account, up to date."""
@@ -489,58 +468,6 @@ class Limits:
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
         usd = cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
         return usd if attempt.limit_usd is None else max(usd, attempt.limit_usd)
-
-
-def _without_dollars(wanted: Sequence[_Wanted]) -> list[_Wanted]:
-    return [
-        (account, tuple(quota for quota in quotas if quota.name not in DOLLARS), level)
-        for account, quotas, level in wanted
-    ]
-
-
-def _held(
-    wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float, beyond_usd: float | None = None
-) -> bool:
-    """Hold all or nothing; return whether it succeeded.
-
-    ``beyond_usd``: how far shares of dollars may be exceeded; leases have it in them.
-    """
-    for _, quotas, _ in wanted:
-        for quota in quotas:
-            if not quota.has(amounts[quota.name], now_s):
-                if beyond_usd is None or quota.name not in DOLLARS or not quota.lease.is_share:
-                    return False
-                if not quota.has(amounts[quota.name] - beyond_usd, now_s):
-                    return False
-    for _, quotas, _ in wanted:
-        for quota in quotas:
-            quota.latest = amount = amounts[quota.name]
-            quota.held += amount
-    return True
-
-
-def _settle(held: Sequence[_Wanted], amounts: Mapping[str, float], used: Mapping[str, float]) -> None:
-    """Replace held amounts by used ones, both by name."""
-    for _, quotas, _ in held:
-        for quota in quotas:
-            name = quota.name
-            quota.held -= amounts[name]
-            quota.used += used[name]
-
-
-def _short(
-    wanted: Sequence[_Wanted], amounts: Mapping[str, float], now_s: float
-) -> Iterator[tuple[Quota, float, Account, Level]]:
-    """Yield the quotas with less than the amount left, with the amount, the account and the level."""
-    for account, quotas, level in wanted:
-        for quota in quotas:
-            if not quota.has(amounts[quota.name], now_s):
-                yield quota, amounts[quota.name], account, level
-
-
-def _is_denied(quota: Quota, now_s: float) -> bool:
-    """Whether a lease that was asked for is as large as it gets."""
-    return quota.lease.is_share or now_s < quota.exhausted_until_s
 
 
 # Spending before the start, by quota.

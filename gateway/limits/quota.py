@@ -56,9 +56,16 @@ WINDOWS: dict[str, Callable[[float], LimitWindow]] = {
 DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
 
 
-# Of a limit in dollars: calls that may cost more than this part of it lease nothing in advance, and what they do not
-# use is returned as they end. Else few such calls would keep other processes from what nobody uses.
+# Of what is not spent of a limit in dollars: calls that may cost more than this part of it lease nothing in advance,
+# and what they do not use is returned as they end. Else few such calls would keep other processes from what nobody
+# uses.
 LARGE = 0.02
+
+# A call for which more than this part of a limit in dollars is left is never refused because it will probably cost more
+# than that: at the end of a day no more than that is unused.
+UNUSED = 0.05
+ROUNDING = 1e-9  # sums of many small dollars
+LEAST_USD = 3 * ROUNDING  # dollars with which something is left; the script for leases knows them too
 
 # The minimum share of a divided limit: half a call is useless.
 SHARE_AT_LEAST = dict.fromkeys(("rpm", "max_parallel", "max_in_flight_fleet"), 1.0)
@@ -196,9 +203,33 @@ class Quota:
         """Return the amount that calls need, and the amount to lease in advance for the next ``ahead_s``."""
         reached = self.used + self.held
         ahead = self.demand.expected(reached, self.latest, now_s, ahead_s)
-        if self.latest > LARGE * self.limit and self.name in DOLLARS:
+        if self.name in DOLLARS and self.is_large(self.latest):
             ahead = 0.0
         return self.held + self.waiting, ahead
+
+    def is_large(self, usd: float) -> bool:
+        """Whether so many dollars are a large part of the limit, or of what is not spent of it."""
+        return usd > LARGE * max(0.0, self.limit - self.elsewhere.used - self.used)
+
+    def least_of(self, usd: float) -> float:
+        """Return what must be left of a limit in dollars for a call that will probably cost ``usd``.
+
+        No day has room for one that will probably cost more than the limit.
+        """
+        return usd if usd > self.limit else max(LEAST_USD, min(usd, UNUSED * self.limit))
+
+    def beyond_of(self, amount: float, beyond_usd: float) -> float:
+        """Return how much of ``amount`` may lie beyond the limit: of dollars ``beyond_usd``, or more near its end."""
+        if not beyond_usd or self.name not in DOLLARS:
+            return 0.0
+        return max(0.0, amount - self.least_of(amount - beyond_usd))
+
+    def drop_beyond(self) -> None:
+        """Use no more of a lease that went beyond the limit, for a call that has ended, than the limit has left."""
+        if not self.lease.is_share:
+            self.top = min(
+                self.top, max(self.used + self.held, self.limit - self.elsewhere.used - self.elsewhere.leased)
+            )
 
     def reach(self, now_s: float) -> float:
         """Return how much more than now this process may use without another lease."""
@@ -389,81 +420,6 @@ def _do_nothing() -> None:
 
 
 _LEAST = 1e-6  # of tokens or dollars
-ROUNDING = 1e-9  # sums of many small dollars
-
-
-# An account: all limits of one client, team or model, each with its quota in the current window.
-
-NAMES = {"rpm": "requests", "tpm": "tokens"}  # of limits that response headers tell, in OpenAI's words
-BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
-
-
-class Account:
-    """The quotas of one owner, replaced as their windows end."""
-
-    def __init__(self, owner: str) -> None:
-        self.owner = owner  # "client:my-app", "team:research", "model:fast"
-        self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
-        self.limits: Mapping[str, float] = {}
-        self._quotas: dict[str, Quota] = {}
-        # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
-        none: tuple[Quota, ...] = ()
-        self.listed = self.before_body = self.after_body = self.header_quotas = none
-        self.refused_by: Quota | None = None  # the quota that refused the last refused call
-        self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
-        self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
-
-    def use(self, limits: Mapping[str, float]) -> None:
-        """Apply these limits. If they differ, usage in the current windows still counts.
-
-        It also does for a limit that is removed for a while, except for usage in the meantime.
-        """
-        if limits is self.limits or limits == self.limits:
-            self.limits = limits  # the next comparison is one of identity
-            return
-        self.limits = limits
-        for name, quota in self._quotas.items():
-            if name in limits:
-                quota.set_limit(limits[name])
-        self.until_s = -inf
-
-    def quotas(self, unix_s: float) -> tuple[Quota, ...]:
-        """Return the quotas of all limits, in the windows around ``unix_s``."""
-        if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
-            self.begin_windows(unix_s)
-        return self.listed
-
-    def is_over(self, unix_s: float) -> bool:
-        """Whether nothing is held, and nothing was used in a window that still lasts."""
-        return all(
-            quota.held < ROUNDING
-            and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
-            for quota in self._quotas.values()
-        )
-
-    def begin_windows(self, unix_s: float) -> None:
-        """Begin the windows around ``unix_s``."""
-        for name, limit in self.limits.items():
-            quota = self._quotas.get(name)
-            if quota is None or not _is_in(quota, unix_s):
-                before = self._replaced.get(name)
-                if before is not None and _is_in(before, unix_s):
-                    before.set_limit(limit)
-                    self._quotas[name] = before
-                else:
-                    self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
-                if quota is not None:
-                    self._replaced[name] = quota
-        self.listed = tuple(self._quotas[name] for name in self.limits)
-        self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
-        self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
-        self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
-        self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
-        self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
-
-
-def _is_in(quota: Quota, unix_s: float) -> bool:
-    return quota.window.starts_s <= unix_s < quota.window.ends_s
 
 
 # Leases: the part of a quota that this process may use. Without Redis, its share of the limit.

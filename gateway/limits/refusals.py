@@ -6,7 +6,8 @@ from math import ceil, inf
 from multidict import istr
 
 from gateway.core.errors import ApiError, InvalidRequest
-from gateway.limits.quota import DOLLARS, NAMES, ROUNDING, Quota
+from gateway.limits.accounts import NAMES
+from gateway.limits.quota import DOLLARS, ROUNDING, Quota
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
 
@@ -60,6 +61,7 @@ class LimitReached(ApiError):
             headers={"retry-after": str(ceil(retry_s))},
         )
         self.limit = quota.name
+        self.quota = quota
         self.of_model = of_model
 
 

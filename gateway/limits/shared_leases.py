@@ -213,8 +213,8 @@ class SharedLeases:
             shard = self._of(quota)
             by_shard.setdefault(shard.name, (shard, []))[1].append((quota, amount))
             quota.waiting += amount
-            if quota.name in DOLLARS:
-                quota.beyond = max(quota.beyond, beyond_usd)
+            if beyond_usd:
+                quota.beyond = max(quota.beyond, quota.beyond_of(amount, beyond_usd))
         try:
             if len(by_shard) == 1:  # the usual case: no task needed
                 ((shard, quotas),) = by_shard.values()

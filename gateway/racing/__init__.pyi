@@ -10,6 +10,7 @@ from .call import CallResource as CallResource
 from .call import OpenCall as OpenCall
 from .call import Unanswered as Unanswered
 from .call import forget_prompt as forget_prompt
+from .costs import ANSWER_TOKENS as ANSWER_TOKENS
 from .costs import MISCOUNT as MISCOUNT
 from .costs import most_answer_tokens as most_answer_tokens
 from .costs import most_per_token as most_per_token
@@ -18,8 +19,6 @@ from .costs import tier_wanted as tier_wanted
 from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
-from .measurement import MOST_TOKENS as MOST_TOKENS
-from .measurement import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
 from .other_apis import OtherApis as OtherApis
@@ -27,6 +26,8 @@ from .other_apis import Reworded as Reworded
 from .passthrough import Asking as Asking
 from .passthrough import Relay as Relay
 from .passthrough import Relayed as Relayed
+from .plausibility import MOST_TOKENS as MOST_TOKENS
+from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .race import Race as Race
 from .reader import Block as Block
 from .reader import drain as drain
@@ -58,5 +59,6 @@ from .validation import MOST_ANSWERS as MOST_ANSWERS
 from .validation import Requested as Requested
 from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked
+from .validation import answers_made as answers_made
 from .validation import asked_tier as asked_tier
 from .validation import lets_search as lets_search

@@ -25,14 +25,14 @@ from gateway.racing.measurement import (
     Overtaken,
     ToolCalls,
     WatchEnd,
-    most_tokens,
 )
 from gateway.racing.other_apis import Refusal, Reworded
+from gateway.racing.plausibility import most_tokens
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
-from gateway.racing.validation import UNJUDGED, Judgement, may_call_tools
+from gateway.racing.validation import UNJUDGED, Judgement, answers_made, may_call_tools
 from providers import ErrorKind, Exchange, SendCount, UpstreamError
 
 if TYPE_CHECKING:
@@ -188,8 +188,10 @@ class Attempt:
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
         # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if start.continues or deployment.extra_body else race.call.inline_bytes
-        self.measurement = Measurement(at, most_tokens(deployment.capabilities), prompt_bytes)
+        prompt_bytes = None if start.continues or deployment.extra_body else call.inline_bytes
+        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
+        answers = answers_made(call.fields, call.dialect) if many else 1
+        self.measurement = Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on

@@ -17,12 +17,14 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource, Unit
 from gateway.fleet.models import Deployment
-from gateway.racing.measurement import MOST_TOKENS, estimated_tokens
+from gateway.racing.measurement import estimated_tokens
+from gateway.racing.plausibility import LONGEST_TOKENS, MOST_TOKENS
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import NOTHING_ASKED, Requested
 from providers import (
     OFF_PEAK,
     STANDARD,
+    Capabilities,
     Cost,
     ErrorKind,
     Price,
@@ -214,7 +216,7 @@ def _most_tokens(
     """Return the maximum of answer tokens that may be billed without having been reported."""
     seen = (record.completion_tokens or 0) * MISCOUNT
     if record.is_begun:
-        return most_answer_tokens(asked.max_tokens, deployment.capabilities.max_output_tokens) * asked.answers
+        return most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
     if record.outcome is Outcome.WON:
         return seen
     thought = 0 if winner is None or seen else winner.reasoning_tokens or 0  # not streamed, before the first token
@@ -260,13 +262,15 @@ def answer_tokens(winner: AttemptRecord) -> int:
     return estimated_tokens(chars) + unseen
 
 
-def most_answer_tokens(max_tokens: int | None, max_output_tokens: int | None) -> int:
-    """Return how long an answer may be for a request with ``max_tokens``, from a model with ``max_output_tokens``.
+def most_answer_tokens(max_tokens: int | None, capabilities: Capabilities) -> int:
+    """Return how long an answer, its reasoning included, may be for a request with ``max_tokens``.
 
-    A request that says nothing rarely means the longest answer of today's models, which is a hundred times the usual.
+    Without one that is the model's longest answer.
     """
-    most = ANSWER_TOKENS if max_tokens is None else min(max_tokens, MOST_TOKENS)
-    return min(most, max_output_tokens or most)
+    longest = capabilities.max_output_tokens or min(LONGEST_TOKENS, capabilities.context_tokens or LONGEST_TOKENS)
+    if max_tokens is None:
+        return longest
+    return min(max_tokens, capabilities.max_output_tokens or MOST_TOKENS)
 
 
 # A call without racing would not have them.

@@ -15,8 +15,9 @@ from math import ceil, inf
 import msgspec
 
 from gateway.core.attempts import Outcome, TokensSource, WinOn
+from gateway.racing.plausibility import MOST_BYTES_PER_TOKEN, UNKNOWN_MOST, MostTokens, plausible, without_too_few
 from gateway.steering import BUCKETS, ROUNDING, edge_s
-from providers import Capabilities, Usage, completed
+from providers import Usage, completed
 from providers.dialects import SAME_CALL, WHOLE_CALL, Arguments, Chunk, is_json
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
@@ -213,12 +214,6 @@ def _counts(ordered: list[float], together: int) -> dict[str, int]:
     return counts
 
 
-MOST_TOKENS = 10_000_000  # of a prompt or an answer, where no context window is known
-TOKENS_PER_BYTE = 2  # of a prompt of text at most: half of them may be what a template makes of messages and tools,
-SURPLUS_TOKENS = 32_768  # besides instructions and search results that a provider adds itself
-MOST_BYTES_PER_TOKEN = 40  # of words; with more a count is not of this text
-ENVELOPE_BYTES = 512  # of a body, that may be no prompt
-LARGEST_REPORTED = 2**53 - 1  # known exactly also to readers of JSON
 CHARS_PER_TOKEN = 4  # rule of thumb, if the provider reports no usage
 BURST_S = 0.020  # if all deltas arrive within this time they were buffered, so their speed is meaningless
 BURST_TPS = 5000.0  # likewise: no provider decodes faster
@@ -302,10 +297,10 @@ class Measurement:
         "valid_at",
     )
 
-    def __init__(self, started: float, most_tokens: int = MOST_TOKENS, prompt_bytes: int | None = None) -> None:
-        """``most_tokens``: more of a prompt or an answer cannot be true. ``prompt_bytes``: see ``plausible``."""
+    def __init__(self, started: float, most: MostTokens | None = None, prompt_bytes: int | None = None) -> None:
+        """``most``: more tokens cannot be true (None: no window is known). ``prompt_bytes``: see ``plausible``."""
         self.started = started
-        self.most_tokens = most_tokens
+        self.most_tokens = most or UNKNOWN_MOST
         self.prompt_bytes = prompt_bytes
         self.connect_ms: float | None = None
         self.headers_at: float | None = None
@@ -465,51 +460,6 @@ class Measurement:
         if tokens is None or not tokens.completion_tokens or self.last_at is None or self.last_at <= self.started:
             return None
         return round(tokens.completion_tokens / (self.last_at - self.started), 3)
-
-
-def most_tokens(capabilities: Capabilities) -> int:
-    """Return the maximum number of tokens of a prompt or an answer: the context window, if it is known."""
-    window = capabilities.context_tokens
-    return MOST_TOKENS if not window else min(MOST_TOKENS, window + (capabilities.max_output_tokens or 0))
-
-
-def plausible(usage: Usage, most: int, prompt_bytes: int | None = None) -> tuple[Usage, int | None]:
-    """Return ``usage`` without impossible counts, and the largest count that was impossible, or None.
-
-    ``most`` is the limit of a prompt or an answer. ``prompt_bytes`` is the length of the body if the prompt is text,
-    all of it in the body; None if it is not.
-    """
-    of_prompt = most
-    if prompt_bytes is not None:
-        of_prompt = min(most, prompt_bytes * TOKENS_PER_BYTE + SURPLUS_TOKENS)
-    prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    cached, written, reasoning = usage.cached_tokens or 0, usage.cache_write_tokens or 0, usage.reasoning_tokens or 0
-    if max(prompt, cached, written) <= of_prompt and max(answer, reasoning) <= most:
-        return usage, None
-    limits = {"completion_tokens": most, "reasoning_tokens": most}
-    counts = {name: count for name in _COUNTS if (count := getattr(usage, name)) is not None}
-    bounded = {name: min(count, limits.get(name, of_prompt)) for name, count in counts.items()}
-    beyond = max(count for name, count in counts.items() if count > bounded[name])
-    return msgspec.structs.replace(usage, **bounded), min(beyond, LARGEST_REPORTED)
-
-
-_COUNTS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_tokens"))
-
-
-def without_too_few(usage: Usage, prompt_bytes: int | None, chars: int) -> tuple[Usage, int | None]:
-    """Return ``usage`` without counts that are too few for the text, and the smallest of these; None: all are enough.
-
-    Compatible servers may report zeros. What was read from a cache or written to it belongs to the prompt.
-    """
-    prompt, completion, reasoning, cached, written, tier, units, usd = msgspec.structs.astuple(usage)
-    fewest = None
-    if prompt is not None and prompt_bytes is not None:
-        stated = max(prompt, (cached or 0) + (written or 0))
-        if stated * MOST_BYTES_PER_TOKEN < (prompt_bytes - ENVELOPE_BYTES if stated else prompt_bytes):
-            fewest, prompt, cached, written = prompt, None, None, None
-    if completion is not None and completion * MOST_BYTES_PER_TOKEN < chars:
-        fewest, completion, reasoning = completion if fewest is None else min(completion, fewest), None, None
-    return Usage(prompt, completion, reasoning, cached, written, tier, units, usd), fewest
 
 
 # Whether a stream dribbled: for seconds far slower than its deployment's slowest usual answers. It is only counted,

@@ -20,15 +20,13 @@ from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import (
-    MOST_TOKENS,
     UNKNOWN,
     Dribble,
     Measurement,
     Overtaken,
     milliseconds,
-    plausible,
-    without_too_few,
 )
+from gateway.racing.plausibility import most_tokens, plausible, without_too_few
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import (
     CUT_SHORT,
@@ -299,7 +297,7 @@ def relayed_record(
     if usage is not None:
         prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
         usage, fewest = without_too_few(usage, prompt_bytes, 0)
-        usage, beyond = plausible(usage, MOST_TOKENS, prompt_bytes)
+        usage, beyond = plausible(usage, most_tokens(attempt.deployment.capabilities), prompt_bytes)
         source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
         if fewest is not None:
             source, beyond = TokensSource.ESTIMATED, fewest

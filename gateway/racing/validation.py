@@ -72,12 +72,30 @@ def answers_asked(fields: Fields, dialect: Dialect) -> int:
     number = 1
     with suppress(*UNREADABLE):
         if requests.choices is not None and requests.choices in fields:
-            number = max(1, _whole_number.decode(fields[requests.choices]) or 1)
+            number = _at_least_one(fields[requests.choices])
         if requests.batched and _PROMPTS.match(prompts := fields.get(requests.prompt, b"")) is not None:
             text = bytes(prompts)
             is_long = text.count(b'",') + text.count(b"],") > _MOST_COUNTED
             number *= MOST_ANSWERS if is_long else len(_items.decode(text))
     return number
+
+
+def answers_made(fields: Fields, dialect: Dialect) -> int:
+    """Return how many answers are generated for a request, and billed: ``best_of`` of them for each prompt.
+
+    https://developers.openai.com/api/reference/resources/completions/methods/create
+    """
+    number = answers_asked(fields, dialect)
+    if "best_of" in fields:
+        with suppress(*UNREADABLE):
+            choices = dialect.requests.choices
+            of_each = _at_least_one(fields[choices]) if choices is not None and choices in fields else 1
+            number = number // of_each * max(of_each, _at_least_one(fields["best_of"]))
+    return min(MOST_ANSWERS, number)
+
+
+def _at_least_one(number: msgspec.Raw) -> int:
+    return max(1, _whole_number.decode(number) or 1)
 
 
 def expected(fields: Fields, dialect: Dialect, *, every_schema: bool = False) -> Expected | None:
@@ -121,7 +139,7 @@ class Requested(msgspec.Struct, frozen=True):
     max_tokens: int | None = None
     temperature: float | None = None
     tools: int | None = None  # number of tools offered
-    answers: int = 1  # number of answers; the limit holds for each
+    answers: int = 1  # number of answers that are made; the limit holds for each
     tier: str | None = None  # of service, in the words of `Price.at`
     searches: bool = False  # it lets its vendor search the web
     searches_untold: bool = False  # by a field after which not every vendor's usage tells how often it searched
@@ -131,7 +149,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     """Read the parameters from the top level of a body in ``dialect``."""
     if fields.keys().isdisjoint(REQUESTED) and not dialect.requests.batched:
         return NOTHING_ASKED
-    may_be_several = dialect.requests.batched or dialect.requests.choices in fields
+    may_be_several = dialect.requests.batched or dialect.requests.choices in fields or "best_of" in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
     untold = not _SEARCH_FIELDS.isdisjoint(fields)
@@ -141,7 +159,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         int(max_tokens) if max_tokens is not None and 0 < max_tokens <= _LARGEST else None,
         temperature,
         _count(fields["tools"]) if "tools" in fields else None,
-        min(MOST_ANSWERS, answers_asked(fields, dialect)) if may_be_several else 1,
+        answers_made(fields, dialect) if may_be_several else 1,
         asked_tier(fields),
         untold or ("tools" in fields and lets_search(fields)),
         untold,
@@ -200,7 +218,7 @@ _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
 # The fields that are read, in all dialects.
-REQUESTED = frozenset({"tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATURES.values()}).union(
+REQUESTED = frozenset({"best_of", "tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATURES.values()}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )

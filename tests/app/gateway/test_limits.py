@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Gate, Hang, Headers, RoleOnly, answer
+from providers.simulator.script import Done, Gate, Hang, Headers, RoleOnly, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.app.gateway.test_objectives import KEY, client, keyed
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 
 PRICED = {
     "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}]}}
@@ -272,3 +272,93 @@ async def test_calls_whose_clients_left_count_at_what_they_may_cost(serve: Serve
             pass
         async with running.chat(keyed()) as refused:
             assert (await refused.json())["error"]["code"] == "insufficient_quota"
+
+
+COSTLY = {"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 20.0}}
+LONGEST = 16_384  # tokens, which cost 33 cents
+
+
+async def forty_at_once(running: RunningGateway, **fields: Any) -> tuple[list[int], float]:
+    """Return the statuses of forty calls at once, and the dollars that they cost."""
+    found = await asyncio.gather(*(statuses(running, 1, **fields) for _ in range(40)))
+    [row] = await running.rows("select sum(cost_usd) as usd from calls")
+    return [status for [status] in found], row["usd"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_forty_calls_at_once_that_set_no_limit_exceed_a_limit_in_dollars_by_one_of_the_longest_answers(
+    serve: Serve, stream: bool
+) -> None:
+    deployments = [{**COSTLY, "capabilities": {"max_output_tokens": LONGEST}}]
+    config = {"models": {MODEL: {"deployments": deployments}}, **client(usd_per_day=1.0)}
+    script = [*answer("Hi")[:-2], Usage(completion_tokens=LONGEST), Done()]
+    async with serve(alpha=script, config=config, key=KEY) as running:
+        found, usd = await forty_at_once(running, stream=stream)
+        assert set(found) == {200, 429}
+        assert 0.9 <= usd <= 1.0 + LONGEST * 20e-6 + 0.001
+
+
+@pytest.mark.parametrize("limits", [{"usd_per_day": 0.5}, {"usd_per_day": 1.0, "usd_per_month": 0.5}])
+async def test_forty_usual_calls_at_once_go_one_after_another_where_a_limit_has_room_for_one(
+    serve: Serve, limits: dict[str, float]
+) -> None:
+    deployments = [{**COSTLY, "capabilities": {"max_output_tokens": 4 * LONGEST}}]
+    config = {"models": {MODEL: {"deployments": deployments}}, **client(**limits)}
+    async with serve(alpha=answer("Hi"), config=config, key=KEY) as running:
+        found, _ = await forty_at_once(running)
+        assert found == [200] * 40
+
+
+async def test_calls_of_a_model_whose_dollars_are_held_wait_in_line_unless_it_has_a_fallback(serve: Serve) -> None:
+    deployments = [{**COSTLY, "capabilities": {"max_output_tokens": 4 * LONGEST}}]
+    alone = {"deployments": deployments, "usd_per_day": 1.0}
+    models = {MODEL: alone, "other": {**alone, "fallbacks": ["spare"]}, "spare": {"deployments": ["beta/m"]}}
+    go = asyncio.Event()
+    async with serve(alpha=[Gate(go), *answer("Hi")], beta=answer("spare"), config={"models": models}) as running:
+        calls = [asyncio.ensure_future(statuses(running, 1, model=model)) for model in (MODEL, MODEL, "other")]
+        assert await calls.pop() == [200]
+        assert await statuses(running, 1, model="other") == [200]
+        go.set()
+        assert await asyncio.gather(*calls) == [[200], [200]]
+
+
+@pytest.mark.parametrize("fields", [{"n": 20}, {"best_of": 20}, {"max_tokens": 20 * 3000}, {"n": 4, "best_of": 20}, {}])
+async def test_whatever_makes_an_answer_dear_is_held_for(serve: Serve, fields: dict[str, Any]) -> None:
+    go = asyncio.Event()
+    config = {"models": {MODEL: {"deployments": [COSTLY]}}, **client(usd_per_day=1.0)}
+    async with serve(alpha=[Gate(go), *answer("Hi")], config=config, key=KEY) as running:
+        body = {"model": MODEL, "prompt": "Hi", "max_tokens": 3000, **fields}
+        if not fields:
+            del body["max_tokens"]
+
+        async def ask() -> int:
+            async with running.post(body, path="/v1/completions", headers=keyed()) as response:
+                await response.read()
+                return int(response.status)
+
+        first = asyncio.ensure_future(ask())
+        await until(lambda: len(running["alpha"].received) == 1)
+        second = asyncio.ensure_future(ask())
+        await until(lambda: bool(running.gateway.engine.limits._admission.lines))
+        go.set()
+        assert (await first, await second, len(running["alpha"].received)) == (200, 200, 2)
+
+
+@pytest.mark.parametrize("model", ["free", "alpha/meta/llama:free", "alpha/openrouter/free", "beta/free"])
+async def test_models_that_cost_nothing_answer_clients_whose_dollars_are_spent(serve: Serve, model: str) -> None:
+    price = {"price_per_mtok": {"input": 0, "output": 0}}
+    config = {
+        "providers": {"alpha": {"preset": "openrouter", "apis": ["chat"]}},
+        "models": {
+            MODEL: {"deployments": [{**COSTLY, "price_per_mtok": {"input": 1e4, "output": 1e4}}]},
+            "free": {"deployments": ["alpha/meta/llama:free"]},
+            "mixed": {"deployments": [{"deployment": "beta/free", **price}, "beta/other"]},
+        },
+        **client(usd_per_day=0.1, adhoc=True),
+    }
+    async with serve(alpha=answer("Hi"), beta=answer("Hi"), config=config, key=KEY) as running:
+        while (await statuses(running, 1)) == [200]:
+            pass
+        assert await statuses(running, 2) == [429, 429]
+        assert await statuses(running, 2, model=model) == [200, 200]
+        assert await statuses(running, 1) == [429]

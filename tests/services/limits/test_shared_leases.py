@@ -15,8 +15,8 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.core.calls import Spent
+from gateway.limits.admission import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
-from gateway.limits.limits import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
 from gateway.limits.quota import Quota
 from gateway.limits.refusals import LimitHeld, LimitReached
@@ -669,3 +669,26 @@ async def test_processes_whose_clocks_differ_share_the_same_minutes_and_days(pro
             await each.begin({"usd_per_day": 3.0}, usd=1.0)
             calls += 1
     assert 1 <= calls <= 3
+
+
+@pytest.mark.wall(reason="calls take a time, in which Redis is told of what was spent")
+@pytest.mark.parametrize("most_usd", [0.02, 1.92])
+async def test_forty_usual_calls_at_once_at_three_replicas_go_one_after_another_and_all_of_them_are_answered(
+    process: NewProcess, most_usd: float
+) -> None:
+    limits, processes = {"usd_per_day": 0.5}, [await process(STEADY) for _ in range(3)]
+    running = most_running = 0
+
+    async def call(one: Process, number: int) -> None:
+        nonlocal running, most_running
+        use = Use(usd=0.01, most_usd=most_usd)
+        await one.limits.hold(f"waits {number}", [level_of_key("team", limits)], MODEL, use, line_s=PATIENCE_S)
+        running += 1
+        most_running = max(most_running, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        one.end(f"waits {number}", 0.0115)
+
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*(call(processes[number % 3], number) for number in range(40)))
+    assert most_running <= 1 + 0.5 / most_usd

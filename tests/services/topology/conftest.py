@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.limits import limits
+from gateway.limits import admission
 from gateway.steering import redis_board
 from tests.patience import PATIENCE_S
 
@@ -10,4 +10,4 @@ from tests.patience import PATIENCE_S
 @pytest.fixture(autouse=True)
 def patient_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_board, "REDIS_TIMEOUT_S", PATIENCE_S)
-    monkeypatch.setattr(limits, "PATIENCE_S", PATIENCE_S)  # else a call goes on with a share, which is not exact
+    monkeypatch.setattr(admission, "PATIENCE_S", PATIENCE_S)  # else a call goes on with a share, which is not exact

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
+from random import Random
 from typing import cast
 
 import msgspec
@@ -12,14 +14,15 @@ import pytest
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
-from gateway.limits import limits
+from gateway.limits import admission, limits
 from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
 from gateway.limits.quota import LimitWindow, OwnShare, Quota
-from gateway.limits.refusals import LimitReached
+from gateway.limits.refusals import BudgetSpent, LimitReached
 from providers import Price
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
 MODEL = Payer("llama", "llama")
+Waiting = dict[str, asyncio.Task[dict[str, str]]]
 
 
 class Clock:
@@ -619,3 +622,111 @@ async def test_a_call_that_its_client_left_counts_in_its_models_limit_at_what_is
     await process.limits.hold("call", [], payer, Use(usd=0.001, most_usd=0.4))
     process.end("call", gone)
     assert process.limits.model_dollars() == {"llama": pytest.approx(0.7)}
+
+
+async def waiting(
+    process: Process, calls: int, limits: Mapping[str, float], line_s: float = 9.0, **use: float
+) -> Waiting:
+    """Begin so many calls that wait in line where running ones hold the dollars; return their tasks by call."""
+    found: Waiting = {}
+    for _ in range(calls):
+        process.calls += 1
+        call = f"call {process.calls}"
+        levels = [level_of_key("team", limits)]
+        found[call] = asyncio.ensure_future(process.limits.hold(call, levels, MODEL, Use(**use), line_s=line_s))
+        await asyncio.sleep(0)
+    return found
+
+
+@pytest.mark.parametrize(("most_usd", "limit"), [(0.3, 1.0), (1.92, 1.0), (1.92, 0.5)])
+async def test_of_forty_calls_at_once_those_go_one_after_another_that_are_too_many(
+    most_usd: float, limit: float
+) -> None:
+    process, limits, spent = Process(), {"usd_per_day": limit}, 0.0
+    begun = await waiting(process, 40, limits, usd=0.01, most_usd=most_usd)
+    order: list[str] = []
+    while running := [call for call, task in begun.items() if task.done()]:
+        assert len(running) <= 1 + (limit - spent) / most_usd
+        for call in running:
+            assert begun.pop(call).exception() is None
+            order.append(call)
+            process.end(call, attempt(0.0125))
+            spent += 0.0125
+        for _ in range(9):
+            await asyncio.sleep(0)
+    assert len(order) == 40
+    assert order == sorted(order, key=lambda call: int(call.split()[1]))  # first come, first served
+
+
+async def test_forty_calls_at_once_with_the_longest_answers_exceed_a_limit_in_dollars_by_one() -> None:
+    process, limits, spent, refused = Process(), {"usd_per_day": 1.0}, 0.0, 0
+    begun = await waiting(process, 40, limits, usd=0.01, most_usd=0.32)
+    while running := [call for call, task in begun.items() if task.done()]:
+        for call in running:
+            if (error := begun.pop(call).exception()) is None:
+                process.end(call, attempt(0.32))
+                spent += 0.32
+            else:
+                assert isinstance(error, LimitReached)
+                assert error.code == "insufficient_quota"  # nothing is left, so nothing is waited for
+                refused += 1
+        for _ in range(9):
+            await asyncio.sleep(0)
+    assert (spent, refused) == (pytest.approx(1.28), 36)
+
+
+async def test_who_waits_in_line_too_long_is_told_to_come_again_and_who_leaves_makes_way() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    first = await process.begin(limits, usd=0.01, most_usd=2.0)
+    patient = await waiting(process, 3, limits, usd=0.01, most_usd=2.0)
+    (_, one), (second, two), (third, three) = patient.items()
+    one.cancel()
+    [(_, late)] = (await waiting(process, 1, limits, line_s=0.001, usd=0.01, most_usd=2.0)).items()
+    with pytest.raises(LimitReached, match="held for running calls") as refused:
+        await late
+    assert refused.value.headers == {"retry-after": "1"}
+    process.end(first, attempt(0.01))
+    await two
+    assert not three.done()
+    process.limits.drop(second)
+    await three
+    process.limits.drop(third)
+    assert not process.limits._admission.lines
+
+
+async def test_so_many_wait_in_line_and_further_ones_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MOST_WAITING", 3)
+    process, limits = Process(), {"usd_per_day": 1.0}
+    await process.begin(limits, usd=0.01, most_usd=2.0)
+    begun = await waiting(process, 3, limits, usd=0.01, most_usd=2.0)
+    [(_, fourth)] = (await waiting(process, 1, limits, usd=0.01, most_usd=2.0)).items()
+    with pytest.raises(LimitReached, match="held for running calls"):
+        await fourth
+    for task in begun.values():
+        task.cancel()
+
+
+@pytest.mark.parametrize("limit", [0.5, 1.0])
+async def test_a_day_of_usual_calls_leaves_less_than_a_tenth_of_a_limit_unused(limit: float) -> None:
+    """Whatever a call is expected to cost, and may cost: those of this day cost some cents."""
+    process, limits, spent, random = Process(), {"usd_per_day": limit}, 0.0, Random(5)
+    with suppress(BudgetSpent):
+        while True:
+            call = await process.begin(limits, usd=0.4, most_usd=1.92)
+            process.end(call, attempt(usd := random.uniform(0.01, 0.04)))
+            spent += usd
+    assert 0.9 * limit <= spent <= limit + 0.04
+
+
+async def test_a_dearer_fallback_is_held_for_by_the_only_call_that_goes_beyond_a_limit() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    call = await process.begin(limits, usd=0.01, most_usd=1.9)
+    await process.limits.hold_fallback(call, Payer("opus", "opus"), Use(usd=0.1, most_usd=9.6))
+    with pytest.raises(LimitReached, match="held for running calls"):
+        await process.begin(limits, usd=0.01, most_usd=1.9)
+    process.end(call, attempt(0.1))
+    small = await process.begin(limits, usd=0.01, most_usd=0.5)
+    other = await process.begin(limits, usd=0.01, most_usd=0.8)
+    await process.limits.hold_fallback(small, Payer("opus", "opus"), Use(usd=0.1, most_usd=9.6))
+    with pytest.raises(LimitReached, match="held for running calls"):  # the small one goes beyond already
+        await process.limits.hold_fallback(other, Payer("opus", "opus"), Use(usd=0.1, most_usd=9.6))

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import TokensSource
-from gateway.racing.measurement import MOST_TOKENS, SURPLUS_TOKENS, Gaps, Measurement, most_tokens
+from gateway.racing.measurement import Gaps, Measurement
+from gateway.racing.plausibility import (
+    MOST_ANSWER_TOKENS,
+    MOST_TOKENS,
+    SURPLUS_TOKENS,
+    MostTokens,
+    most_tokens,
+    plausible,
+)
 from gateway.steering import edge_s
 from gateway.steering.counts import bucket
-from providers import Capabilities
+from providers import Capabilities, Usage
 from providers.dialects import read_event
 from tests.unit.racing.track import ROLE, delta, event, usage
 
@@ -59,14 +67,26 @@ def test_decode_speed_is_unknown_when_it_would_say_nothing(why: str, timetable: 
     assert tps(measured(*timetable)) is None, why
 
 
-@pytest.mark.parametrize("window", [None, 128_000])
-def test_more_tokens_than_can_be_are_bounded_and_marked(window: int | None) -> None:
-    measurement = Measurement(10.0, most_tokens(Capabilities(context_tokens=window)))
+@pytest.mark.parametrize(
+    ("window", "longest", "answers", "most"),
+    [
+        (None, None, 1, MOST_ANSWER_TOKENS),
+        (128_000, None, 1, 128_000),
+        (128_000, 16_384, 1, 144_384),
+        (128_000, 16_384, 20, 20 * 16_384),  # all of them together
+        (None, None, 10**6, MOST_TOKENS),
+    ],
+)
+def test_more_tokens_than_can_be_are_bounded_and_marked(
+    window: int | None, longest: int | None, answers: int, most: int
+) -> None:
+    known = Capabilities(context_tokens=window, max_output_tokens=longest)
+    measurement = Measurement(10.0, most_tokens(known, answers))
     for data in (delta("a"), delta("b"), usage(completion=2_000_000_000)):
         measurement.event(read_event(data.removeprefix(b"data: ").strip()), 10.5)
     tokens = measurement.tokens()
     assert tokens is not None
-    assert (tokens.completion_tokens, tokens.source) == (window or MOST_TOKENS, TokensSource.IMPLAUSIBLE)
+    assert (tokens.completion_tokens, tokens.source) == (most, TokensSource.IMPLAUSIBLE)
     assert measurement.reported.usage is not None
     assert measurement.reported.usage.completion_tokens == 2_000_000_000
 
@@ -135,6 +155,15 @@ def test_a_prompt_that_cannot_be_is_known_where_the_answer_was_only_estimated() 
     assert tokens is not None
     assert (tokens.prompt_tokens, tokens.completion_tokens) == (MOST_TOKENS, 2)
     assert (tokens.source, tokens.reported) == (TokensSource.ESTIMATED, 2_000_000_000)
+
+
+def test_more_searches_and_seconds_than_can_be_are_bounded_and_marked() -> None:
+    said = {"web_search": 10**12, "second": 30, "audio_input": 10**12}
+    usage, beyond = plausible(Usage(prompt_tokens=7, completion_tokens=2, units=said), MostTokens())
+    assert usage.units == {"web_search": 1_000, "second": 30, "audio_input": MOST_TOKENS}
+    assert beyond == 10**12
+    few = Usage(prompt_tokens=7, completion_tokens=2, units={"web_search": 3})
+    assert plausible(few, MostTokens()) == (few, None)
 
 
 def with_reasoning(reasoning: int, completion: int) -> bytes:

@@ -1,0 +1,77 @@
+"""An account: all limits of one client, team, end user or model, each with its quota in the current window."""
+
+from collections.abc import Mapping
+from math import inf
+
+from gateway.limits.quota import ROUNDING, WINDOWS, Quota
+
+NAMES = {"rpm": "requests", "tpm": "tokens"}  # of limits that response headers tell, in OpenAI's words
+BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
+
+
+class Account:
+    """The quotas of one owner, replaced as their windows end."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner  # "client:my-app", "team:research", "model:fast"
+        self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
+        self.limits: Mapping[str, float] = {}
+        self._quotas: dict[str, Quota] = {}
+        # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
+        none: tuple[Quota, ...] = ()
+        self.listed = self.before_body = self.after_body = self.header_quotas = none
+        self.refused_by: Quota | None = None  # the quota that refused the last refused call
+        self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
+        self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
+
+    def use(self, limits: Mapping[str, float]) -> None:
+        """Apply these limits. If they differ, usage in the current windows still counts.
+
+        It also does for a limit that is removed for a while, except for usage in the meantime.
+        """
+        if limits is self.limits or limits == self.limits:
+            self.limits = limits  # the next comparison is one of identity
+            return
+        self.limits = limits
+        for name, quota in self._quotas.items():
+            if name in limits:
+                quota.set_limit(limits[name])
+        self.until_s = -inf
+
+    def quotas(self, unix_s: float) -> tuple[Quota, ...]:
+        """Return the quotas of all limits, in the windows around ``unix_s``."""
+        if not self.since_s <= unix_s < self.until_s:  # also when the clock was set back
+            self.begin_windows(unix_s)
+        return self.listed
+
+    def is_over(self, unix_s: float) -> bool:
+        """Whether nothing is held, and nothing was used in a window that still lasts."""
+        return all(
+            quota.held < ROUNDING
+            and (quota.used < ROUNDING or quota.name == "max_parallel" or not _is_in(quota, unix_s))
+            for quota in self._quotas.values()
+        )
+
+    def begin_windows(self, unix_s: float) -> None:
+        """Begin the windows around ``unix_s``."""
+        for name, limit in self.limits.items():
+            quota = self._quotas.get(name)
+            if quota is None or not _is_in(quota, unix_s):
+                before = self._replaced.get(name)
+                if before is not None and _is_in(before, unix_s):
+                    before.set_limit(limit)
+                    self._quotas[name] = before
+                else:
+                    self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
+                if quota is not None:
+                    self._replaced[name] = quota
+        self.listed = tuple(self._quotas[name] for name in self.limits)
+        self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
+        self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
+        self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
+        self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
+        self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
+
+
+def _is_in(quota: Quota, unix_s: float) -> bool:
+    return quota.window.starts_s <= unix_s < quota.window.ends_s
