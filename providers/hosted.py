@@ -4,7 +4,8 @@ Such tools act, search or spend, so what asks for one is sent to one provider at
 fields beside them, by a suffix of the model's name, or by the model itself. Each page was read on 2026-11-27.
 
 A model whose every answer has a search, at a price for the request (Perplexity's sonar, OpenAI's search previews), is
-none of these: that is what it costs, as tokens are, and whoever races it pays for each. One that goes on searching is.
+none of these: the search is what it costs, as tokens are, and an operator who races it pays for each. One that goes on
+searching is.
 """
 
 import re

@@ -70,8 +70,8 @@ async def test_explain_says_that_it_is_not_raced(serve: Serve) -> None:
     config = of_model("alpha/m:online", "beta/m:online")
     async with (
         serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running,
-        running.get(f"/leaderboard?model={MODEL}") as response,
+        running.get(f"/leaderboard?explain=1&model={MODEL}") as response,
     ):
         [model] = (await response.json())["models"]
-    assert len(model["plan"]["launches"]) == 1
-    assert model["plan"]["narrowed"] == "stateful"
+    assert len(model["explanation"]["launches"]) == 1
+    assert model["explanation"]["narrowed"] == "stateful"

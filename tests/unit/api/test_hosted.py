@@ -10,7 +10,7 @@ from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from providers.hosted import is_added, lets_search, runs_itself, runs_there
 
-PROMPT = {
+PROMPT: dict[str, dict[str, Any]] = {
     "chat": {"messages": [{"role": "user", "content": "x"}]},
     "completions": {"prompt": "x"},
     "responses": {"input": "x", "store": False},
