@@ -39,6 +39,8 @@ class _Way(Enum):
     SWITCH = auto()  # anything but null, false, "off", an empty list, or an object that is switched off
     PLUGINS = auto()  # a list of names, or of objects with an id
     GOOGLES = auto()  # a list of tools in Google's form
+    MODELS = auto()  # a list of models, of which one runs something of its own accord
+    PRESET = auto()  # the name of one of Perplexity's presets: others have presets of a prompt, or of routes
 
 
 class _Asking(NamedTuple):
@@ -55,6 +57,8 @@ FIELDS: Final = (
     # learn.microsoft.com/azure/ai-foundry/openai/references/on-your-data
     _Asking("azure", ("data_sources",), searches=False),
     _Asking("openrouter", ("plugins",), _Way.PLUGINS),  # openrouter.ai/docs/guides/features/plugins
+    _Asking("openrouter", ("models",), _Way.MODELS),  # openrouter.ai/docs/guides/routing/model-fallbacks
+    _Asking("perplexity", ("preset",), _Way.PRESET),  # docs.perplexity.ai/docs/agent-api/presets
     _Asking("xai", ("search_parameters",)),  # docs.x.ai/docs/guides/live-search: its mode is auto, on or off
     _Asking("dashscope", ("enable_search",)),  # alibabacloud.com/help/model-studio/web-search
     _Asking("dashscope", ("enable_code_interpreter",), searches=False),
@@ -77,9 +81,14 @@ FIELDS: Final = (
 _HARMLESS: Final = frozenset(
     {"auto-router", "auto-beta-router", "context-compression", "moderation", "pareto-router", "response-healing"}
 )
+_PRESETS: Final = frozenset(
+    {"fast", "low", "medium", "high", "xhigh"}
+    | {"fast-search", "pro-search", "deep-research", "advanced-deep-research"}
+)
 # How the names of models end, or begin, which run something of their own accord or by their suffix.
 MODELS: Final = (
     ("openrouter", "*:online"),  # openrouter.ai/announcements/introducing-web-search-via-the-api
+    ("openrouter", "openrouter/fusion*"),  # openrouter.ai/docs/guides/routing/routers/fusion-router
     # docs.venice.ai/api-reference/endpoint/chat/model_feature_suffix
     ("venice", "*:*enable_web_search=on*"),
     ("venice", "*:*enable_web_search=auto*"),
@@ -187,6 +196,14 @@ def _has_googles(value: Any) -> bool:
     return any(isinstance(each, dict) and not each.keys() <= _DECLARED for each in listed)
 
 
+def _has_model(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, str) and runs_itself(each) for each in value)
+
+
+def _is_preset(value: Any) -> bool:
+    return isinstance(value, str) and value in _PRESETS
+
+
 def _has_hosted(value: Any) -> bool:
     listed = value if isinstance(value, list) else [value]
     for each in listed:
@@ -204,4 +221,6 @@ _HOW: Final[Mapping[_Way, Callable[[Any], bool]]] = {
     _Way.SWITCH: _is_on,
     _Way.PLUGINS: _has_plugin,
     _Way.GOOGLES: _has_googles,
+    _Way.MODELS: _has_model,
+    _Way.PRESET: _is_preset,
 }

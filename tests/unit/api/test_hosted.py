@@ -61,6 +61,8 @@ ASKING: list[dict[str, Any]] = [
     {"web_search": {"enable": True}},
     {"connectors": [{"id": "web-search"}]},
     {"data_sources": [{"type": "azure_search"}]},
+    {"models": ["openai/gpt-5", "openai/gpt-5:online"]},
+    {"preset": "pro-search"},
 ]
 NOT_ASKING: list[dict[str, Any]] = [
     {},
@@ -83,6 +85,8 @@ NOT_ASKING: list[dict[str, Any]] = [
     {"venice_parameters": {"enable_web_search": "off"}},
     {"web_search": {"enable": False}},
     {"data_sources": []},
+    {"models": ["openai/gpt-5"]},
+    {"preset": "email-copywriter"},
     {"extra_body": "odd"},
     {"plugins": "odd"},
     {"google": {"tools": None}},
@@ -130,6 +134,7 @@ def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[s
         ("openai/gpt-5", False),
         ("openai/gpt-oss-120b:free", False),
         ("groq/compound", True),
+        ("openrouter/fusion", True),
         ("groq/compound-mini", True),
         ("compound-beta", True),
         ("llama-3.3-70b:enable_web_search=on&enable_web_citations=true", True),
