@@ -24,7 +24,7 @@ LIMITS = {
     # handlers of its own, and so has the comparison of vectors. What operators see has a file a subject, and so have
     # vendors' bills, and what is asked and learnt with keys that clients bring. The modes are words that the command
     # line imports alone. Recent answers that later requests name have a room of two files, and what puts them in place.
-    "files": 388,
+    "files": 384,
     # What only one kind of provider needs is loaded by ``providers.opening`` alone, and what operators use by its name.
     "files with one importer": 79,
     "files in import circles": 0,
@@ -37,8 +37,8 @@ LIMITS = {
     "settings": 26,
     # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens. One has histories, and
     # one what is said over several turns. Refusals have their rules, those of APIs and of lengths apart, the forms they
-    # lead to, and what is remembered. What is said of accounts is a file, and so is the list of what runs at providers.
-    "providers": 97,
+    # lead to, and what is remembered.
+    "providers": 95,
     "loose files of gateway": 3,
 }
 

@@ -284,8 +284,8 @@ class Common(msgspec.Struct, frozen=True):
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
-    thinks: bool = True  # none of them is known not to think
     acts: bool = False  # one of them runs something at its provider, whatever it is asked
+    thinks: bool = True  # none of them is known not to think
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
@@ -300,8 +300,8 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
-            all(one.capabilities.reasoning is not False for one in each),
             any(one.acts for one in each),
+            all(one.capabilities.reasoning is not False for one in each),
         )
 
 

@@ -165,6 +165,9 @@ def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
     return FAST if FAST in words else next((tier for tier in map(tier_asked_by, words) if tier is not None), None)
 
 
+_SEARCH_FIELDS = SEARCH_NAMES
+
+
 def _word(raw: msgspec.Raw) -> str | None:
     try:
         return _text.decode(raw)
@@ -195,7 +198,7 @@ _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
 # The fields that are read, in all dialects.
-REQUESTED = frozenset({"tools", *SEARCH_NAMES, *_TIERS, *_TEMPERATURES.values()}).union(
+REQUESTED = frozenset({"tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATURES.values()}).union(
     *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )
