@@ -194,12 +194,12 @@ class Resolver:
 
     def _deployment(self, settings: DeploymentSettings) -> Deployment:
         provider, _, model = settings.deployment.partition("/")
+        extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
         vendor = self.vendor(provider)
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
-        extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
         return Deployment(
             name=settings.name,
             provider=provider,
