@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from providers.accounts import REFUSED, is_spent
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
@@ -158,23 +159,14 @@ _LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text,
 _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
 _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
-_OF_THE_ACCOUNT = (  # how messages with 400 begin that are about the key or its account, and not about the request
-    "Incorrect API key provided",  # xAI
-    "Your credit balance is too low",  # Anthropic
-    "You have reached your specified API usage limits",  # Anthropic: the operator's own limit of the month
-    "This organization has been disabled",  # Anthropic
-    "Access to Anthropic models is not allowed",  # Bedrock, for an account or from a region
-    "Billing hard limit has been reached",  # OpenAI
-    "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
-    "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
-)
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
+_OF_ALIBABA = "x-dashscope-"  # how its headers begin
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
     "rate_limit": 429,
     "too_many_requests": 429,
     "quota": 429,
-    "credit_balance": 429,
+    "credit_balance": 402,
     "authentication": 401,
     "api_key": 401,
     "permission": 403,
@@ -225,12 +217,14 @@ def error_of_response(
 ) -> UpstreamError:
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
     error = _error_object(_decode(body))
-    kind = _kind(status, error or {})
+    message = _message(error) if error else message_of_text(body)
+    kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers))
     if status == _FORBIDDEN and error is None and _is_page(body):
         kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
     elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
         kind = ErrorKind.RATE_LIMITED
-    message = _message(error) if error else message_of_text(body)
+    elif not error and is_spent({"message": message}):
+        kind = ErrorKind.PROVIDER_AUTH
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
         retry = retry_after_s(headers, now_s)
@@ -255,7 +249,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
     error = _error_object(_decode(data)) or {}
     status = _status(error)
     meant = _meant_status(error) if status is None else status
-    kind = otherwise if meant is None else _kind(meant, error)
+    kind = _kind(meant, error, kind=otherwise if meant is None else None)
     words = _presentable(_message(error), secrets) or None
     return UpstreamError(
         kind,
@@ -404,18 +398,23 @@ def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
+def _kind(
+    status: int | None, error: Mapping[str, Any], *, kind: ErrorKind | None = None, meters_quota: bool = False
+) -> ErrorKind:
     """Return the kind of an error by its status, unless what it says is known to be of another kind.
+
+    ``kind`` is that of an error without a status. ``meters_quota``: its vendor calls a minute's tokens a quota.
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
     good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
-    429 may be about one request's size (OpenAI): smaller ones have room.
+    429 may be about one request's size (OpenAI): smaller ones have room. Many statuses may be about a spent account.
     """
-    kind = kind_of_status(status)
+    kind = kind or kind_of_status(status or _SERVER_ERROR)
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
         return ErrorKind.BAD_REQUEST
-    if kind is ErrorKind.BAD_REQUEST and _refuses_key(error):
+    refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
+    if refuses or (kind is not ErrorKind.PROVIDER_AUTH and is_spent(error, meters_quota=meters_quota)):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
         return kind_of_404(_message(error), names_of(error))
@@ -447,7 +446,7 @@ def _is_outsized(error: Mapping[str, Any]) -> bool:
 
 def _refuses_key(error: Mapping[str, Any]) -> bool:
     """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
-    return _message(error).startswith(_OF_THE_ACCOUNT) or any(
+    return _message(error).startswith(REFUSED) or any(
         isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
     )
 

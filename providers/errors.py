@@ -67,8 +67,8 @@ class ErrorKind(StrEnum):
     # Means: The whole answer took longer than `total_timeout_s`.
     # Do: Raise it, or leave it out: by default there is none.
     TOTAL_TIMEOUT = "total_timeout"
-    # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402). A refusal
-    # of one request alone is `bad_request` or `server_error`.
+    # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402; some say
+    # it with 429, as `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
     PROVIDER_AUTH = "provider_auth"
     # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
@@ -78,7 +78,7 @@ class ErrorKind(StrEnum):
     # from then on.
     # Do: Nothing, or name in `apis` what it has, so that it is not asked.
     NO_SUCH_API = "no_such_api"
-    # Means: The provider answers 429. It gets no calls for as long as it says.
+    # Means: The provider answers 429, and not because its account is spent. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it

@@ -86,7 +86,8 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
 
     """
     call, override = _read(query)
-    model = with_override(model, override, client, stateful=False)
+    asked = with_override(model, override, client, stateful=False)
+    model = with_override(model, override, client, stateful=True) if model.common.acts else asked
     able: list[str] = []
     excluded: Mapping[str, str] = {}
     try:
@@ -125,6 +126,8 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
             answer_kind=_answer_kind(call),
             bills_losers=model.bills_losers,
             holds=model.race.holds(streamed=call.stream),
+            stateful=model.common.acts,
+            asked=None if model is asked else asked.race,
         ),
         answer_class(size_class(call.prompt_tokens * CHARS_PER_TOKEN), call.effort),
     )

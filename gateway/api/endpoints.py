@@ -21,6 +21,15 @@ from gateway.api.request import (
 )
 from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.keys.keys import GOOGLES
+from providers import (
+    ALSO_BY_CLIENTS,
+    ANTHROPICS,
+    BY_CLIENTS,
+    BY_CLIENTS_IN,
+    DECLARED,
+    is_switched_off,
+    runs_there,
+)
 from providers.dialects import (
     CHAT,
     COMPLETIONS,
@@ -42,8 +51,6 @@ if TYPE_CHECKING:
 
 CHAT_MEDIA = Media.of("image_url", "input_audio", "file", text="text|refusal|function|custom|ephemeral")
 
-# Tools that a provider runs itself: they act, search or spend, so such calls are never duplicated.
-_CLIENT_TOOLS = frozenset({"function", "custom"})
 _JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
 
@@ -53,6 +60,7 @@ class _StreamOptions(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     type: str = "function"
+    web_search: Any = None  # Zhipu's, which may be switched off
 
 
 class _ResponseFormat(msgspec.Struct):
@@ -110,9 +118,12 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
 
 def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Whether the provider is asked to do more than answer, or to continue something it has stored."""
-    if is_set(fields.get("previous_response_id")) or is_set(fields.get("web_search_options")):
+    if is_set(fields.get("previous_response_id")) or runs_there(fields):
         return True
-    return any(tool.type not in _CLIENT_TOOLS for tool in tools)
+    return any(
+        tool.type not in BY_CLIENTS and (tool.web_search is None or not is_switched_off(tool.web_search))
+        for tool in tools
+    )
 
 
 _DESCRIPTION = Description(
@@ -165,6 +176,7 @@ def read_completion(contents: Contents, race_header: str | None) -> ParsedReques
         preferences=preferences,
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
+        stateful=runs_there(fields),
     )
 
 
@@ -193,7 +205,6 @@ MESSAGES_MEDIA = Media.of(
 
 
 _STATE = ("container", "fallback_credit_token", "thread")  # what the provider stores, or pays once
-_HOSTED = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")  # a date follows
 
 
 class _MessagesTool(msgspec.Struct):
@@ -251,7 +262,8 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         stream=bool(found("stream")),
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
-        or any(map(_is_hosted, tools)),
+        or any(map(_is_hosted, tools))
+        or runs_there(fields),
         for_program=bool(tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
     )
@@ -259,7 +271,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return tool.type is not None and tool.type.startswith(_HOSTED)
+    return tool.type is not None and tool.type.startswith(ANTHROPICS)
 
 
 _MESSAGES_DESCRIPTION = Description(
@@ -293,13 +305,7 @@ RESPONSES_MEDIA = Media.of(
 STORE_HEADER = "x-holeshot-store"
 _ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
 
-# Tools that the client runs; all others act, search or spend at the provider, so such calls are never duplicated. A
-# search among the tools of the request itself does none of these, whoever runs it.
-_RESPONSES_CLIENT_TOOLS = frozenset(
-    {"apply_patch", "computer", "computer_use", "computer_use_preview", "custom", "function", "local_shell"}
-    | {"namespace", "tool_search"}
-)
-_RESPONSES_CLIENT_PLACES = frozenset({("shell", "local")})  # of tools that may also run at the provider
+_RESPONSES_CLIENT_TOOLS = BY_CLIENTS | ALSO_BY_CLIENTS
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
 
@@ -317,7 +323,7 @@ class _ResponsesTool(msgspec.Struct):
         if self.type in _RESPONSES_CLIENT_TOOLS:
             return True
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
-        return (self.type, place) in _RESPONSES_CLIENT_PLACES
+        return (self.type, place) in BY_CLIENTS_IN
 
 
 _responses_tool = msgspec.json.Decoder(_ResponsesTool)
@@ -389,7 +395,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         race=race,
         preferences=preferences,
         stream=bool(found("stream")),
-        stateful=stores or continued or bool(found("background")) or not all(is_clients),
+        stateful=stores or continued or bool(found("background")) or not all(is_clients) or runs_there(fields),
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,
@@ -506,7 +512,7 @@ def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
         contents,
         GEMINI_MEDIA,
         max_tokens=None if limit is None else least(decoded(_LIMIT, limit, _numbers)),
-        tools="functionDeclarations" in kinds,
+        tools=DECLARED in kinds,
         json_schema=is_json and any(name.endswith("chema") for name in formats),
     )
     return ParsedRequest(
@@ -521,7 +527,7 @@ def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
         stream=stream,
         is_array=stream and is_array,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
-        stateful=bool(kinds - {"functionDeclarations"}),
+        stateful=bool(kinds - {DECLARED}) or runs_there(contents.fields),
         for_program=bool(tools) or is_json,
     )
 

@@ -17,10 +17,9 @@ from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
-from gateway.racing import lets_search
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished, fitted_to
+from providers import finished, fitted_to, lets_search
 from providers.dialects import DIALECTS, Dialect, Fields, Habits, Loss, Malformed, RequestFormat, Wording, rendered
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
@@ -387,8 +386,12 @@ class ResolvedModel:
 
         """
         sound = ("audio_input",) if self.parsed.needs.audio else ()
-        units = (*sound, "web_search") if lets_search(self.parsed.fields) else sound
-        unknown = {each.name: uncounted_units(each, units) for each in self._deployments if each.tenant is None}
+        searches = lets_search(self.parsed.fields)
+        unknown = {
+            each.name: uncounted_units(each, (*sound, "web_search") if searches or each.searches else sound)
+            for each in self._deployments
+            if each.tenant is None
+        }
         self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
         self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
         if not self._deployments:

@@ -92,6 +92,7 @@ async def plan_call(
     """
     client_context.client.check_model(name)
     found = fleet.find(name, adhoc=client_context.client.adhoc)
+    parsed = msgspec.structs.replace(parsed, stateful=True) if found.common.acts else parsed
     permitted = allow(with_override(found, parsed.race, client_context.client, stateful=parsed.stateful))
     tenant = client_context.client.tenant
     permitted = permitted if tenant is None else fleet.with_keys(permitted, tenant)

@@ -315,7 +315,8 @@ _FAULT_OF_OPERATOR = (
 _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, or refuses the operator's key"
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
-    # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402).
+    # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402,
+    # or another status whose code says so).
     # Retry: no.
     # Caller: Tell the operator.
     # Operator: Set a valid key and reload, or pay. Without a reload each is tried again once a minute.

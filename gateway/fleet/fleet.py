@@ -32,7 +32,21 @@ from gateway.settings import (
     profile_timeouts,
     ways_of,
 )
-from providers import Api, Datasheet, Price, Upstream, Vendor, addresses, apis_of, apis_perhaps, learnt_of, tier_of
+from providers import (
+    Api,
+    Datasheet,
+    Price,
+    Upstream,
+    Vendor,
+    addresses,
+    apis_of,
+    apis_perhaps,
+    is_added,
+    learnt_of,
+    lets_search,
+    runs_itself,
+    tier_of,
+)
 from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
@@ -126,6 +140,8 @@ class Resolver:
         costs_nothing = all(each.is_free for each in deployments.values())
         parameters = Parameters.of(settings)
         common = Common.of(deployments.values())
+        if parameters is not None and is_added(parameters.defaults):
+            common = msgspec.structs.replace(common, acts=True)
         learnt = tuple({id(each.learnt): each.learnt for each in deployments.values() if each.learnt}.values())
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
@@ -178,6 +194,7 @@ class Resolver:
 
     def _deployment(self, settings: DeploymentSettings) -> Deployment:
         provider, _, model = settings.deployment.partition("/")
+        extra_body = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()}
         vendor = self.vendor(provider)
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
@@ -195,7 +212,9 @@ class Resolver:
             price=price.usually(tier) if price is not None and tier else price,
             listed=datasheet.listed,
             bills_after_disconnect=bills_on(settings, vendor),
-            extra_body={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in settings.extra_body.items()},
+            extra_body=extra_body,
+            acts=runs_itself(model) or is_added(extra_body),
+            searches=runs_itself(model) or lets_search(extra_body),
             upstream_stream=settings.upstream_stream,
             max_in_flight=min(
                 (each[settings.name] for each in (self._limits, self._of_fleet) if settings.name in each), default=None

@@ -93,6 +93,8 @@ class Deployment(MaskedRecord, frozen=True):
     tenant: str | None = None  # the digest of the client's own key that it is asked with; None: the operator's
     learnt_as: str | None = None  # the name of what that key shows of it; None: its own
     learnt: Learnt | None = None  # what refusals have taught of its provider's models; None: nothing is kept
+    acts: bool = False  # its model, or what the operator adds to requests, runs something at the provider
+    searches: bool = False  # that is a search of the web
     may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
     def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
@@ -295,6 +297,7 @@ class Common(msgspec.Struct, frozen=True):
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
+    acts: bool = False  # one of them runs something at its provider, whatever it is asked
     thinks: bool = True  # none of them is known not to think
     has_keys: bool = False  # the provider of one of them has several keys
 
@@ -311,6 +314,7 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
+            any(one.acts for one in each),
             all(one.capabilities.reasoning is not False for one in each),
             any(has_several_keys(one.upstream) for one in each),
         )

@@ -61,4 +61,3 @@ from .validation import answer_kind as answer_kind
 from .validation import answers_asked as answers_asked
 from .validation import answers_made as answers_made
 from .validation import asked_tier as asked_tier
-from .validation import lets_search as lets_search

@@ -132,11 +132,12 @@ def bounds(
     if is_counted and record.prompt_tokens is not None and _is_whole(record):
         low, is_known = _known(record, price, record.prompt_tokens, seen)
         high = low + again_usd
-        if (asked.searches_untold or price.request_usd != 0.0) and not any(
+        is_untold = asked.searches_untold or deployment.searches
+        if (is_untold or price.request_usd != 0.0) and not any(
             unit.startswith("web_search") for unit in record.other_units or ()
         ):
             high += price.request_usd or 0.0
-            is_known = is_known and price.request_usd is not None and not asked.searches_untold
+            is_known = is_known and price.request_usd is not None and not is_untold
         return Bounds(low, high if is_known else None, high)
     is_known = not price.unknown
     if record.cached_tokens is None:
@@ -154,7 +155,7 @@ def bounds(
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
     high += _most_tokens(record, deployment, winner, asked) * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
-    is_known = is_known and not asked.searches and price.request_usd is not None
+    is_known = is_known and not (asked.searches or deployment.searches) and price.request_usd is not None
     high += price.request_usd or 0.0
     return Bounds(0.0 if is_maybe_free else low, high if is_known else None, high)
 

@@ -16,7 +16,16 @@ from gateway.core.calls import Call
 from gateway.racing.measurement import Measurement, ToolCalls
 from gateway.racing.reader import AnswerText
 from gateway.racing.thoughts import after_thoughts
-from providers import FAST, UNREADABLE, ErrorKind, UpstreamError, tier_asked_by
+from providers import (
+    FAST,
+    SEARCH_NAMES,
+    UNREADABLE,
+    ErrorKind,
+    UpstreamError,
+    lets_search,
+    searches_by_field,
+    tier_asked_by,
+)
 from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_object, requires_some
 
 # What a request requires of its answer's form: text, calls of the offered tools, or JSON by a schema.
@@ -152,7 +161,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
     may_be_several = dialect.requests.batched or dialect.requests.choices in fields or "best_of" in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
-    untold = not _SEARCH_FIELDS.isdisjoint(fields)
+    untold = searches_by_field(fields)
     warmth = _TEMPERATURES.get(dialect, "temperature")
     temperature = _number(fields[warmth]) if warmth in fields else None  # a float, as the column is
     return Requested(
@@ -174,18 +183,7 @@ def asked_tier(fields: Mapping[str, msgspec.Raw]) -> str | None:
     return FAST if FAST in words else next((tier for tier in map(tier_asked_by, words) if tier is not None), None)
 
 
-_SEARCH_FIELDS = frozenset({"web_search_options", "search_parameters"})  # of OpenAI's chat and of xAI's
-_SEARCH_TOOL = re.compile(
-    rb'"(type"\s*:\s*"(web|x|browser)_search|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
-    re.IGNORECASE,
-)
-
-
-def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a body lets its vendor search the web, in any dialect."""
-    if not _SEARCH_FIELDS.isdisjoint(fields):
-        return True
-    return "tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None
+_SEARCH_FIELDS = SEARCH_NAMES
 
 
 def _word(raw: msgspec.Raw) -> str | None:

@@ -645,3 +645,18 @@ def _listed(price: Price | None = LISTED) -> Deployment:
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
         bills_after_disconnect=None, extra_body={}, upstream_stream=True,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("outcome", "units", "high"), [
+    (Outcome.WON, None, None),  # a model that searches whatever it is asked, and tells nothing of it
+    (Outcome.WON, {"web_search": 1}, 2.1),
+    (Outcome.CLIENT_GONE, None, None),
+])  # fmt: skip
+def test_a_deployment_that_searches_whatever_it_is_asked_is_billed_for_it(
+    outcome: Outcome, units: dict[str, int] | None, high: float | None
+) -> None:
+    price = msgspec.structs.replace(PLAIN, units=(("web_search", 0.1),), request_usd=0.0)
+    record = won(other_units=units) if outcome is Outcome.WON else attempt("winner", outcome)
+    deployment = msgspec.structs.replace(_listed(price), acts=True, searches=True)
+    [priced] = settle([record], None, {"winner": deployment}, 1000).attempts
+    assert priced.cost_high_usd == (high if high is None else pytest.approx(high))

@@ -202,7 +202,7 @@ def test_cache_hits_beside_the_counts_are_cached_tokens(name: str) -> None:  # D
         ({"error": {"message": "Slow down", "code": "429"}}, ErrorKind.RATE_LIMITED, 429, "Slow down"),
         ({"error": {"message": "Failed", "code": "oops"}}, ErrorKind.STREAM_ERROR, None, "Failed"),
         ({"error": {"message": "x", "code": "rate_limit_exceeded"}}, ErrorKind.RATE_LIMITED, None, "x"),
-        ({"error": {"message": "x", "type": "insufficient_quota", "code": None}}, ErrorKind.RATE_LIMITED, None, "x"),
+        ({"error": {"message": "x", "type": "insufficient_quota", "code": None}}, ErrorKind.PROVIDER_AUTH, None, "x"),
         ({"error": {"message": "x", "code": "invalid_api_key"}}, ErrorKind.PROVIDER_AUTH, None, "x"),
         ({"error": {"message": "x", "type": "invalid_request_error"}}, ErrorKind.BAD_REQUEST, None, "x"),
         ({"error": "it broke"}, ErrorKind.STREAM_ERROR, None, "it broke"),

@@ -128,7 +128,11 @@ def test_the_last_event_is_the_end_and_has_the_usage(kind: str) -> None:
         ({"type": "response.cancelled", "response": {}}, "stream_error", "the provider cancelled the response"),
         ({"type": "error", "code": "context_length_exceeded", "message": "long", "param": None}, "bad_request", "long"),
         ({"type": "error", "code": None, "message": "key sk-secret is bad"}, "stream_error", "key *** is bad"),
-        ({"type": "error", "error": {"type": "insufficient_quota", "code": None, "message": "x"}}, "rate_limited", "x"),
+        (
+            {"type": "error", "error": {"type": "insufficient_quota", "code": None, "message": "x"}},
+            "provider_auth",
+            "x",
+        ),
         ({"type": "error", "error": {"code": "invalid_api_key", "message": "x"}}, "provider_auth", "x"),
         ({"error": {"message": "x", "code": 503}}, "server_error", "x"),
         # As another gateway of this kind tells that its provider's answer could not be read.

@@ -1,0 +1,226 @@
+"""What runs at providers: the one list, by vendor, of the ways in which a search or another tool is asked for there.
+
+Such tools act, search or spend, so what asks for one is sent to one provider at a time. They are asked for by tools, by
+fields beside them, by a suffix of the model's name, or by the model itself. Each page was read on 2026-11-27.
+
+A model whose every answer has a search, at a price for the request (Perplexity's sonar, OpenAI's search previews), is
+none of these: the search is what it costs, as tokens are, and an operator who races it pays for each. One that goes on
+searching is.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from providers.errors import UNREADABLE
+
+# Tools by their type. Those of a request are read where each API is; all types that are not the client's run there.
+
+BY_CLIENTS: Final = frozenset({"function", "custom"})
+# In OpenAI's newer API. A search among the tools of the request itself does nothing, whoever runs it.
+ALSO_BY_CLIENTS: Final = frozenset(
+    {"apply_patch", "computer", "computer_use", "computer_use_preview", "local_shell", "namespace", "tool_search"}
+)
+BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also run at the provider
+# Anthropic's, a date follows: all its other types, like bash, are run by the client.
+ANTHROPICS: Final = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")
+DECLARED: Final = "functionDeclarations"  # the only one of Google's kinds of tools that the client runs
+_DECLARED: Final = frozenset({DECLARED, "function_declarations"})
+
+
+class _Way(Enum):
+    """How the value of a field says that something is to run."""
+
+    SWITCH = auto()  # anything but null, false, "off", an empty list, or an object that is switched off
+    PLUGINS = auto()  # a list of names, or of objects with an id
+    GOOGLES = auto()  # a list of tools in Google's form
+    MODELS = auto()  # a list of models, of which one runs something of its own accord
+    PRESET = auto()  # the name of one of Perplexity's presets: others have presets of a prompt, or of routes
+
+
+class _Asking(NamedTuple):
+    """One way of asking beside ``tools``: the place of a field in a request."""
+
+    vendor: str
+    place: tuple[str, ...]
+    way: _Way = _Way.SWITCH
+    searches: bool = True  # what runs is a search of the web, or may be
+
+
+FIELDS: Final = (
+    _Asking("openai", ("web_search_options",)),  # platform.openai.com/docs/guides/tools-web-search
+    # learn.microsoft.com/azure/ai-foundry/openai/references/on-your-data
+    _Asking("azure", ("data_sources",), searches=False),
+    _Asking("openrouter", ("plugins",), _Way.PLUGINS),  # openrouter.ai/docs/guides/features/plugins
+    _Asking("openrouter", ("models",), _Way.MODELS),  # openrouter.ai/docs/guides/routing/model-fallbacks
+    _Asking("perplexity", ("preset",), _Way.PRESET),  # docs.perplexity.ai/docs/agent-api/presets
+    _Asking("xai", ("search_parameters",)),  # docs.x.ai/docs/guides/live-search: its mode is auto, on or off
+    _Asking("dashscope", ("enable_search",)),  # alibabacloud.com/help/model-studio/web-search
+    _Asking("dashscope", ("enable_code_interpreter",), searches=False),
+    # ai.google.dev/gemini-api/docs/openai: of a program's SDK the first is what comes, of plain HTTP the second.
+    _Asking("gemini", ("google", "tools"), _Way.GOOGLES),
+    _Asking("gemini", ("extra_body", "google", "tools"), _Way.GOOGLES),
+    _Asking("groq", ("compound_custom", "tools", "enabled_tools")),  # console.groq.com/docs/compound/built-in-tools
+    # docs.venice.ai/api-reference/endpoint/chat/completions
+    _Asking("venice", ("venice_parameters", "enable_web_search")),
+    _Asking("venice", ("venice_parameters", "enable_web_scraping")),
+    _Asking("venice", ("venice_parameters", "enable_x_search")),
+    # cloud.tencent.com/document/product/1729/111007
+    _Asking("tencent", ("enable_enhancement",)),
+    _Asking("tencent", ("force_search_enhancement",)),
+    _Asking("tencent", ("enable_deep_search",)),
+    _Asking("baidu", ("web_search",)),  # cloud.baidu.com/doc/qianfan-api: {"enable": true}
+    _Asking("cohere", ("connectors",), _Way.PLUGINS),  # docs.cohere.com/v1/docs/connectors
+)  # fmt: skip
+# OpenRouter's plugins that neither act nor cost anything. Another one that is not known may do both.
+_HARMLESS: Final = frozenset(
+    {"auto-router", "auto-beta-router", "context-compression", "moderation", "pareto-router", "response-healing"}
+)
+_PRESETS: Final = frozenset(
+    {"fast", "low", "medium", "high", "xhigh"}
+    | {"fast-search", "pro-search", "deep-research", "advanced-deep-research"}
+)
+# How the names of models end, or begin, which run something of their own accord or by their suffix.
+MODELS: Final = (
+    ("openrouter", "*:online"),  # openrouter.ai/announcements/introducing-web-search-via-the-api
+    ("openrouter", "openrouter/fusion*"),  # openrouter.ai/docs/guides/routing/routers/fusion-router
+    # docs.venice.ai/api-reference/endpoint/chat/model_feature_suffix
+    ("venice", "*:*enable_web_search=on*"),
+    ("venice", "*:*enable_web_search=auto*"),
+    ("venice", "*:*enable_web_scraping=true*"),
+    ("venice", "*:*enable_x_search=true*"),
+    ("groq", "groq/compound*"),  # console.groq.com/docs/compound/systems: up to ten calls of tools for an answer
+    ("groq", "compound-beta*"),
+    # Each of its searches is billed, and so they are at OpenAI's: docs.perplexity.ai/getting-started/pricing
+    ("perplexity", "*deep-research*"),
+)  # fmt: skip
+
+FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
+SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
+_OWN_BODY: Final = "extra_body"  # of a program that sends it as it stands
+_OFF: Final = frozenset({"off", "false", "none", "disabled", "no", ""})
+_SWITCHES: Final = ("enable", "enabled", "mode", "type")
+# How types of tools begin that run at providers, where the API is not known: in what an operator adds to requests.
+_TYPES: Final = (
+    *ANTHROPICS,
+    *("browser_", "builtin_function", "code_interpreter", "collections_search", "file_search", "image_generation"),
+    *("openrouter:", "retrieval", "visit_website", "wolfram", "x_search"),
+)
+# In the tools of any API; a search that is switched off counts too, as it may be billed.
+_SEARCH_TOOL: Final = re.compile(
+    rb'"(type"\s*:\s*"(web|x|browser)_search|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
+    re.IGNORECASE,
+)
+
+
+def runs_there(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a body asks by a field beside ``tools`` for what runs at the provider."""
+    return not FIELD_NAMES.isdisjoint(fields) and _asks(fields, FIELDS)
+
+
+def is_added(body: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether what an operator adds to each request asks for it, also by tools of whichever API."""
+    return runs_there(body) or ("tools" in body and _has_hosted(_decoded(body["tools"])))
+
+
+def searches_by_field(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a body lets its vendor search the web by a field beside ``tools``."""
+    return not SEARCH_NAMES.isdisjoint(fields) and _asks(fields, _SEARCHES)
+
+
+def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a body lets its vendor search the web, in any dialect."""
+    return searches_by_field(fields) or ("tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None)
+
+
+@lru_cache(maxsize=1024)
+def runs_itself(model: str) -> bool:
+    """Whether a model, by its provider's name for it, runs something beside its answer whatever it is asked."""
+    return any(fnmatchcase(model.lower(), pattern) for _, pattern in MODELS)
+
+
+def is_switched_off(value: object) -> bool:
+    """Whether the value of a switch, or an object with one, says no."""
+    if isinstance(value, str):
+        return value.lower() in _OFF
+    if isinstance(value, dict):
+        return any(name in value and is_switched_off(value[name]) for name in _SWITCHES)
+    return value is None or value in (0, [])  # false is 0
+
+
+_SEARCHES: Final = tuple(each for each in FIELDS if each.searches)
+
+
+def _asks(fields: Mapping[str, msgspec.Raw], ways: tuple[_Asking, ...]) -> bool:
+    asked = {name: _decoded(fields[name]) for name in FIELD_NAMES if name in fields}
+    return _asks_among(asked, ways)
+
+
+def _asks_among(asked: Mapping[str, Any], ways: tuple[_Asking, ...]) -> bool:
+    if any(_HOW[each.way](_at(asked, each.place)) for each in ways if each.place[0] in asked):
+        return True
+    own = asked.get(_OWN_BODY)  # what a program's SDK would have put beside the others
+    return isinstance(own, dict) and _asks_among({**own, _OWN_BODY: None}, ways)
+
+
+def _at(value: Any, place: tuple[str, ...]) -> Any:
+    for name in place:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
+
+
+def _is_on(value: Any) -> bool:
+    return not is_switched_off(value)
+
+
+def _has_plugin(value: Any) -> bool:
+    listed = value if isinstance(value, list) else []
+    asked = (each.get("id") if isinstance(each, dict) else each for each in listed if _is_on(each))
+    return any(not isinstance(each, str) or each not in _HARMLESS for each in asked)
+
+
+def _has_googles(value: Any) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return any(isinstance(each, dict) and not each.keys() <= _DECLARED for each in listed)
+
+
+def _has_model(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, str) and runs_itself(each) for each in value)
+
+
+def _is_preset(value: Any) -> bool:
+    return isinstance(value, str) and value in _PRESETS
+
+
+def _has_hosted(value: Any) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    for each in listed:
+        if not isinstance(each, dict):
+            continue
+        kind = each.get("type")
+        if isinstance(kind, str) and kind.startswith(_TYPES) and not is_switched_off(each.get(kind, {})):
+            return True
+        if kind is None and "name" not in each and _has_googles(each):
+            return True
+    return False
+
+
+_HOW: Final[Mapping[_Way, Callable[[Any], bool]]] = {
+    _Way.SWITCH: _is_on,
+    _Way.PLUGINS: _has_plugin,
+    _Way.GOOGLES: _has_googles,
+    _Way.MODELS: _has_model,
+    _Way.PRESET: _is_preset,
+}

@@ -1,0 +1,77 @@
+"""What a model or its operator has run at a provider is sent there once at a time, and its clients are told why."""
+
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import answer
+from tests.app.gateway.running_gateway import MODEL, Serve
+
+SEARCH = {"tools": [{"type": "web_search"}]}
+RACE = {"mode": "race", "width": 2, "audit_share": 0}
+
+
+def of_model(*deployments: Any, **settings: Any) -> dict[str, Any]:
+    return {"models": {MODEL: {"deployments": list(deployments), "race": RACE, **settings}}}
+
+
+ONCE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a suffix of the model": (of_model("alpha/m:online", "beta/m:online"), {}),
+    "the operator's field": (
+        of_model(*({"deployment": f"{name}/m", "extra_body": {"enable_search": True}} for name in ("alpha", "beta"))),
+        {},
+    ),
+    "the operator's tool": (
+        of_model(*({"deployment": f"{name}/m", "extra_body": SEARCH} for name in ("alpha", "beta"))),
+        {},
+    ),
+    "the operator's default": (of_model("alpha/m", "beta/m", defaults={"search_parameters": {"mode": "on"}}), {}),
+    "the client's field": (of_model("alpha/m", "beta/m"), {"plugins": [{"id": "web"}]}),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("way", ONCE)
+async def test_it_is_asked_for_once_and_told(serve: Serve, way: str, stream: bool) -> None:
+    config, fields = ONCE[way]
+    async with serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running:
+        async with running.chat(stream=stream, **fields) as response:
+            await response.read()
+        assert response.status == 200
+        assert response.headers["x-holeshot-narrowed"] == "stateful"
+        assert running.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"),
+    [
+        (of_model("alpha/m", "beta/m"), {"plugins": [{"id": "web", "enabled": False}]}),
+        (of_model("alpha/m", "beta/m"), {"search_parameters": {"mode": "off"}}),
+        (of_model("alpha/m:free", {"deployment": "beta/m", "extra_body": {"top_k": 4}}), {}),
+    ],
+)
+async def test_what_is_switched_off_is_raced(serve: Serve, config: dict[str, Any], fields: dict[str, Any]) -> None:
+    async with serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running:
+        async with running.chat(**fields) as response:
+            await response.read()
+        assert response.headers["x-holeshot-launched"] == "2"
+        assert "x-holeshot-narrowed" not in response.headers
+
+
+async def test_a_deployment_that_is_named_directly_or_in_a_list_is_told_by_its_name(serve: Serve) -> None:
+    async with serve(alpha=answer("ok"), beta=answer("ok")) as running:
+        for model, launched in (("alpha/m:online,beta/m:online", "1"), ("alpha/m,beta/m", "2")):
+            async with running.chat({"x-holeshot-race": "race"}, model=model) as response:
+                await response.read()
+            assert response.headers["x-holeshot-launched"] == launched
+
+
+async def test_explain_says_that_it_is_not_raced(serve: Serve) -> None:
+    config = of_model("alpha/m:online", "beta/m:online")
+    async with (
+        serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running,
+        running.get(f"/leaderboard?explain=1&model={MODEL}") as response,
+    ):
+        [model] = (await response.json())["models"]
+    assert len(model["explanation"]["launches"]) == 1
+    assert model["explanation"]["narrowed"] == "stateful"

@@ -1,0 +1,180 @@
+"""What runs at a provider is told in all ways of asking for it; what is switched off, or runs at the client, is not."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.api.endpoints import read_chat, read_completion, read_gemini, read_messages, read_response
+from gateway.api.json_body import Contents
+from gateway.api.request import ParsedRequest
+from providers.hosted import is_added, lets_search, runs_itself, runs_there
+
+PROMPT: dict[str, dict[str, Any]] = {
+    "chat": {"messages": [{"role": "user", "content": "x"}]},
+    "completions": {"prompt": "x"},
+    "responses": {"input": "x", "store": False},
+    "messages": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9},
+    "gemini": {"contents": [{"parts": [{"text": "x"}]}], "stream": True},
+}
+
+
+def raw(said: dict[str, Any]) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in said.items()}
+
+
+def parsed(api: str, **said: Any) -> ParsedRequest:
+    fields = raw({"model": "m", **PROMPT[api], **said})
+    contents = Contents(fields, sum(map(len, fields.values())))
+    match api:
+        case "chat":
+            return read_chat(contents, None)
+        case "completions":
+            return read_completion(contents, None)
+        case "responses":
+            return read_response(contents, None, store=False)
+        case "messages":
+            return read_messages(contents, None)
+    return read_gemini(contents, None)
+
+
+ASKING: list[dict[str, Any]] = [
+    {"web_search_options": {}},
+    {"web_search_options": {"search_context_size": "low"}},
+    {"plugins": [{"id": "web"}]},
+    {"plugins": [{"id": "response-healing"}, {"id": "web", "max_results": 1}]},
+    {"plugins": [{"id": "file-parser", "pdf": {"engine": "mistral-ocr"}}]},
+    {"plugins": ["plugin_web_search"]},
+    {"search_parameters": {}},
+    {"search_parameters": {"mode": "auto"}},
+    {"search_parameters": {"mode": "on", "sources": [{"type": "x"}]}},
+    {"enable_search": True},
+    {"enable_code_interpreter": True},
+    {"extra_body": {"enable_search": True}},
+    {"extra_body": {"google": {"tools": [{"google_search": {}}]}}},
+    {"extra_body": {"google": {"tools": [{"urlContext": {}}]}}},
+    {"google": {"tools": [{"functionDeclarations": []}, {"code_execution": {}}]}},
+    {"compound_custom": {"tools": {"enabled_tools": ["web_search"]}}},
+    {"venice_parameters": {"enable_web_search": "auto"}},
+    {"venice_parameters": {"enable_web_search": "off", "enable_web_scraping": True}},
+    {"enable_enhancement": True},
+    {"web_search": {"enable": True}},
+    {"connectors": [{"id": "web-search"}]},
+    {"data_sources": [{"type": "azure_search"}]},
+    {"models": ["openai/gpt-5", "openai/gpt-5:online"]},
+    {"preset": "pro-search"},
+]
+NOT_ASKING: list[dict[str, Any]] = [
+    {},
+    {"web_search_options": None},
+    {"plugins": None},
+    {"plugins": []},
+    {"plugins": [{"id": "web", "enabled": False}]},
+    {"plugins": [{"id": "response-healing"}, {"id": "context-compression"}]},
+    {"search_parameters": {"mode": "off"}},
+    {"search_parameters": None},
+    {"enable_search": False},
+    {"enable_search": None},
+    {"extra_body": {"enable_search": False}},
+    {"extra_body": {"google": {"thinking_config": {"thinking_budget": 9}}}},
+    {"extra_body": {"google": {"tools": [{"function_declarations": []}]}}},
+    {"google": {"thinking_config": {"include_thoughts": True}}},
+    {"compound_custom": {"tools": {"enabled_tools": []}}},
+    {"compound_custom": {"models": {"reasoning_model": "m"}}},
+    {"venice_parameters": {"include_venice_system_prompt": False}},
+    {"venice_parameters": {"enable_web_search": "off"}},
+    {"web_search": {"enable": False}},
+    {"data_sources": []},
+    {"models": ["openai/gpt-5"]},
+    {"preset": "email-copywriter"},
+    {"extra_body": "odd"},
+    {"plugins": "odd"},
+    {"google": {"tools": None}},
+]
+
+
+@pytest.mark.parametrize("said", ASKING, ids=str)
+@pytest.mark.parametrize("api", PROMPT)
+def test_a_request_with_a_field_that_asks_for_it_is_sent_once(api: str, said: dict[str, Any]) -> None:
+    assert parsed(api, **said).stateful
+
+
+@pytest.mark.parametrize("said", NOT_ASKING, ids=str)
+@pytest.mark.parametrize("api", PROMPT)
+def test_what_is_switched_off_or_not_asked_for_is_raced(api: str, said: dict[str, Any]) -> None:
+    assert not parsed(api, **said).stateful
+
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "there"),
+    [
+        (TOOL, False),
+        ({"type": "custom", "custom": {"name": "f"}}, False),
+        ({"type": "web_search"}, True),
+        ({"type": "web_search", "web_search": {"enable": True, "search_result": True}}, True),
+        ({"type": "web_search", "web_search": {"search_engine": "search_std"}}, True),
+        ({"type": "web_search", "web_search": {"enable": False}}, False),
+        ({"type": "builtin_function", "function": {"name": "$web_search"}}, True),
+        ({"type": "browser_search"}, True),
+        ({"type": "openrouter:web_search"}, True),
+    ],
+    ids=str,
+)
+def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[str, Any], there: bool) -> None:
+    assert parsed("chat", tools=[TOOL, tool]).stateful is there
+
+
+@pytest.mark.parametrize(
+    ("model", "there"),
+    [
+        ("openai/gpt-5:online", True),
+        ("openai/gpt-5", False),
+        ("openai/gpt-oss-120b:free", False),
+        ("groq/compound", True),
+        ("openrouter/fusion", True),
+        ("groq/compound-mini", True),
+        ("compound-beta", True),
+        ("llama-3.3-70b:enable_web_search=on&enable_web_citations=true", True),
+        ("llama-3.3-70b:enable_web_search=off", False),
+        ("sonar-deep-research", True),
+        ("openai/o3-deep-research", True),
+        ("sonar-pro", False),  # its search is a part of each answer's price
+        ("gpt-4o-search-preview", False),
+        ("some/online-model", False),
+    ],
+)
+def test_a_model_may_run_something_by_its_name(model: str, there: bool) -> None:
+    assert runs_itself(model) is there
+
+
+@pytest.mark.parametrize(
+    ("body", "there"),
+    [
+        ({"plugins": [{"id": "web"}]}, True),
+        ({"tools": [{"type": "web_search"}]}, True),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, True),
+        ({"tools": [{"googleSearch": {}}]}, True),
+        ({"tools": {"google_search": {}}}, True),
+        ({"tools": [{"type": "mcp", "server_url": "x"}]}, True),
+        ({"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}, {"name": "f", "input_schema": {}}]}, False),
+        ({"tools": [{"functionDeclarations": []}]}, False),
+        ({"service_tier": "flex", "provider": {"only": ["x"]}}, False),
+    ],
+    ids=str,
+)
+def test_what_an_operator_adds_is_read_in_the_words_of_any_api(body: dict[str, Any], there: bool) -> None:
+    assert is_added(raw(body)) is there
+
+
+def test_only_searches_count_as_such() -> None:
+    assert lets_search(raw({"plugins": [{"id": "web"}]}))
+    assert not lets_search(raw({"enable_code_interpreter": True}))
+    assert runs_there(raw({"enable_code_interpreter": True}))
+    assert not lets_search(raw({"search_parameters": {"mode": "off"}}))
+
+
+def test_what_nobody_can_read_asks_for_nothing() -> None:
+    assert not runs_there({"extra_body": msgspec.Raw(b"[" * 2_000_000), "plugins": msgspec.Raw(b"\xff")})

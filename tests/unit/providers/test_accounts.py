@@ -1,0 +1,167 @@
+"""An account without money counts as a 402, whatever the status: a rate limit stays a rate limit."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
+from providers.dialects.chat.events import read_event
+from providers.error_bodies import error_in, error_of_response, read_answer
+from providers.errors import ErrorKind, UpstreamError
+
+OPENAI = "You exceeded your current quota, please check your plan and billing details."
+MORE = " For more information on this error, read the docs: "
+GOOGLE = (
+    f"{OPENAI} For more information on this error, head to: https://ai.google.dev/gemini-api/docs/rate-limits.\n"
+    "* Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 5\n"
+    "Please retry in 34.07s."
+)
+XAI = "Your team 16f2 has either used all available credits or reached its monthly spending limit. To continue"
+MOONSHOT = "Your account org-ea6 <ak-f8t> is suspended due to insufficient balance, please recharge your account"
+
+
+def error(message: str, **said: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **said}}
+
+
+SPENT: dict[str, tuple[int, Any]] = {
+    "OpenAI's quota": (429, error(OPENAI, type="insufficient_quota", code="insufficient_quota")),
+    "OpenAI's quota without a code": (429, error(OPENAI, type="insufficient_quota", code=None)),
+    "OpenAI's quota by a proxy": (429, error(f"{OPENAI}{MORE}https://platform.openai.com/docs", code=429)),
+    "OpenAI's billing": (429, error("Your account is not active, please check", code="billing_not_active")),
+    "OpenAI's own limit": (429, error("Over the limit", code="project_spend_limit_exceeded")),
+    "Moonshot": (429, error(MOONSHOT, type="exceeded_current_quota_error")),
+    "Moonshot by a proxy": (429, error(MOONSHOT)),
+    "Z.ai": (429, {"error": {"code": "1113", "message": "Insufficient balance or no resource package."}}),
+    "Zhipu": (429, error("余额不足或无可用资源包,请充值。")),
+    "MiniMax": (429, error("insufficient balance (1008)", type="insufficient_balance_error", http_code="429")),
+    "MiniMax's Messages": (500, {"type": "error", **error("insufficient balance (1008)", type="api_error")}),
+    "MiniMax's own": (200, {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}),
+    "xAI": (429, {"code": "Some resource has been exhausted", "error": XAI}),
+    "Google": (429, error("Your prepayment credits are depleted. Please go to", code=429, status="RESOURCE_EXHAUSTED")),
+    "Google's cap": (429, [error("Your project has exceeded its monthly spending cap. Please", code=429)]),
+    "Fireworks": (
+        412,
+        error("Account a-1 is suspended, possibly due to reaching the monthly", code="PRECONDITION_FAILED"),
+    ),
+    "Groq": (400, error("API access blocked", type="invalid_request_error", code="blocked_api_access")),
+    "Alibaba": (400, error("Access denied, please make sure your account is in good standing.", code="Arrearage")),
+    "Volcengine": (
+        429,
+        error("Your account 21 has reached the set inference limit for the m model", code="SetLimitExceeded"),
+    ),
+    "Cohere": (429, {"message": "You are using a Trial key, which is limited to 1000 API calls / month. You can"}),
+    "Anthropic": (
+        400,
+        {"type": "error", **error("Your credit balance is too low to access", type="invalid_request_error")},
+    ),
+    "litellm's proxy": (400, error("Budget has been exceeded! Current cost: 2, Max budget: 1", type="budget_exceeded")),
+    "litellm's proxy of another": (429, error(f"litellm.RateLimitError: RateLimitError: OpenAIException - {OPENAI}")),
+    "one-api": (429, error("用户额度不足", type="new_api_error", code="insufficient_user_quota")),
+    "a text": (429, "Insufficient Balance"),
+}
+RATED: dict[str, tuple[int, Any]] = {
+    "OpenAI": (429, error("Rate limit reached for m on tokens per min (TPM): Limit 9", code="rate_limit_exceeded")),
+    "Google": (429, error(GOOGLE, code=429, status="RESOURCE_EXHAUSTED")),
+    "Google in an array": (429, [error(GOOGLE, code=429, status="RESOURCE_EXHAUSTED")]),
+    "Vertex": (429, error("Quota exceeded for aiplatform.googleapis.com/online_prediction_requests", code=429)),
+    "Azure": (429, error("Your requests to m have exceeded token rate limit of your pricing tier", code="429")),
+    "Mistral": (429, {"object": "error", "message": "Requests rate limit exceeded", "code": "1300"}),
+    "Moonshot": (
+        429,
+        error("Your account org-1 request reached organization max RPM: 3", type="rate_limit_reached_error"),
+    ),
+    "Alibaba": (429, error(f"{OPENAI}{MORE}https://help.aliyun.com/zh/", code="insufficient_quota")),
+    "Alibaba's other": (429, error("Allocated quota exceeded, please increase", code="insufficient_quota")),
+    "Z.ai": (429, {"error": {"code": "1302", "message": "High concurrency usage of this API"}}),
+    "Z.ai's plan": (429, {"error": {"code": "1308", "message": "Usage limit reached, resets at 12:00"}}),
+    "MiniMax's plan": (429, error("usage limit exceeded, 5-hour usage limit reached (2056)", type="rate_limit_error")),
+    "Cohere": (429, {"message": "You are using a Trial key, which is limited to 20 API calls / minute. You can"}),
+    "Replicate": (429, {"detail": "Request was throttled. Your rate limit is reduced while you have less than $5.0"}),
+    "OpenRouter's vendor": (429, error("Provider returned error", code=429, metadata={"raw": OPENAI})),
+    "Anthropic": (
+        429,
+        {"type": "error", **error("This request would exceed your rate limit", type="rate_limit_error")},
+    ),
+    "a user of a proxy": (429, error("ExceededBudget: End User=a over budget. Spend=2", type="budget_exceeded")),
+    "a quota of a minute": (429, error("Quota of tokens per minute is used up", code="insufficient_quota")),
+    "a text": (429, "slow down"),
+}
+
+
+def answered(status: int, said: Any, **headers: str) -> UpstreamError:
+    body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    if status != 200:
+        return error_of_response(status, names, body, [], 0.0)
+    with pytest.raises(UpstreamError) as caught:
+        read_answer(body)
+    return caught.value
+
+
+@pytest.mark.parametrize("vendor", SPENT)
+def test_a_spent_account_is_the_operators_to_mend_and_nobody_is_asked_to_come_again(vendor: str) -> None:
+    found = answered(*SPENT[vendor], retry_after="1")
+    assert (found.kind, found.retry_after_s) == (ErrorKind.PROVIDER_AUTH, None)
+
+
+@pytest.mark.parametrize("vendor", RATED)
+def test_a_rate_limit_stays_one_with_its_time_to_wait(vendor: str) -> None:
+    found = answered(*RATED[vendor], retry_after="7")
+    assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 7)
+
+
+def test_alibabas_minute_is_told_by_its_headers_where_the_words_are_openais() -> None:
+    status, said = SPENT["OpenAI's quota"]
+    found = answered(status, said, x_dashscope_call_gateway="true", retry_after="7")
+    assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 7)
+    arrears = answered(*SPENT["Alibaba"], x_dashscope_call_gateway="true")
+    assert arrears.kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("vendor", [name for name, (_, said) in SPENT.items() if not isinstance(said, str)])
+def test_it_is_told_inside_a_stream_too(vendor: str) -> None:
+    data = msgspec.json.encode(SPENT[vendor][1])
+    assert error_in(data, [], otherwise=ErrorKind.STREAM_ERROR).kind is ErrorKind.PROVIDER_AUTH
+
+
+EVENTS: dict[str, tuple[Dialect, bytes]] = {
+    "chat": (CHAT, msgspec.json.encode(SPENT["OpenAI's quota"][1])),
+    "Responses": (
+        RESPONSES,
+        msgspec.json.encode(
+            {"type": "response.failed", "response": {"error": {"code": "insufficient_quota", "message": OPENAI}}}
+        ),
+    ),
+    "Responses' error": (
+        RESPONSES,
+        msgspec.json.encode({"type": "error", "code": "insufficient_quota", "message": OPENAI, "param": None}),
+    ),
+    "Messages": (
+        MESSAGES,
+        msgspec.json.encode(
+            {"type": "error", "error": {"type": "rate_limit_error", "code": "1113", "message": "[1113][Insufficient"}}
+        ),
+    ),
+    "Gemini": (GEMINI, msgspec.json.encode(SPENT["Google"][1])),
+}
+
+
+@pytest.mark.parametrize("api", EVENTS)
+def test_each_apis_first_event_may_say_it(api: str) -> None:
+    dialect, data = EVENTS[api]
+    read = dialect.answers.read_event if dialect is not CHAT else read_event
+    found = read(data, [])
+    assert found.error is not None
+    assert found.error.kind is ErrorKind.PROVIDER_AUTH
+
+
+def test_a_400_that_only_quotes_such_words_is_the_requests_own_fault() -> None:
+    quoting = error("Invalid value: 'Insufficient balance'", type="invalid_request_error", code="invalid_value")
+    assert answered(400, quoting).kind is ErrorKind.BAD_REQUEST
+
+
+def test_a_402_about_one_requests_length_stays_one_that_others_may_answer() -> None:
+    said = error("This request requires more credits, or fewer max_tokens.", code=402)
+    assert answered(402, said).kind is ErrorKind.SERVER_ERROR
