@@ -8,7 +8,8 @@ import msgspec
 from gateway.core.attempts import AttemptStart
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from providers import ErrorKind, Fact, Kind, Lacking, UpstreamError, lacking, offered
+from gateway.racing.validation import requested
+from providers import ErrorKind, Fact, Kind, Lacking, UpstreamError, lacking, offered, stated_limit
 from providers.dialects import Dialect
 
 
@@ -67,7 +68,7 @@ class OtherApis:
         answered in another API is no fault. What continues an answer, or must not be sent twice, is not repeated.
         """
         if error.is_too_long:
-            _note_length(attempt.deployment, call)
+            _note_length(attempt.deployment, call, error)
         lacks = lacking(error)
         if lacks is None or call.stateful or attempt.start.continues is not None:
             return None, error
@@ -121,9 +122,22 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
             yield before.lacks
 
 
-def _note_length(deployment: Deployment, call: Call) -> None:
-    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``."""
+def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
     learnt, model = deployment.learnt, deployment.model
-    if learnt is not None and call.prompt_tokens > 0:
+    if learnt is not None and call.prompt_tokens > 0 and _is_long(deployment, call, error):
         known = learnt.refused_length(model) or call.prompt_tokens
         learnt.note(model, Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens)))
+
+
+def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
+    """Whether it is the prompt of ``call`` that is too long for ``deployment``, and others of its size are as well.
+
+    The same words are said of a short prompt with a large limit of its answer, of one that goes on from a stored
+    conversation, and of one with a large picture.
+    """
+    answer = requested(call.fields, call.dialect).max_tokens or 0
+    limit = stated_limit(error.message) or deployment.capabilities.context_tokens
+    if limit is None:
+        return call.inline_bytes is not None and answer <= call.prompt_tokens
+    return call.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)
