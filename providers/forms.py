@@ -53,6 +53,8 @@ _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
+_PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
+_SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 _T = TypeVar("_T")
@@ -244,7 +246,8 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     found += named
     if reading.of_thinking and not found:
         places = (_place_of(fields, path) for path in formats.thinking)
-        found += [Fact(Kind.FIELD, place.path, dialect=api) for place in places if place is not None]
+        here = reading.of_thinking_here
+        found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
     if reading.of_usage and "stream_options" not in asked.request.fields:
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
@@ -257,9 +260,11 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
     formats, api, found = asked.formats, asked.api, list[Fact]()
     for refused in reading.fields:
         if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
-            found.append(Fact(Kind.SCHEMAS, dialect=api))
+            # A wrong value of one request says nothing of others.
+            only = _digest(fields, formats) if refused.is_of_value else ""
+            found.append(Fact(Kind.SCHEMAS, value=only, dialect=api))
         elif refused.path[0] == formats.prompt:
-            if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
+            if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
         elif (place := _find(fields, refused.path, asked)) is not None:
@@ -283,9 +288,18 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
         return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if refused.values else None
     if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
         return Fact(Kind.VALUE, place.path, nearest, value, api)
-    if _may_lose(fields, place, asked) is None:
+    may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
+    if _may_lose(fields, place, asked) is None or not may_tell:
         return None
-    return Fact(Kind.FIELD, place.path, value=value if refused.is_of_value else "", dialect=api)
+    only = value if refused.is_of_value else ""
+    return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=refused.is_conditional)
+
+
+def _may_be_told(place: Place, value: str, formats: RequestFormat) -> bool:
+    """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
+    if place.path in formats.thinking:
+        return True
+    return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
 
 def _nearest(value: str, values: tuple[str, ...]) -> str | None:

@@ -38,6 +38,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     value: str = ""  # as JSON; "": any
     dialect: str = ""  # the API in which it has this name; "": it is not about a field
     tokens: int = 0  # about so many, by the gateway's own estimate
+    passing: bool = False  # of one request, as its other fields are: it is not remembered
 
     @property
     def words(self) -> str:
@@ -90,7 +91,7 @@ class Learnt:
 
     def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
         """Note what ``model`` refused. ``until`` (Unix time): another replica told it; else it is told to them."""
-        if max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
+        if fact.passing or max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
             return
         if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
             return
@@ -103,8 +104,8 @@ class Learnt:
         replaced = [each for each in before if _replaces(fact, each)]
         known = {each: end for each, end in before.items() if each not in replaced}
         known[fact] = max(until, known.get(fact, 0.0))
-        while len(known) > MOST_FACTS:
-            del known[next(iter(known))]
+        while len(known) > MOST_FACTS:  # what is about one schema or value goes before what is about all requests
+            del known[next((each for each in known if each.value), next(iter(known)))]
         self._set(model, known)
         if (is_own and fact not in before) or (model, fact) in self.supposed:
             self.supposed.discard((model, fact))
@@ -118,6 +119,8 @@ class Learnt:
         ``confirm`` notes it once it has led to an answer.
         """
         known = self._until.get(model, {})
+        if fact.passing:
+            return
         if fact not in known and len(known) < MOST_FACTS and len(self.supposed) < MOST_MODELS:
             self._set(model, {**known, fact: self._wall_clock() + SUPPOSED_S})
             self.supposed.add((model, fact))

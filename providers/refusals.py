@@ -153,6 +153,13 @@ _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, 
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
+# What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
+# (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
+_CONDITION = re.compile(
+    r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
+    re.IGNORECASE,
+)
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 _GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
 _WORDS = re.compile(r"[A-Za-z]+")
@@ -166,6 +173,7 @@ class Refused(NamedTuple):
     instead: str = ""  # the name that it takes in its place
     values: tuple[str, ...] = ()  # the values that it takes
     is_of_value: bool = False  # it takes others
+    is_conditional: bool = False  # beside something else of this request
 
 
 class Reading(NamedTuple):
@@ -173,6 +181,7 @@ class Reading(NamedTuple):
 
     fields: tuple[Refused, ...]
     of_thinking: bool = False  # that the model does not think, or not so
+    of_thinking_here: bool = False  # that it does not beside something else of this request
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
@@ -189,9 +198,11 @@ def read(refusal: UpstreamError) -> Reading:
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
+    thinking = _OF_THINKING.search(text)
     return Reading(
         tuple(found.values()),
-        of_thinking=_OF_THINKING.search(text) is not None,
+        of_thinking=thinking is not None,
+        of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
@@ -217,7 +228,8 @@ def _named(text: str, param: str) -> Iterator[Refused]:
             elif said.get("field"):
                 path = (*_path(said.get("within") or ""), *_path(said["field"]))
                 only_default = bool(said.get("default"))  # of a value, too: all others are refused
-                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default)
+                is_conditional = _CONDITION.match(text, match.end()) is not None
+                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional)
             elif param:
                 yield Refused(_path(param), values=values, is_of_value=is_of_value)
 
