@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.errors import SURPRISES, UNREADABLE, UpstreamError
+from providers.too_long import is_too_long
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
@@ -149,6 +150,14 @@ _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
+# What llama.cpp answers with 500, of a history that the model's template refuses, and of pictures that it cannot see
+# (sipeed/picoclaw/issues/207, vllm-project/vllm/issues/17119, ggml-org/llama.cpp/issues/12947 and 15377).
+_OF_REQUESTS = re.compile(
+    r"Jinja Exception|jinja2?\.exceptions|TemplateError|^Failed to parse (?:messages|tools)"
+    r"|\b(?:image|audio|video) input is not supported",
+    re.IGNORECASE,
+)
+
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
@@ -248,6 +257,11 @@ def _param_of(body: bytes | None) -> tuple[str, str]:
         return "", ""
     param, code = error.get("param"), error.get("code")
     return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def blames_request(said: str) -> bool:
+    """Whether an error with status 500 says that the request is wrong, and not the server."""
+    return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:

@@ -89,3 +89,39 @@ async def test_nobodys_name_is_in_a_fact(serve: Serve, logged: list[EventDict]) 
         async with running.get("/leaderboard") as response:
             assert "somebody" not in await response.text()
     assert "somebody" not in json.dumps([str(entry) for entry in logged if entry["event"] == "deployment.learnt"])
+
+
+TEMPLATE = (
+    "\n------------\nWhile executing CallExpression at line 47, column 32 in source:\n...{{- raise_exception('After the"
+    " optional system message, con...\n^\nError: Jinja Exception: Only user and assistant turns are allowed here"
+)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("said", [TEMPLATE, "image input is not supported - hint: you may need to provide the mmproj"])
+async def test_a_wrong_request_that_a_server_calls_its_own_fault_is_told_as_one(
+    serve: Serve, said: str, stream: bool, path: str
+) -> None:
+    prompt = {"input": "Hi"} if path.endswith("responses") else {"messages": QUESTION, "max_tokens": 9}
+    async with serve(alpha=refused(said, 500)) as running:
+        for _ in range(12):  # and the server stays in rotation
+            async with running.post({"model": MODEL, **prompt, "stream": stream}, path=path) as response:
+                assert response.status == 400
+                assert said.split(" - ", maxsplit=1)[0].splitlines()[-1] in (await response.json())["error"]["message"]
+        running["alpha"].answers = lambda _: ANSWERS["chat"]
+        assert (await told(running, prompt, path))[0] == 200
+
+
+async def test_another_model_is_asked_where_the_template_of_one_refuses_a_request(serve: Serve) -> None:
+    deployments = {MODEL: ["alpha/m", "beta/m", "gamma/m"], "other": ["delta/m"]}
+    models: dict[str, Any] = {name: {"deployments": each} for name, each in deployments.items()}
+    models[MODEL] |= {"fallbacks": ["other"], "race": {"mode": "single"}}
+    refusing = refused(TEMPLATE, 500)
+    async with serve(alpha=refusing, beta=refusing, gamma=None, delta=None, config={"models": models}) as running:
+        running.prefer("alpha", "beta", "gamma")
+        assert (await told(running, {"messages": QUESTION}))[0] == 200
+        assert len(running["gamma"].received) == 1
+        running["gamma"].answers = lambda _: refusing
+        assert (await told(running, {"messages": QUESTION}))[0] == 200
+        assert len(running["delta"].received) == 1
