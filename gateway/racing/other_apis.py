@@ -70,9 +70,12 @@ class OtherApis:
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
         lacks = lacking(error)
-        if lacks is None or call.stateful or attempt.start.continues is not None:
+        if lacks is None or attempt.start.continues is not None:
             return None, error
         spoken = attempt.deployment.spoken_in(call)
+        if call.stateful:
+            _suppose_another(attempt.deployment, Refusal(spoken, lacks, error, error.kind))
+            return None, error
         refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
         attempt.lacks = refusals[-1]
         learnt, model = attempt.deployment.learnt, attempt.deployment.model
@@ -120,6 +123,15 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
         yield from _refusals(before)
         if before.lacks is not None:
             yield before.lacks
+
+
+def _suppose_another(deployment: Deployment, refusal: Refusal) -> None:
+    """Have the next request asked in another API at once, where this one must not be sent twice."""
+    others = deployment.others(offered(refusal.error.message))
+    instead = next((each for each in others if each is not refusal.spoken), None)
+    if deployment.learnt is not None and instead is not None:
+        for fact in _facts([refusal], instead):
+            deployment.learnt.suppose(deployment.model, fact)
 
 
 def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
