@@ -1,6 +1,6 @@
 """Asks a deployment again in another API, where it refuses the one that it was asked in."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -89,14 +89,7 @@ class OtherApis:
                     for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
                         learnt.suppose(model, fact)
                 return found, error
-        first = refusals[0]
-        kind = first.kind
-        if first.lacks is Lacking.MODEL and kind is ErrorKind.NOT_FOUND:
-            kind = ErrorKind.NO_SUCH_API  # its name is right
-        if first is not refusals[-1]:
-            return None, first.error.again(kind)
-        error.kind = kind
-        return None, error
+        return None, _told(refusals)
 
     def answered(self, attempt: Asked, call: Call) -> None:
         """Remember what its deployment has refused before it took this attempt's request in another API."""
@@ -108,6 +101,17 @@ class OtherApis:
         learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken.name])
         for fact in _facts(refusals, spoken):
             learnt.note(model, fact)
+
+
+def _told(refusals: Sequence[Refusal]) -> UpstreamError:
+    """Return the error of a request that no API took: that of the one in which it is usually asked."""
+    first = refusals[0]
+    is_unknown = first.lacks is Lacking.MODEL and first.kind is ErrorKind.NOT_FOUND
+    kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # its name is right
+    if len(refusals) > 1:
+        return first.error.again(kind)
+    first.error.kind = kind
+    return first.error
 
 
 def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
