@@ -248,6 +248,13 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
         places = (_place_of(fields, path) for path in formats.thinking)
         here = reading.of_thinking_here
         found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
+    if reading.of_rest and not found:  # of other efforts that says nothing
+        values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
+        found += [
+            Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
+            for path, value in values.items()
+            if value is not None
+        ]
     if reading.of_usage and "stream_options" not in asked.request.fields:
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
@@ -443,14 +450,20 @@ def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
         own = tuple(_spelt(name) for name in top.split("."))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
             return Place(top, inner)
-    if len(path) > 1:
-        return None
+    return _find_one(fields, path[0], asked) if len(path) == 1 else None
+
+
+def _find_one(fields: Fields, name: str, asked: Asked) -> Place | None:
+    """Return the place of a field that is named without what is around it, or by its name in chat."""
+    for wish in asked.formats.thinking:
+        if wish.replace(".", "_") == name and (place := _place_of(fields, wish)) is not None:
+            return place
     for top in fields:
-        if "." in top and _spelt(top.rpartition(".")[2]) == path[0]:
+        if "." in top and _spelt(top.rpartition(".")[2]) == name:
             return Place(top)
     around = {wish.partition(".")[0] for wish in asked.formats.wishes if "." in wish}
     for top in around & fields.keys():
-        if (inner := _within(fields[top], path)) is not None:
+        if (inner := _within(fields[top], (name,))) is not None:
             return Place(top, inner)
     return None
 

@@ -19,6 +19,9 @@ _LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
 
 
+_REFUSED_VALUE = rf"{_FIELD}=['\"][^'\"]{{1,40}}['\"] is not supported for this model"
+
+
 class Rule(NamedTuple):
     """The words of a refusal, as those who are named say it on these pages of GitHub's.
 
@@ -64,6 +67,30 @@ RULES: tuple[Rule, ...] = (
     Rule(
         r"(?P<enabled>\"?thinking\.type\.enabled\"? is not supported)",
         "Anthropic: zhukunpenglinyutong/jetbrains-cc-gui/issues/1003",
+    ),
+    Rule(
+        rf"{_REFUSED_VALUE}(?!\. Must be)",
+        "Mistral, of a model that does not think: architects-toolkit/SmartHopper/issues/647",
+    ),
+    Rule(
+        rf"{_REFUSED_VALUE}\. Must be one of (?P<values>[^;]{{1,200}})",
+        "Mistral, of one that does: likewise",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_FIELD}: ['\"][^'\"]{{1,40}}['\"] is not supported (?:for|by|with) this model",
+        "Anthropic, of an effort: elizaOS/eliza/pull/16175",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q} ?: value is not one of the allowed values \[(?P<values>[^\]]{{1,200}})\]",
+        "Groq and others with kin-openapi: openai/openai-agents-python, docs/models/index.md",
+        is_of_value=True,
+    ),
+    Rule(
+        r"Invalid (?P<field>reasoning_effort): \w{1,40}",
+        "Gemini's chat completions, ByteDance: without those that it takes",
+        is_of_value=True,
     ),
     Rule(
         rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
@@ -132,6 +159,10 @@ _OF_THINKING = re.compile(
     r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
+# Of no thinking, where a model always does: Gemini (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460).
+_OF_REST = re.compile(
+    r"only works in thinking mode|(?:not support setting|cannot set|can't set) thinking_?budget to 0", re.IGNORECASE
+)
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
 # texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
 # router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
@@ -191,12 +222,13 @@ class Reading(NamedTuple):
     fields: tuple[Refused, ...]
     of_thinking: bool = False  # that the model does not think, or not so
     of_thinking_here: bool = False  # that it does not beside something else of this request
+    of_rest: bool = False  # that the model cannot be told not to think
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
 
     def __bool__(self) -> bool:
-        return bool(self.fields) or self.of_thinking or self.of_history or self.of_usage or self.of_schemas
+        return any(self)
 
 
 def read(refusal: UpstreamError) -> Reading:
@@ -212,6 +244,7 @@ def read(refusal: UpstreamError) -> Reading:
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
+        of_rest=_OF_REST.search(text) is not None,
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
