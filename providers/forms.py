@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
-from providers.dialects import RequestFormat
+from providers.dialects import Malformed, RequestFormat, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
@@ -101,6 +101,9 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
             continue
         if fact.kind is Kind.SCHEMAS:
             told += _be_lax(said, fact, asked.formats)
+        elif fact.kind is Kind.LIMIT:
+            said, lowered = _within_limit(said, fact, asked)
+            told += lowered
         elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
             said, lost = _without(said, fact, place, asked)
             told += [place.path] if lost else []
@@ -255,6 +258,9 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
             for path, value in values.items()
             if value is not None
         ]
+    if (most := reading.longest or reading.room) and asked.request.is_ceiling:
+        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
+        found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
     if reading.of_usage and "stream_options" not in asked.request.fields:
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
@@ -361,6 +367,20 @@ def _digest(fields: Fields, formats: RequestFormat) -> str:
     """Return what tells the schemas of a request from others."""
     said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
     return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+
+
+def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
+    try:
+        limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
+        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
+            return fields, []
+        if asked.formats.with_limit is None:
+            return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]
+        within, lowered = asked.formats.with_limit(fields, fact.tokens)
+    except (*UNREADABLE, Malformed):
+        return fields, []
+    return dict(within), [*lowered]
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:

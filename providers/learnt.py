@@ -27,6 +27,7 @@ class Kind(StrEnum):
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     LENGTH = "length"  # a prompt of ``tokens``
+    LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,7 +38,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     instead: str = ""
     value: str = ""  # as JSON; "": any
     dialect: str = ""  # the API in which it has this name; "": it is not about a field
-    tokens: int = 0  # about so many, by the gateway's own estimate
+    tokens: int = 0  # of a prompt about so many, by the gateway's own estimate
     passing: bool = False  # of one request, as its other fields are: it is not remembered
 
     @property
@@ -50,6 +51,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
                 return "strict schemas that it has no rules for" if self.value else "strict schemas"
             case Kind.LENGTH:
                 return f"a prompt of {self.tokens} tokens"
+            case Kind.LIMIT:
+                return f"{self.field} above {self.tokens}"
             case Kind.API | Kind.TOOLS:
                 return f"{'tools in ' if self.kind is Kind.TOOLS else ''}{self.field} (asked in {self.instead})"
         named = f"{self.field}: {self.value}" if self.value else self.field
@@ -199,4 +202,4 @@ def _replaces(fact: Fact, known: Fact) -> bool:
         return known.field in {fact.field, fact.instead}
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
-    return fact.kind is Kind.LENGTH
+    return fact.kind in {Kind.LENGTH, Kind.LIMIT}

@@ -189,6 +189,23 @@ _OF_REQUESTS = re.compile(
     re.IGNORECASE,
 )
 
+# Of the longest answer, with it: OpenAI (enoch3712/ExtractThinker/issues/346), Groq (khoj-ai/khoj/issues/1236),
+# Anthropic (platform.claude.com/docs/en/api/messages).
+_LONGEST_ANSWERS = re.compile(
+    r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
+    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})",
+    re.IGNORECASE,
+)
+# And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
+# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic.
+_ROOM = re.compile(
+    r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
+    r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
+    r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})",
+    re.IGNORECASE,
+)
+_LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
+
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
@@ -223,6 +240,8 @@ class Reading(NamedTuple):
     of_thinking: bool = False  # that the model does not think, or not so
     of_thinking_here: bool = False  # that it does not beside something else of this request
     of_rest: bool = False  # that the model cannot be told not to think
+    longest: int = 0  # that its answers have at most so many tokens
+    room: int = 0  # that the prompt of this request leaves so many tokens
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
@@ -239,16 +258,27 @@ def read(refusal: UpstreamError) -> Reading:
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
-    thinking = _OF_THINKING.search(text)
+    thinking, longest = _OF_THINKING.search(text), _LONGEST_ANSWERS.search(text)
     return Reading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_rest=_OF_REST.search(text) is not None,
+        longest=next((int(each) for each in longest.groups() if each), 0) if longest is not None else 0,
+        room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
     )
+
+
+def _room_in(text: str) -> int:
+    found = _ROOM.search(text)
+    if found is None:
+        return 0
+    said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
+    room = said["context"] - said["prompt"]
+    return room if room >= _LEAST_ROOM else 0
 
 
 def _named(text: str, param: str) -> Iterator[Refused]:

@@ -55,6 +55,7 @@ async def open_exchange(
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
+        is_ceiling=call.dialect.requests.with_limit is not None,
         once=call.stateful,
         key_name=call.key_name,
         sendings=sendings,

@@ -9,6 +9,7 @@ from structlog.typing import EventDict
 
 from providers.simulator.script import Step
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, strictly, told
 
 DROPPING = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}]}}}
@@ -125,3 +126,63 @@ async def test_another_model_is_asked_where_the_template_of_one_refuses_a_reques
         running["gamma"].answers = lambda _: refusing
         assert (await told(running, {"messages": QUESTION}))[0] == 200
         assert len(running["delta"].received) == 1
+
+
+def limit(body: Any) -> int:
+    return max(body.get("max_tokens", 0), body.get("max_completion_tokens", 0))
+
+
+LONGEST = {
+    "OpenAI": "max_completion_tokens is too large: 64000. This model supports at most 16384 completion tokens, whereas"
+    " you provided 64000.",
+    "Groq": "`max_tokens` must be less than or equal to `16384`, the maximum value for `max_tokens` is less than the"
+    " `context_window` for this model",
+    "Anthropic": "max_tokens: 64000 > 16384, which is the maximum allowed number of output tokens for m",
+}
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("vendor", LONGEST)
+async def test_a_ceiling_of_messages_is_lowered_to_what_a_refusal_states(
+    serve: Serve, vendor: str, stream: bool, api: str
+) -> None:
+    asked = {"max_tokens": 64000, "messages": QUESTION, "stream": stream}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda body: refused(LONGEST[vendor]) if limit(body) > 16384 else ANSWERS[api]
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+                await response.read()
+            assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
+            assert "x-holeshot-dropped" not in response.headers
+            assert len(running["alpha"].received) == sendings
+        assert limit(running["alpha"].received[-1].body) == 16384
+        async with running.post({"model": MODEL, **asked}) as response:  # in chat it need not be set
+            assert response.status == 400
+
+
+ROOMS = {
+    "vLLM": "'max_tokens' or 'max_completion_tokens' is too large: 64000. This model's maximum context length is 64001"
+    " tokens and your request has 24235 input tokens (64000 > 64001 - 24235).",
+    "others": "This model's maximum context length is 64001 tokens. However, you requested 88235 tokens (24235 in the"
+    " messages, 64000 in the completion). Please reduce the length of the messages or completion.",
+    "Anthropic": "input length and `max_tokens` exceed context limit: 24235 + 64000 > 64001, decrease input length or"
+    " `max_tokens` and try again",
+}
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("vendor", ROOMS)
+async def test_a_ceiling_of_messages_is_lowered_to_what_its_prompt_leaves_of_the_context(
+    serve: Serve, vendor: str, api: str
+) -> None:
+    asked = {"max_tokens": 64000, "messages": QUESTION}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda body: refused(ROOMS[vendor]) if limit(body) > 39766 else ANSWERS[api]
+        async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+            await response.read()
+        assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
+        assert [limit(each.body) for each in running["alpha"].received] == [64000, 39766]
+        async with running.post({"model": MODEL, **asked, "max_tokens": 39000}, path="/v1/messages") as response:
+            assert "x-holeshot-lowered" not in response.headers
+        assert len(running["alpha"].received) == 3
