@@ -251,7 +251,7 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
         places = (_place_of(fields, path) for path in formats.thinking)
         here = reading.of_thinking_here
         found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
-    if reading.of_rest and not found:  # of other efforts that says nothing
+    if reading.of_effort and not found:  # of others that says nothing
         values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
         found += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)

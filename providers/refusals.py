@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
     Rule(
-        rf"{_Q}{_FIELD}{_Q} must be one of {_VALUES}",
+        rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
         "Groq: earendil-works/pi/issues/1745, Alishahryar1/free-claude-code/issues/1348",
         is_of_value=True,
     ),
@@ -159,9 +159,11 @@ _OF_THINKING = re.compile(
     r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
-# Of no thinking, where a model always does: Gemini (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460).
-_OF_REST = re.compile(
-    r"only works in thinking mode|(?:not support setting|cannot set|can't set) thinking_?budget to 0", re.IGNORECASE
+# Of this effort, which they do not name: Gemini, of no thinking where a model always does
+# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
+_OF_EFFORT = re.compile(
+    r"only works in thinking mode|invalid reasoning effort\.|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
+    re.IGNORECASE,
 )
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
 # texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
@@ -201,6 +203,8 @@ _LONGEST_ANSWERS = re.compile(
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
+    r"|context length is (?P<context_4>\d{3,9}) tokens\W.{0,40}requested \d{1,9} output tokens and your prompt contains"
+    r" (?:at least )?(?P<prompt_4>\d{1,9})"
     r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})",
     re.IGNORECASE,
 )
@@ -239,7 +243,7 @@ class Reading(NamedTuple):
     fields: tuple[Refused, ...]
     of_thinking: bool = False  # that the model does not think, or not so
     of_thinking_here: bool = False  # that it does not beside something else of this request
-    of_rest: bool = False  # that the model cannot be told not to think
+    of_effort: bool = False  # that the model does not take this effort
     longest: int = 0  # that its answers have at most so many tokens
     room: int = 0  # that the prompt of this request leaves so many tokens
     of_history: bool = False  # that it does not take the roles, or the lists of texts
@@ -263,7 +267,7 @@ def read(refusal: UpstreamError) -> Reading:
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
-        of_rest=_OF_REST.search(text) is not None,
+        of_effort=_OF_EFFORT.search(text) is not None,
         longest=next((int(each) for each in longest.groups() if each), 0) if longest is not None else 0,
         room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,

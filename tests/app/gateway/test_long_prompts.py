@@ -107,7 +107,7 @@ ANSWER_TOO_LONG = (
     " 9000 in the completion). Please reduce the length of the messages or completion."
 )
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-OTHERWISE_LONG = {
+OTHERWISE_LONG: dict[str, tuple[dict[str, Any], int, str]] = {
     "a large limit of the answer": ({"messages": SHORT, "max_tokens": 9000}, 400, ANSWER_TOO_LONG),
     "the same without figures": ({"messages": SHORT, "max_tokens": 9000}, 400, "Input is too long"),
     "a large picture": ({"messages": [{"role": "user", "content": [PICTURE]}]}, 413, "Request too large"),

@@ -129,7 +129,7 @@ async def test_another_model_is_asked_where_the_template_of_one_refuses_a_reques
 
 
 def limit(body: Any) -> int:
-    return max(body.get("max_tokens", 0), body.get("max_completion_tokens", 0))
+    return int(body.get("max_tokens", 0) or body.get("max_completion_tokens", 0))
 
 
 LONGEST = {
@@ -166,6 +166,8 @@ ROOMS = {
     " tokens and your request has 24235 input tokens (64000 > 64001 - 24235).",
     "others": "This model's maximum context length is 64001 tokens. However, you requested 88235 tokens (24235 in the"
     " messages, 64000 in the completion). Please reduce the length of the messages or completion.",
+    "vLLM today": "This model's maximum context length is 64001 tokens. However, you requested 64000 output tokens and"
+    " your prompt contains at least 24235 input tokens, for a total of at least 88235 tokens.",
     "Anthropic": "input length and `max_tokens` exceed context limit: 24235 + 64000 > 64001, decrease input length or"
     " `max_tokens` and try again",
 }

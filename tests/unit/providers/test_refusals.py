@@ -98,7 +98,7 @@ CASES = [
     Case("DeepSeek, a value", VARIANT, {"reasoning_effort": "none"}, {"reasoning_effort": "low"}, told=("reasoning_effort",)),
     Case("Moonshot, a value", openai("Validation error for `reasoning_effort`: expected one of `'low' | 'medium' | 'high'`, received `'xhigh'`"), {"reasoning_effort": "xhigh"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
     Case("Moonshot, a temperature", "invalid temperature: only 1 is allowed for this model", {"temperature": 0.3}, {}, drop_params=True),
-    Case("Mistral, a value", "reasoning_effort='medium' is not supported for this model. Must be one of (<ReasoningEffort.none: 'none'>, <ReasoningEffort.high: 'high'>)", {"reasoning_effort": "medium"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Mistral, a value", "reasoning_effort='medium' is not supported for this model. Must be one of (<ReasoningEffort.none: 'none'>, <ReasoningEffort.high: 'high'>)", {"model": "m", "reasoning_effort": "medium"}, {"model": "m", "reasoning_effort": "high"}, told=("reasoning_effort",)),
     Case("Mistral, any value", "reasoning_effort='none' is not supported for this model", {"reasoning_effort": "none"}, {}),
     Case("Anthropic, of one effort", openai("output_config.effort: 'xhigh' is not supported for this model."), {"output_config": {"effort": "xhigh"}}, {}, MESSAGES, told=("output_config.effort",)),
     Case("kin-openapi", "'reasoning_effort' : value is not one of the allowed values ['none','default','low','medium','high']", {"reasoning_effort": "max"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
@@ -215,7 +215,11 @@ def test_fields_of_earlier_answers_are_left_out_of_the_history() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    ["Budget 0 is invalid. This model only works in thinking mode.", "Invalid reasoning_effort: none"],
+    [
+        "Budget 0 is invalid. This model only works in thinking mode.",
+        "Invalid reasoning_effort: none",
+        "Invalid reasoning effort.",
+    ],
 )
 def test_a_refused_effort_says_nothing_of_the_others(said: str) -> None:
     one, other = request({"reasoning_effort": "none"}, CHAT), request({"reasoning_effort": "high"}, CHAT)
