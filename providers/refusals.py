@@ -162,7 +162,8 @@ _OF_THINKING = re.compile(
 # Of this effort, which they do not name: Gemini, of no thinking where a model always does
 # (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
 _OF_EFFORT = re.compile(
-    r"only works in thinking mode|invalid reasoning effort\.|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
+    r"only works in thinking mode|invalid reasoning effort\."
+    r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
     re.IGNORECASE,
 )
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of

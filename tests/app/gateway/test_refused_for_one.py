@@ -10,6 +10,7 @@ from structlog.typing import EventDict
 from providers.simulator.script import Step
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_named_items import NAME, at
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, strictly, told
 
 DROPPING = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}]}}}
@@ -159,6 +160,15 @@ async def test_a_ceiling_of_messages_is_lowered_to_what_a_refusal_states(
         assert limit(running["alpha"].received[-1].body) == 16384
         async with running.post({"model": MODEL, **asked}) as response:  # in chat it need not be set
             assert response.status == 400
+
+
+async def test_reasoning_that_xai_cannot_read_is_left_out_and_told(serve: Serve) -> None:
+    async with at(serve, [("xai", "grok-4.5")]) as (running, [xai]):
+        thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "made elsewhere"}
+        asked = {"model": NAME, "input": [*QUESTION, thought, *QUESTION], "store": False}
+        async with running.post(asked, path="/v1/responses") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "input[1]")
+        assert len(xai.refusals) == 1
 
 
 ROOMS = {
