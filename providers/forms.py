@@ -96,7 +96,8 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     if not facts:
         return Sent(fields)
     said, told = dict(fields), list[str]()
-    for fact in facts:
+    of_values = [fact for fact in facts if fact.kind is Kind.VALUE]
+    for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
         if fact.dialect != asked.api:
             continue
         if fact.kind is Kind.SCHEMAS:

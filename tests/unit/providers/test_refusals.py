@@ -13,6 +13,7 @@ from providers.error_bodies import error_of_response
 from providers.errors import UpstreamError
 from providers.exchange import Request
 from providers.forms import Asked, adapted, understood
+from providers.learnt import NOTHING
 from providers.refusals import RULES, read
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
@@ -211,6 +212,17 @@ def test_fields_of_earlier_answers_are_left_out_of_the_history() -> None:
     one = request({}, CHAT)
     facts = understood(read(refusal(CEREBRAS)), one.fields, Asked(one, "chat", CHAT.requests))
     assert [(fact.kind, fact.field) for fact in facts] == [("history", "reasoning_content")]
+
+
+def test_a_value_that_is_sent_in_place_of_another_may_be_refused_as_well() -> None:
+    one = request({"reasoning_effort": "xhigh"}, CHAT)
+    asked, known = Asked(one, "chat", CHAT.requests), NOTHING
+    for said, effort in [
+        ("`reasoning_effort` must be one of `none` or `default`", "high"),
+        ("'reasoning_effort' : value is not one of the allowed values ['none','default','low','high']", "xhigh"),
+    ]:
+        known = (*known, *understood(read(refusal(said)), {"reasoning_effort": raw_json(effort)}, asked))
+    assert adapted(one.fields, known, asked).fields["reasoning_effort"] == raw_json("default")
 
 
 @pytest.mark.parametrize(
