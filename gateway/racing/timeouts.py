@@ -68,7 +68,8 @@ def came(chunk: Chunk) -> Came:
         return Came.THINKING
     if chunk.tools or chunk.names:
         return Came.ARGUMENTS
-    return Came.TEXT if chunk.answer and chunk.text_chars and not chunk.of_tool else Came.BOUNDARY
+    # Text counts as such also while it is blank, or may become the mark of a thought: it is no answer yet.
+    return Came.TEXT if chunk.text_chars and not chunk.of_tool else Came.BOUNDARY
 
 
 # How long the streams of each deployment pause, by what came last, learnt in this process: a pause that is long for

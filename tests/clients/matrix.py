@@ -131,7 +131,8 @@ class Matrix:
             day = dt.datetime.fromtimestamp(max(talk.ended for talk in talks), dt.UTC).date()
             lines += [f"## {client}", "", f"Version {', '.join(versions)}, on {day}.", ""]
             lines += [_line("vendor", "model", *(case for _, case in rows)), _line(*["---"] * (2 + len(rows)))]
-            for place in self._places:
+            tried = {talk.place for talk in talks}
+            for place in filter(tried.__contains__, self._places):
                 vendor, _, model = place.partition(" ")
                 lines.append(_line(vendor, f"`{model}`", *(self._cell(row, place) for row in rows)))
             lines.append("")
