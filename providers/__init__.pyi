@@ -109,6 +109,7 @@ from .sse import sent_forms as sent_forms
 from .sse import separators as separators
 from .sse import set_apart as set_apart
 from .surrogates import HalfCharacters as HalfCharacters
+from .too_long import stated_limit as stated_limit
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING
 from .usage import OFF_PEAK as OFF_PEAK

@@ -453,9 +453,10 @@ def _refuses_key(error: Mapping[str, Any]) -> bool:
 
 # OpenAI, and servers with its Responses API; Anthropic (github.com/anthropics/claude-code/issues/10627, /56708, read on
 # 2026-11-26); Google (google-gemini/gemini-cli/issues/13467, decolua/9router/issues/301,
-# lbjlaq/Antigravity-Manager/pull/3342, BigPizzaV3/CodexPlusPlus/issues/367, likewise), where others made the signature.
+# lbjlaq/Antigravity-Manager/pull/3342, BigPizzaV3/CodexPlusPlus/issues/367, likewise), where others made the signature;
+# xAI (hackerai-tech/hackerai/pull/996), and proxies (anomalyco/opencode/issues/48864).
 _OF_REASONING = re.compile(
-    r"encrypted.content .{0,200}could not be"
+    r"encrypted.content .{0,200}could not be|not decrypt the provided encrypted|encrypted.content`? was not issued to"
     r"|invalid `(?:signature|data)` in `(?:redacted_)?thinking` block|thinking` blocks .{0,80}cannot be modified"
     r"|(?:corrupted|invalid) thought.?signature|thought.?signature'? (?:is not valid|is invalid|\(TYPE_BYTES\))"
     r"|missing a `?thought_signature",

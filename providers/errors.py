@@ -175,6 +175,11 @@ class UpstreamError(Exception):
         return self.is_of_one_key or self.is_too_long
 
     @property
+    def is_of_one_model(self) -> bool:
+        """Whether a refusal of the request came as a fault of the server: of what this model's template takes."""
+        return self.kind is ErrorKind.BAD_REQUEST and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @property
     def is_too_long(self) -> bool:
         """Whether the prompt is too long for this deployment: another with a longer context may take it."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized:

@@ -34,6 +34,7 @@ class Request(MaskedRecord, frozen=True):
     connect_timeout_s: float = 5.0
     first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
     conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache
+    is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     key_name: str | None = None  # of several keys only this one may be used; None: any
     form: Form | None = None  # instead of ``fields``, for APIs with files

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
-from providers.dialects import RequestFormat
+from providers.dialects import Malformed, RequestFormat, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
@@ -53,6 +53,8 @@ _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
+_PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
+_SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 _T = TypeVar("_T")
@@ -94,11 +96,15 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     if not facts:
         return Sent(fields)
     said, told = dict(fields), list[str]()
-    for fact in facts:
+    of_values = [fact for fact in facts if fact.kind is Kind.VALUE]
+    for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
         if fact.dialect != asked.api:
             continue
         if fact.kind is Kind.SCHEMAS:
             told += _be_lax(said, fact, asked.formats)
+        elif fact.kind is Kind.LIMIT:
+            said, lowered = _within_limit(said, fact, asked)
+            told += lowered
         elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
             said, lost = _without(said, fact, place, asked)
             told += [place.path] if lost else []
@@ -244,7 +250,18 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     found += named
     if reading.of_thinking and not found:
         places = (_place_of(fields, path) for path in formats.thinking)
-        found += [Fact(Kind.FIELD, place.path, dialect=api) for place in places if place is not None]
+        here = reading.of_thinking_here
+        found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
+    if reading.of_effort and not found:  # of others that says nothing
+        values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
+        found += [
+            Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
+            for path, value in values.items()
+            if value is not None
+        ]
+    if (most := reading.longest or reading.room) and asked.request.is_ceiling:
+        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
+        found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
     if reading.of_usage and "stream_options" not in asked.request.fields:
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
@@ -257,9 +274,11 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
     formats, api, found = asked.formats, asked.api, list[Fact]()
     for refused in reading.fields:
         if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
-            found.append(Fact(Kind.SCHEMAS, dialect=api))
+            # A wrong value of one request says nothing of others.
+            only = _digest(fields, formats) if refused.is_of_value else ""
+            found.append(Fact(Kind.SCHEMAS, value=only, dialect=api))
         elif refused.path[0] == formats.prompt:
-            if formats.with_history is None or refused.path[-1] not in _OF_MAKING:
+            if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
         elif (place := _find(fields, refused.path, asked)) is not None:
@@ -283,9 +302,18 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
         return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if refused.values else None
     if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
         return Fact(Kind.VALUE, place.path, nearest, value, api)
-    if _may_lose(fields, place, asked) is None:
+    may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
+    if _may_lose(fields, place, asked) is None or not may_tell:
         return None
-    return Fact(Kind.FIELD, place.path, value=value if refused.is_of_value else "", dialect=api)
+    only = value if refused.is_of_value else ""
+    return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=refused.is_conditional)
+
+
+def _may_be_told(place: Place, value: str, formats: RequestFormat) -> bool:
+    """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
+    if place.path in formats.thinking:
+        return True
+    return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
 
 def _nearest(value: str, values: tuple[str, ...]) -> str | None:
@@ -340,6 +368,20 @@ def _digest(fields: Fields, formats: RequestFormat) -> str:
     """Return what tells the schemas of a request from others."""
     said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
     return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+
+
+def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
+    try:
+        limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
+        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
+            return fields, []
+        if asked.formats.with_limit is None:
+            return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]
+        within, lowered = asked.formats.with_limit(fields, fact.tokens)
+    except (*UNREADABLE, Malformed):
+        return fields, []
+    return dict(within), [*lowered]
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
@@ -429,14 +471,20 @@ def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
         own = tuple(_spelt(name) for name in top.split("."))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
             return Place(top, inner)
-    if len(path) > 1:
-        return None
+    return _find_one(fields, path[0], asked) if len(path) == 1 else None
+
+
+def _find_one(fields: Fields, name: str, asked: Asked) -> Place | None:
+    """Return the place of a field that is named without what is around it, or by its name in chat."""
+    for wish in asked.formats.thinking:
+        if wish.replace(".", "_") == name and (place := _place_of(fields, wish)) is not None:
+            return place
     for top in fields:
-        if "." in top and _spelt(top.rpartition(".")[2]) == path[0]:
+        if "." in top and _spelt(top.rpartition(".")[2]) == name:
             return Place(top)
     around = {wish.partition(".")[0] for wish in asked.formats.wishes if "." in wish}
     for top in around & fields.keys():
-        if (inner := _within(fields[top], path)) is not None:
+        if (inner := _within(fields[top], (name,))) is not None:
             return Place(top, inner)
     return None
 

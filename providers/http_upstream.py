@@ -28,8 +28,8 @@ from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.redaction import Fleeting, redact
+from providers.refusals import blames_request
 from providers.sse import masked_body
-from providers.too_long import is_too_long
 from providers.wrong_api import lacks_path, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
@@ -352,8 +352,8 @@ class HttpUpstream:
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            if error.status == _INTERNAL_ERROR and is_too_long(error.message):
-                error.kind = ErrorKind.BAD_REQUEST  # llama.cpp before it said 400 (ggml-org/llama.cpp/pull/16486)
+            if error.status == _INTERNAL_ERROR and blames_request(error.message):
+                error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             self._name_url(error, path, request.model)

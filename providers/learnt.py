@@ -27,6 +27,7 @@ class Kind(StrEnum):
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     LENGTH = "length"  # a prompt of ``tokens``
+    LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,7 +38,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     instead: str = ""
     value: str = ""  # as JSON; "": any
     dialect: str = ""  # the API in which it has this name; "": it is not about a field
-    tokens: int = 0  # about so many, by the gateway's own estimate
+    tokens: int = 0  # of a prompt about so many, by the gateway's own estimate
+    passing: bool = False  # of one request, as its other fields are: it is not remembered
 
     @property
     def words(self) -> str:
@@ -49,6 +51,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
                 return "strict schemas that it has no rules for" if self.value else "strict schemas"
             case Kind.LENGTH:
                 return f"a prompt of {self.tokens} tokens"
+            case Kind.LIMIT:
+                return f"{self.field} above {self.tokens}"
             case Kind.API | Kind.TOOLS:
                 return f"{'tools in ' if self.kind is Kind.TOOLS else ''}{self.field} (asked in {self.instead})"
         named = f"{self.field}: {self.value}" if self.value else self.field
@@ -90,7 +94,7 @@ class Learnt:
 
     def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
         """Note what ``model`` refused. ``until`` (Unix time): another replica told it; else it is told to them."""
-        if max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
+        if fact.passing or max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
             return
         if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
             return
@@ -103,8 +107,8 @@ class Learnt:
         replaced = [each for each in before if _replaces(fact, each)]
         known = {each: end for each, end in before.items() if each not in replaced}
         known[fact] = max(until, known.get(fact, 0.0))
-        while len(known) > MOST_FACTS:
-            del known[next(iter(known))]
+        while len(known) > MOST_FACTS:  # what is about one schema or value goes before what is about all requests
+            del known[next((each for each in known if each.value), next(iter(known)))]
         self._set(model, known)
         if (is_own and fact not in before) or (model, fact) in self.supposed:
             self.supposed.discard((model, fact))
@@ -118,6 +122,8 @@ class Learnt:
         ``confirm`` notes it once it has led to an answer.
         """
         known = self._until.get(model, {})
+        if fact.passing:
+            return
         if fact not in known and len(known) < MOST_FACTS and len(self.supposed) < MOST_MODELS:
             self._set(model, {**known, fact: self._wall_clock() + SUPPOSED_S})
             self.supposed.add((model, fact))
@@ -196,4 +202,4 @@ def _replaces(fact: Fact, known: Fact) -> bool:
         return known.field in {fact.field, fact.instead}
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
-    return fact.kind is Kind.LENGTH
+    return fact.kind in {Kind.LENGTH, Kind.LIMIT}

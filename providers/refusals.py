@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.errors import SURPRISES, UNREADABLE, UpstreamError
+from providers.too_long import is_too_long
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
 _LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
+
+
+_REFUSED_VALUE = rf"{_FIELD}=['\"][^'\"]{{1,40}}['\"] is not supported for this model"
 
 
 class Rule(NamedTuple):
@@ -65,6 +69,30 @@ RULES: tuple[Rule, ...] = (
         "Anthropic: zhukunpenglinyutong/jetbrains-cc-gui/issues/1003",
     ),
     Rule(
+        rf"{_REFUSED_VALUE}(?!\. Must be)",
+        "Mistral, of a model that does not think: architects-toolkit/SmartHopper/issues/647",
+    ),
+    Rule(
+        rf"{_REFUSED_VALUE}\. Must be one of (?P<values>[^;]{{1,200}})",
+        "Mistral, of one that does: likewise",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_FIELD}: ['\"][^'\"]{{1,40}}['\"] is not supported (?:for|by|with) this model",
+        "Anthropic, of an effort: elizaOS/eliza/pull/16175",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q} ?: value is not one of the allowed values \[(?P<values>[^\]]{{1,200}})\]",
+        "Groq and others with kin-openapi: openai/openai-agents-python, docs/models/index.md",
+        is_of_value=True,
+    ),
+    Rule(
+        r"Invalid (?P<field>reasoning_effort): \w{1,40}",
+        "Gemini's chat completions, ByteDance: without those that it takes",
+        is_of_value=True,
+    ),
+    Rule(
         rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
         " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442",
@@ -97,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
     Rule(
-        rf"{_Q}{_FIELD}{_Q} must be one of {_VALUES}",
+        rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
         "Groq: earendil-works/pi/issues/1745, Alishahryar1/free-claude-code/issues/1348",
         is_of_value=True,
     ),
@@ -131,6 +159,13 @@ _OF_THINKING = re.compile(
     r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
     re.IGNORECASE,
 )
+# Of this effort, which they do not name: Gemini, of no thinking where a model always does
+# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
+_OF_EFFORT = re.compile(
+    r"only works in thinking mode|invalid reasoning effort\."
+    r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
+    re.IGNORECASE,
+)
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
 # texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
 # router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
@@ -149,10 +184,44 @@ _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
+# What llama.cpp answers with 500, of a history that the model's template refuses, and of pictures that it cannot see
+# (sipeed/picoclaw/issues/207, vllm-project/vllm/issues/17119, ggml-org/llama.cpp/issues/12947 and 15377).
+_OF_REQUESTS = re.compile(
+    r"Jinja Exception|jinja2?\.exceptions|TemplateError|^Failed to parse (?:messages|tools)"
+    r"|\b(?:image|audio|video) input is not supported",
+    re.IGNORECASE,
+)
+
+# Of the longest answer, with it: OpenAI (enoch3712/ExtractThinker/issues/346), Groq (khoj-ai/khoj/issues/1236),
+# Anthropic (platform.claude.com/docs/en/api/messages).
+_LONGEST_ANSWERS = re.compile(
+    r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
+    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})",
+    re.IGNORECASE,
+)
+# And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
+# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic.
+_ROOM = re.compile(
+    r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
+    r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
+    r"|context length is (?P<context_4>\d{3,9}) tokens\W.{0,40}requested \d{1,9} output tokens and your prompt contains"
+    r" (?:at least )?(?P<prompt_4>\d{1,9})"
+    r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})",
+    re.IGNORECASE,
+)
+_LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
+
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
+# What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
+# (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
+_CONDITION = re.compile(
+    r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
+    re.IGNORECASE,
+)
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 _GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
 _WORDS = re.compile(r"[A-Za-z]+")
@@ -166,6 +235,7 @@ class Refused(NamedTuple):
     instead: str = ""  # the name that it takes in its place
     values: tuple[str, ...] = ()  # the values that it takes
     is_of_value: bool = False  # it takes others
+    is_conditional: bool = False  # beside something else of this request
 
 
 class Reading(NamedTuple):
@@ -173,12 +243,16 @@ class Reading(NamedTuple):
 
     fields: tuple[Refused, ...]
     of_thinking: bool = False  # that the model does not think, or not so
+    of_thinking_here: bool = False  # that it does not beside something else of this request
+    of_effort: bool = False  # that the model does not take this effort
+    longest: int = 0  # that its answers have at most so many tokens
+    room: int = 0  # that the prompt of this request leaves so many tokens
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
 
     def __bool__(self) -> bool:
-        return bool(self.fields) or self.of_thinking or self.of_history or self.of_usage or self.of_schemas
+        return any(self)
 
 
 def read(refusal: UpstreamError) -> Reading:
@@ -189,13 +263,27 @@ def read(refusal: UpstreamError) -> Reading:
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
+    thinking, longest = _OF_THINKING.search(text), _LONGEST_ANSWERS.search(text)
     return Reading(
         tuple(found.values()),
-        of_thinking=_OF_THINKING.search(text) is not None,
+        of_thinking=thinking is not None,
+        of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
+        of_effort=_OF_EFFORT.search(text) is not None,
+        longest=next((int(each) for each in longest.groups() if each), 0) if longest is not None else 0,
+        room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
     )
+
+
+def _room_in(text: str) -> int:
+    found = _ROOM.search(text)
+    if found is None:
+        return 0
+    said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
+    room = said["context"] - said["prompt"]
+    return room if room >= _LEAST_ROOM else 0
 
 
 def _named(text: str, param: str) -> Iterator[Refused]:
@@ -217,7 +305,8 @@ def _named(text: str, param: str) -> Iterator[Refused]:
             elif said.get("field"):
                 path = (*_path(said.get("within") or ""), *_path(said["field"]))
                 only_default = bool(said.get("default"))  # of a value, too: all others are refused
-                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default)
+                is_conditional = _CONDITION.match(text, match.end()) is not None
+                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional)
             elif param:
                 yield Refused(_path(param), values=values, is_of_value=is_of_value)
 
@@ -236,6 +325,11 @@ def _param_of(body: bytes | None) -> tuple[str, str]:
         return "", ""
     param, code = error.get("param"), error.get("code")
     return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def blames_request(said: str) -> bool:
+    """Whether an error with status 500 says that the request is wrong, and not the server."""
+    return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:

@@ -14,6 +14,13 @@ _TOO_LONG = re.compile(
     r"|`?inputs`? tokens \+ `?max_new_tokens`? must be",
     re.IGNORECASE,
 )
+# The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
+# 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length".
+_LIMITS = (
+    re.compile(r"> ?(\d[\d,]{2,11})"),
+    re.compile(r"(?:maximum|limit|allowed|context (?:length|size|window))\D{0,40}(\d[\d,]{2,11})", re.IGNORECASE),
+    re.compile(r"(\d[\d,]{2,11}) maximum", re.IGNORECASE),
+)
 # Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
 _OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.IGNORECASE)
 
@@ -21,3 +28,9 @@ _OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.
 def is_too_long(said: str) -> bool:
     """Whether a refusal with this message, code and type is about the length of the prompt."""
     return _TOO_LONG.search(said) is not None and _OF_A_MINUTE.search(said) is None
+
+
+def stated_limit(said: str) -> int | None:
+    """Return the tokens of a context that such a refusal states; None: it states none."""
+    found = (match for pattern in _LIMITS if (match := pattern.search(said)) is not None)
+    return next((int(match[1].replace(",", "")) for match in found), None)

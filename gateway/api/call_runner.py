@@ -73,7 +73,8 @@ def cause_of(error: ApiError) -> Cause | None:
             return Cause.FAILED
         if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _CONTEXT.search(said):
             return Cause.CONTEXT
-        return Cause.CONTENT_FILTER if _CONTENT.search(said) else None
+        otherwise = Cause.FAILED if error.is_of_one_model else None
+        return Cause.CONTENT_FILTER if _CONTENT.search(said) else otherwise
     is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
     return Cause.FAILED if is_ours else None
 

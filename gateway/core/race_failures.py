@@ -203,7 +203,8 @@ class RejectedByProvider(RaceFailed):
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
-        self._status = error.status or 400
+        self.is_of_one_model = error.is_of_one_model
+        self._status = 400 if error.is_of_one_model else error.status or 400
         self._body = error.body
 
     @property

@@ -165,6 +165,9 @@ class AnswerMemory:
         self.size = 0
 
     # The conversations of one client share their parts, which count once.
+    #
+    # Not every server's ids are unique: Ollama's are numbers below 1,000,000 (middleware/openai.go of ollama/ollama,
+    # read on 2026-11-27). What two answers are called names neither, so that nobody goes on from another's.
 
     def _known(self, scope: Scope, response_id: str) -> _Turn | None:
         share = self._shares.get(scope)
@@ -184,8 +187,11 @@ class AnswerMemory:
         if size > min(MOST_CONVERSATION_BYTES, self._most_bytes // 4):
             return None
         share = self._shares.setdefault(scope, _Share())
-        if response_id in share.turns:
+        if (before := share.turns.get(response_id)) is not None:
+            is_same = [piece.data for piece in before.pieces] == list(items)
             self._drop(scope, share, response_id)
+            if not is_same:
+                return None
             share = self._shares.setdefault(scope, share)
         pieces = []
         for data in items:
@@ -196,7 +202,9 @@ class AnswerMemory:
             piece.users += 1
             pieces.append(piece)
         named = [(name, share.pieces[data].data) for name, data in said[:MOST_NAMES] if name is not None]
-        share.items.update(named)
+        for name, data in named:
+            if share.items.setdefault(name, data) != data:
+                del share.items[name]
         turn = share.turns[response_id] = _Turn(tuple(pieces), tuple(named), self._clock() + self._ttl_s)
         self._count(share, _weight(turn))
         self._make_room()

@@ -56,6 +56,7 @@ async def open_exchange(
         drop_params=deployment.drop_params,
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
         conversation=call.conversation,
+        is_ceiling=call.dialect.requests.with_limit is not None,
         once=call.stateful,
         key_name=call.key_name,
         sendings=sendings,

@@ -148,9 +148,14 @@ class OpenCall:
         """
         name, before = deployment.name, call.dropped.get(deployment.name, ())
         spoken = deployment.spoken_in(call)
-        own = (named_in(call.dialect, spoken, call.fields, path) for path in paths)
-        dropped = {**call.dropped, name: tuple(dict.fromkeys((*before, *own)))}
-        told = msgspec.structs.replace(call, dropped=dropped)
+        own = [named_in(call.dialect, spoken, call.fields, path) for path in paths]
+        limits = [each for each in own if each in call.dialect.requests.parameters.answer_limits]
+        lost = (*before, *(each for each in own if each not in limits))
+        told = msgspec.structs.replace(
+            call,
+            dropped={**call.dropped, name: tuple(dict.fromkeys(lost))} if lost else call.dropped,
+            lowered={**call.lowered, name: tuple(limits)} if limits else call.lowered,
+        )
         if self.call is call:
             self.call = told
         return told

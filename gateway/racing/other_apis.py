@@ -1,6 +1,6 @@
 """Asks a deployment again in another API, where it refuses the one that it was asked in."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -8,7 +8,8 @@ import msgspec
 from gateway.core.attempts import AttemptStart
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from providers import ErrorKind, Fact, Kind, Lacking, UpstreamError, lacking, offered
+from gateway.racing.validation import requested
+from providers import ErrorKind, Fact, Kind, Lacking, UpstreamError, lacking, offered, stated_limit
 from providers.dialects import Dialect
 
 
@@ -67,11 +68,14 @@ class OtherApis:
         answered in another API is no fault. What continues an answer, or must not be sent twice, is not repeated.
         """
         if error.is_too_long:
-            _note_length(attempt.deployment, call)
+            _note_length(attempt.deployment, call, error)
         lacks = lacking(error)
-        if lacks is None or call.stateful or attempt.start.continues is not None:
+        if lacks is None or attempt.start.continues is not None:
             return None, error
         spoken = attempt.deployment.spoken_in(call)
+        if call.stateful:
+            _suppose_another(attempt.deployment, Refusal(spoken, lacks, error, error.kind))
+            return None, error
         refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
         attempt.lacks = refusals[-1]
         learnt, model = attempt.deployment.learnt, attempt.deployment.model
@@ -85,14 +89,7 @@ class OtherApis:
                     for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
                         learnt.suppose(model, fact)
                 return found, error
-        first = refusals[0]
-        kind = first.kind
-        if first.lacks is Lacking.MODEL and kind is ErrorKind.NOT_FOUND:
-            kind = ErrorKind.NO_SUCH_API  # its name is right
-        if first is not refusals[-1]:
-            return None, first.error.again(kind)
-        error.kind = kind
-        return None, error
+        return None, _told(refusals)
 
     def answered(self, attempt: Asked, call: Call) -> None:
         """Remember what its deployment has refused before it took this attempt's request in another API."""
@@ -104,6 +101,17 @@ class OtherApis:
         learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken.name])
         for fact in _facts(refusals, spoken):
             learnt.note(model, fact)
+
+
+def _told(refusals: Sequence[Refusal]) -> UpstreamError:
+    """Return the error of a request that no API took: that of the one in which it is usually asked."""
+    first = refusals[0]
+    is_unknown = first.lacks is Lacking.MODEL and first.kind is ErrorKind.NOT_FOUND
+    kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # its name is right
+    if len(refusals) > 1:
+        return first.error.again(kind)
+    first.error.kind = kind
+    return first.error
 
 
 def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
@@ -121,9 +129,31 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
             yield before.lacks
 
 
-def _note_length(deployment: Deployment, call: Call) -> None:
-    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``."""
+def _suppose_another(deployment: Deployment, refusal: Refusal) -> None:
+    """Have the next request asked in another API at once, where this one must not be sent twice."""
+    others = deployment.others(offered(refusal.error.message))
+    instead = next((each for each in others if each is not refusal.spoken), None)
+    if deployment.learnt is not None and instead is not None:
+        for fact in _facts([refusal], instead):
+            deployment.learnt.suppose(deployment.model, fact)
+
+
+def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
     learnt, model = deployment.learnt, deployment.model
-    if learnt is not None and call.prompt_tokens > 0:
+    if learnt is not None and call.prompt_tokens > 0 and _is_long(deployment, call, error):
         known = learnt.refused_length(model) or call.prompt_tokens
         learnt.note(model, Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens)))
+
+
+def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
+    """Whether it is the prompt of ``call`` that is too long for ``deployment``, and others of its size are as well.
+
+    The same words are said of a short prompt with a large limit of its answer, of one that goes on from a stored
+    conversation, and of one with a large picture.
+    """
+    answer = requested(call.fields, call.dialect).max_tokens or 0
+    limit = stated_limit(error.message) or deployment.capabilities.context_tokens
+    if limit is None:
+        return call.inline_bytes is not None and answer <= call.prompt_tokens
+    return call.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)

@@ -339,7 +339,7 @@ class Race:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
         elif error.is_too_long:
             self._schedule.longer_than(attempt.deployment, self._attempts.contexts)
-        elif not error.is_of_one_key:  # else another key may read the reasoning, or take so much
+        elif not (error.is_of_one_key or error.is_of_one_model):  # else another may read the reasoning, or take it
             self._schedule.limit(1 if alone else 0)
 
     def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:

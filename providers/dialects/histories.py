@@ -99,6 +99,8 @@ _ANY = History()
 _Message = dict[str, msgspec.Raw]
 _messages_decoder = msgspec.json.Decoder(list[_Message])
 _calls_decoder = msgspec.json.Decoder(list[_Message] | None)
+_message_decoder = msgspec.json.Decoder(_Message)
+_BLANK_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*"(?:\s|\\[nrt])*"')
 _parts_decoder = msgspec.json.Decoder(list[_Message])
 _NULL = msgspec.Raw(b"null")
 _ABSENT = frozenset({b"null", b'""', b"[]", b"{}"})
@@ -218,6 +220,8 @@ class _Conversation:
                 for name in call.keys() - history.call_fields:
                     del call[name]
                     changed = True
+            if (written := _with_arguments(call.get("function", _NULL))) is not None:
+                call["function"], changed = written, True
         if changed:
             self._set(message, "tool_calls", raw_json(calls))
         placeholder = history.missing_reasoning
@@ -285,6 +289,20 @@ class _Conversation:
                 continue
             before = message
             yield number, message
+
+
+def _with_arguments(function: msgspec.Raw) -> msgspec.Raw | None:
+    """Return a call's function with arguments where it has blank ones, which are no JSON; None: it has some.
+
+    Models send none to a function without parameters, and clients send that back. Servers that read it refuse it
+    (labring/FastGPT/issues/5497 on github.com, of vLLM, read on 2026-11-27); ``{}`` is the same call.
+    """
+    if _BLANK_ARGUMENTS.search(function) is None:
+        return None
+    said = _message_decoder.decode(function)
+    if not is_string(said.get("arguments", _NULL)) or msgspec.json.decode(said["arguments"], type=str).strip():
+        return None
+    return raw_json({**said, "arguments": msgspec.Raw(b'"{}"')})
 
 
 def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:

@@ -98,3 +98,37 @@ async def test_another_wrong_request_is_still_asked_at_most_once_more(serve: Ser
         async with running.chat(messages=LONG) as response:
             assert response.status == 400
         assert sum(counts(running).values()) == 2
+
+
+# Refusals in which it is not the prompt's own length that is too much.
+
+ANSWER_TOO_LONG = (
+    "This model's maximum context length is 8192 tokens. However, you requested 9002 tokens (2 in the messages,"
+    " 9000 in the completion). Please reduce the length of the messages or completion."
+)
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+OTHERWISE_LONG: dict[str, tuple[dict[str, Any], int, str]] = {
+    "a large limit of the answer": ({"messages": SHORT, "max_tokens": 9000}, 400, ANSWER_TOO_LONG),
+    "the same without figures": ({"messages": SHORT, "max_tokens": 9000}, 400, "Input is too long"),
+    "a large picture": ({"messages": [{"role": "user", "content": [PICTURE]}]}, 413, "Request too large"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("why", OTHERWISE_LONG)
+async def test_a_short_prompt_that_is_refused_for_something_else_keeps_no_others_away(
+    serve: Serve, why: str, *, stream: bool
+) -> None:
+    asked, status, said = OTHERWISE_LONG[why]
+    refusal = Status(status, {"error": {"message": said, "type": "invalid_request_error"}})
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config("single")) as running:
+        running.prefer("alpha", "beta", "gamma", "delta")
+        is_odd = "max_tokens" in asked
+        running["alpha"].answers = lambda body: (
+            [refusal] if (body.get("max_tokens") if is_odd else "image_url" in json.dumps(body)) else answer("Hello")
+        )
+        async with running.chat(**asked, stream=stream) as response:
+            assert response.status == 200
+        async with running.chat(messages=LONG, stream=stream) as response:
+            assert response.status == 200
+        assert counts(running)["alpha"] == 2

@@ -205,6 +205,9 @@ async def test_a_request_that_must_not_be_sent_twice_is_not(serve: Serve) -> Non
         refuse(running, responses=Status(404, {"detail": "Not Found"}))
         status, _, _ = await call(running, "responses", store=True)
         assert (status, asked(running)) == (424, ["responses"])
+        for _ in range(2):  # and the next one is asked at once where it may be answered
+            assert (await call(running, "responses", store=True))[0] == 200
+        assert asked(running) == ["responses", "chat", "chat"]
 
 
 @pytest.mark.parametrize("client", ["chat", "messages"])

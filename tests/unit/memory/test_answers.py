@@ -74,7 +74,23 @@ async def test_all_that_was_counted_is_given_back() -> None:
         kept.keep(ANN, f"resp_{number}", said, [(f"msg_{number}", text(number, 50))])
     kept.keep(ANN, "resp_3", [text(99)], [("msg_3", text(98))])  # a server that counts its answers from the start
     for number in range(20):
-        assert await kept.forget(ANN, f"resp_{number}")
+        assert await kept.forget(ANN, f"resp_{number}") == (number != 3)
+    assert kept.size == 0
+    kept.close()
+
+
+async def test_what_two_answers_are_called_names_neither() -> None:
+    kept = memory()
+    kept.keep(ANN, "resp_7", [text(1)], [("msg_7", text(2)), ("msg_8", text(3))])
+    kept.keep(ANN, "resp_9", [text(4)], [("msg_7", text(5))])
+    assert await kept.item(ANN, "msg_7") is None
+    assert await kept.item(ANN, "msg_8") == text(3)
+    kept.keep(ANN, "resp_7", [text(6)], [("msg_6", text(7))])
+    assert await kept.conversation(ANN, "resp_7") is None
+    assert await kept.conversation(ANN, "resp_9") == [text(4), text(5)]
+    kept.keep(ANN, "resp_9", [text(4)], [("msg_7", text(5))])
+    assert await kept.conversation(ANN, "resp_9") == [text(4), text(5)]
+    assert await kept.forget(ANN, "resp_9")
     assert kept.size == 0
     kept.close()
 

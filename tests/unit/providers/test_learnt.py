@@ -54,6 +54,15 @@ def test_clients_that_name_any_model_and_any_field_fill_no_memory() -> None:
     assert known.of("n") == ()
 
 
+def test_schemas_of_many_requests_displace_only_each_other() -> None:
+    known, _, _ = learnt()
+    known.note("m", EFFORT)
+    for number in range(2 * MOST_FACTS):
+        known.note("m", Fact(Kind.SCHEMAS, value=f"digest{number}", dialect="chat"))
+    assert EFFORT in known.of("m")
+    assert len(known.of("m")) == MOST_FACTS
+
+
 def test_a_fact_that_is_refused_as_well_is_forgotten_or_replaced() -> None:
     known, _, _ = learnt()
     known.note("m", EFFORT)

@@ -13,6 +13,7 @@ from providers.error_bodies import error_of_response
 from providers.errors import UpstreamError
 from providers.exchange import Request
 from providers.forms import Asked, adapted, understood
+from providers.learnt import NOTHING
 from providers.refusals import RULES, read
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
@@ -98,6 +99,14 @@ CASES = [
     Case("DeepSeek, a value", VARIANT, {"reasoning_effort": "none"}, {"reasoning_effort": "low"}, told=("reasoning_effort",)),
     Case("Moonshot, a value", openai("Validation error for `reasoning_effort`: expected one of `'low' | 'medium' | 'high'`, received `'xhigh'`"), {"reasoning_effort": "xhigh"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
     Case("Moonshot, a temperature", "invalid temperature: only 1 is allowed for this model", {"temperature": 0.3}, {}, drop_params=True),
+    Case("Mistral, a value", "reasoning_effort='medium' is not supported for this model. Must be one of (<ReasoningEffort.none: 'none'>, <ReasoningEffort.high: 'high'>)", {"model": "m", "reasoning_effort": "medium"}, {"model": "m", "reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Mistral, any value", "reasoning_effort='none' is not supported for this model", {"reasoning_effort": "none"}, {}),
+    Case("Anthropic, of one effort", openai("output_config.effort: 'xhigh' is not supported for this model."), {"output_config": {"effort": "xhigh"}}, {}, MESSAGES, told=("output_config.effort",)),
+    Case("kin-openapi", "'reasoning_effort' : value is not one of the allowed values ['none','default','low','medium','high']", {"reasoning_effort": "max"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Groq's Responses", "`reasoning_effort` must be one of `low`, `medium`, or `high`", {"reasoning": {"effort": "minimal"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.effort",)),
+    Case("Groq's Responses, of a plain model", "`reasoning_effort` is not supported with this model", {"reasoning": {"effort": "low"}}, {}, RESPONSES, told=("reasoning.effort",)),
+    Case("Gemini's chat completions", "Invalid reasoning_effort: xhigh", {"reasoning_effort": "xhigh"}, {}),
+    Case("Gemini, of no thinking", "Budget 0 is invalid. This model only works in thinking mode.", {"reasoning_effort": "none"}, {}),
     Case("serde", "unknown field `user`, expected one of `model`, `messages` at line 1 column 20", {"user": "u"}, {}),
     Case("Go", 'json: unknown field "service_tier"', {"service_tier": "auto"}, {}, told=()),
     Case("zod", "Unrecognized key(s) in object: 'verbosity'", {"verbosity": "high"}, {}),
@@ -203,6 +212,32 @@ def test_fields_of_earlier_answers_are_left_out_of_the_history() -> None:
     one = request({}, CHAT)
     facts = understood(read(refusal(CEREBRAS)), one.fields, Asked(one, "chat", CHAT.requests))
     assert [(fact.kind, fact.field) for fact in facts] == [("history", "reasoning_content")]
+
+
+def test_a_value_that_is_sent_in_place_of_another_may_be_refused_as_well() -> None:
+    one = request({"reasoning_effort": "xhigh"}, CHAT)
+    asked, known = Asked(one, "chat", CHAT.requests), NOTHING
+    for said, effort in [
+        ("`reasoning_effort` must be one of `none` or `default`", "high"),
+        ("'reasoning_effort' : value is not one of the allowed values ['none','default','low','high']", "xhigh"),
+    ]:
+        known = (*known, *understood(read(refusal(said)), {"reasoning_effort": raw_json(effort)}, asked))
+    assert adapted(one.fields, known, asked).fields["reasoning_effort"] == raw_json("default")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Budget 0 is invalid. This model only works in thinking mode.",
+        "Invalid reasoning_effort: none",
+        "Invalid reasoning effort.",
+    ],
+)
+def test_a_refused_effort_says_nothing_of_the_others(said: str) -> None:
+    one, other = request({"reasoning_effort": "none"}, CHAT), request({"reasoning_effort": "high"}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, Asked(one, "chat", CHAT.requests))
+    assert facts
+    assert adapted(other.fields, facts, Asked(other, "chat", CHAT.requests)).fields == other.fields
 
 
 def test_a_long_refusal_is_read_in_no_time() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError, stated_limit
 
 
 def refusal(message: str, status: int = 400, *names: str, outsized: bool = False) -> UpstreamError:
@@ -59,3 +59,19 @@ def test_what_is_too_large_for_a_minute_is_no_length() -> None:
     assert not refusal(
         "Request too large for model `x`: please reduce your message size", 413, outsized=True
     ).is_too_long
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [
+        ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease it", 200_000),
+        ("prompt is too long: 208310 tokens > 200000 maximum", 200_000),
+        ("This model's maximum context length is 8,192 tokens. However, you requested 9000 tokens", 8192),
+        ("The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).", 1_048_575),
+        ("Your request exceeded model token limit: 262144 (requested: 300000)", 262_144),
+        ("Prompt contains 65673 tokens, too large for model with 32768 maximum context length", 32_768),
+        ("Input is too long for requested model.", None),
+    ],
+)
+def test_the_limit_is_read_where_it_is_stated(said: str, limit: int | None) -> None:
+    assert stated_limit(said) == limit

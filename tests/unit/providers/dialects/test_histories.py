@@ -147,6 +147,15 @@ def test_a_refusal_is_what_the_assistant_said() -> None:
     assert not losses
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_call_without_arguments_has_an_empty_object_where_they_are_read(blank: str) -> None:
+    call = called()
+    call["tool_calls"][0]["function"] |= {"arguments": blank, "name": "f"}
+    messages, losses = fitted(MISTRAL, QUESTION, call, result())
+    assert messages[1]["tool_calls"][0]["function"] == {"name": "f", "arguments": "{}"}
+    assert not losses
+
+
 @pytest.mark.parametrize("messages", [b'"text"', b"[1]", b'[{"role":"assistant","tool_calls":7}]', b"null"])
 def test_what_is_no_conversation_is_left_to_the_provider(messages: bytes) -> None:
     fields = {"messages": msgspec.Raw(messages)}

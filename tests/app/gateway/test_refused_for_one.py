@@ -1,0 +1,200 @@
+"""What the request of one client teaches of a model takes nothing from those of others."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from structlog.typing import EventDict
+
+from providers.simulator.script import Step
+from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_named_items import NAME, at
+from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, strictly, told
+
+DROPPING = {"models": {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}]}}}
+
+
+def pydantic(message: str, *place: Any) -> dict[str, Any]:
+    return {"detail": [{"type": "bool_parsing", "loc": ["body", *place], "msg": message}]}
+
+
+async def test_a_wrong_value_of_strict_leaves_others_strict(serve: Serve) -> None:
+    said = pydantic("Input should be a valid boolean, unable to interpret input", "tools", 0, "function", "strict")
+    wrong, right = strictly("f", additionalProperties=False), strictly("g", additionalProperties=False)
+    wrong["tools"][0]["function"]["strict"] = "maybe"
+
+    def answered(body: Any) -> Sequence[Step]:
+        return refused(said, 422) if body["tools"][0]["function"].get("strict") == "maybe" else ANSWERS["chat"]
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        assert (await told(running, wrong))[0] in {400, 422}
+        assert len(running["alpha"].received) == 1
+        assert await told(running, right) == (200, None)
+        assert running["alpha"].received[-1].body["tools"] == right["tools"]
+
+
+async def test_a_wrong_value_in_a_history_leaves_others_theirs(serve: Serve) -> None:
+    said = pydantic("Input should be a valid string", "messages", 1, "reasoning_content")
+
+    def answered(body: Any) -> Sequence[Step]:
+        thoughts = [each.get("reasoning_content", "") for each in body["messages"]]
+        return ANSWERS["chat"] if all(isinstance(each, str) for each in thoughts) else refused(said, 422)
+
+    def asked(thought: Any) -> dict[str, Any]:
+        return {"messages": [*QUESTION, {"role": "assistant", "content": "a", "reasoning_content": thought}, *QUESTION]}
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        assert (await told(running, asked(5)))[0] in {400, 422}
+        assert len(running["alpha"].received) == 1
+        assert await told(running, asked("hm")) == (200, None)
+        assert running["alpha"].received[-1].body["messages"] == asked("hm")["messages"]
+
+
+@pytest.mark.parametrize(
+    ("said", "beside"),
+    [
+        ("`reasoning_effort` is not supported when `response_format` is json_object", "response_format"),
+        ("Thinking is not supported when tool_choice forces a tool", "tool_choice"),
+        ("temperature is not supported when thinking is enabled", "reasoning_effort"),
+    ],
+)
+async def test_what_is_refused_beside_another_field_is_left_out_there_alone(
+    serve: Serve, said: str, beside: str
+) -> None:
+    lost = "temperature" if said.startswith("temp") else "reasoning_effort"
+    values = {
+        "response_format": {"type": "json_object"},
+        "tool_choice": "required",
+        "reasoning_effort": "low",
+        "temperature": 0.5,
+    }
+    both = {"messages": QUESTION, **{name: values[name] for name in (lost, beside)}}
+    alone = {"messages": QUESTION, lost: values[lost]}
+    async with serve(alpha=None, config=DROPPING) as running:
+        running["alpha"].answers = lambda body: refused(said) if {lost, beside} <= body.keys() else ANSWERS["chat"]
+        assert await told(running, both) == (200, lost)
+        assert await told(running, alone) == (200, None)
+        assert running["alpha"].received[-1].body[lost] == values[lost]
+        assert await told(running, both) == (200, lost)
+        assert len(running["alpha"].received) == 2 + 1 + 2
+
+
+async def test_nobodys_name_is_in_a_fact(serve: Serve, logged: list[EventDict]) -> None:
+    said = pydantic("Input should be a valid address", "user")
+    async with serve(alpha=None, config=DROPPING) as running:
+        running["alpha"].answers = lambda body: refused(said, 422) if "user" in body else ANSWERS["chat"]
+        assert (await told(running, {"messages": QUESTION, "user": "somebody"}))[0] in {400, 422}
+        async with running.get("/leaderboard") as response:
+            assert "somebody" not in await response.text()
+    assert "somebody" not in json.dumps([str(entry) for entry in logged if entry["event"] == "deployment.learnt"])
+
+
+TEMPLATE = (
+    "\n------------\nWhile executing CallExpression at line 47, column 32 in source:\n...{{- raise_exception('After the"
+    " optional system message, con...\n^\nError: Jinja Exception: Only user and assistant turns are allowed here"
+)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("said", [TEMPLATE, "image input is not supported - hint: you may need to provide the mmproj"])
+async def test_a_wrong_request_that_a_server_calls_its_own_fault_is_told_as_one(
+    serve: Serve, said: str, stream: bool, path: str
+) -> None:
+    prompt = {"input": "Hi"} if path.endswith("responses") else {"messages": QUESTION, "max_tokens": 9}
+    async with serve(alpha=refused(said, 500)) as running:
+        for _ in range(12):  # and the server stays in rotation
+            async with running.post({"model": MODEL, **prompt, "stream": stream}, path=path) as response:
+                assert response.status == 400
+                assert said.split(" - ", maxsplit=1)[0].splitlines()[-1] in (await response.json())["error"]["message"]
+        running["alpha"].answers = lambda _: ANSWERS["chat"]
+        assert (await told(running, prompt, path))[0] == 200
+
+
+async def test_another_model_is_asked_where_the_template_of_one_refuses_a_request(serve: Serve) -> None:
+    deployments = {MODEL: ["alpha/m", "beta/m", "gamma/m"], "other": ["delta/m"]}
+    models: dict[str, Any] = {name: {"deployments": each} for name, each in deployments.items()}
+    models[MODEL] |= {"fallbacks": ["other"], "race": {"mode": "single"}}
+    refusing = refused(TEMPLATE, 500)
+    async with serve(alpha=refusing, beta=refusing, gamma=None, delta=None, config={"models": models}) as running:
+        running.prefer("alpha", "beta", "gamma")
+        assert (await told(running, {"messages": QUESTION}))[0] == 200
+        assert len(running["gamma"].received) == 1
+        running["gamma"].answers = lambda _: refusing
+        assert (await told(running, {"messages": QUESTION}))[0] == 200
+        assert len(running["delta"].received) == 1
+
+
+def limit(body: Any) -> int:
+    return int(body.get("max_tokens", 0) or body.get("max_completion_tokens", 0))
+
+
+LONGEST = {
+    "OpenAI": "max_completion_tokens is too large: 64000. This model supports at most 16384 completion tokens, whereas"
+    " you provided 64000.",
+    "Groq": "`max_tokens` must be less than or equal to `16384`, the maximum value for `max_tokens` is less than the"
+    " `context_window` for this model",
+    "Anthropic": "max_tokens: 64000 > 16384, which is the maximum allowed number of output tokens for m",
+}
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("vendor", LONGEST)
+async def test_a_ceiling_of_messages_is_lowered_to_what_a_refusal_states(
+    serve: Serve, vendor: str, stream: bool, api: str
+) -> None:
+    asked = {"max_tokens": 64000, "messages": QUESTION, "stream": stream}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda body: refused(LONGEST[vendor]) if limit(body) > 16384 else ANSWERS[api]
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+                await response.read()
+            assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
+            assert "x-holeshot-dropped" not in response.headers
+            assert len(running["alpha"].received) == sendings
+        assert limit(running["alpha"].received[-1].body) == 16384
+        async with running.post({"model": MODEL, **asked}) as response:  # in chat it need not be set
+            assert response.status == 400
+
+
+async def test_reasoning_that_xai_cannot_read_is_left_out_and_told(serve: Serve) -> None:
+    async with at(serve, [("xai", "grok-4.5")]) as (running, [xai]):
+        thought = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "made elsewhere"}
+        asked = {"model": NAME, "input": [*QUESTION, thought, *QUESTION], "store": False}
+        async with running.post(asked, path="/v1/responses") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "input[1]")
+        assert len(xai.refusals) == 1
+
+
+ROOMS = {
+    "vLLM": "'max_tokens' or 'max_completion_tokens' is too large: 64000. This model's maximum context length is 64001"
+    " tokens and your request has 24235 input tokens (64000 > 64001 - 24235).",
+    "others": "This model's maximum context length is 64001 tokens. However, you requested 88235 tokens (24235 in the"
+    " messages, 64000 in the completion). Please reduce the length of the messages or completion.",
+    "vLLM today": "This model's maximum context length is 64001 tokens. However, you requested 64000 output tokens and"
+    " your prompt contains at least 24235 input tokens, for a total of at least 88235 tokens.",
+    "Anthropic": "input length and `max_tokens` exceed context limit: 24235 + 64000 > 64001, decrease input length or"
+    " `max_tokens` and try again",
+}
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("vendor", ROOMS)
+async def test_a_ceiling_of_messages_is_lowered_to_what_its_prompt_leaves_of_the_context(
+    serve: Serve, vendor: str, api: str
+) -> None:
+    asked = {"max_tokens": 64000, "messages": QUESTION}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda body: refused(ROOMS[vendor]) if limit(body) > 39766 else ANSWERS[api]
+        async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+            await response.read()
+        assert (response.status, response.headers.get("x-holeshot-lowered")) == (200, "max_tokens")
+        assert [limit(each.body) for each in running["alpha"].received] == [64000, 39766]
+        async with running.post({"model": MODEL, **asked, "max_tokens": 39000}, path="/v1/messages") as response:
+            assert "x-holeshot-lowered" not in response.headers
+        assert len(running["alpha"].received) == 3
