@@ -30,6 +30,7 @@ from gateway.ledger.errors import (
     tls_parameters,
 )
 from gateway.ledger.folders import make_private
+from gateway.ledger.revision import revision_of
 from gateway.ledger.turns import MIGRATE
 
 if TYPE_CHECKING:
@@ -146,16 +147,9 @@ async def current_revision(engine: AsyncEngine) -> str | None:
     """
     try:
         async with engine.connect() as connection:
-            return await _revision_of(connection)
+            return await connection.run_sync(revision_of)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
-
-
-async def _revision_of(connection: AsyncConnection) -> str | None:
-    if not await connection.run_sync(lambda sync: sync.dialect.has_table(sync, "alembic_version")):
-        return None
-    revision: str | None = await connection.scalar(text("select version_num from alembic_version"))
-    return revision
 
 
 def migrations_folder() -> Path:
@@ -414,7 +408,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)
-            if (found := await _revision_of(connection)) is not None:
+            if (found := await connection.run_sync(revision_of)) is not None:
                 _check_can_be_updated(found)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))

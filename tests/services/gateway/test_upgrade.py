@@ -196,7 +196,7 @@ async def newer(url: str, oldest: str) -> None:
     """Make the schema one of a later version, which only versions from ``oldest`` on may use."""
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute("update alembic_version set version_num = '9999'")
+        await connection.execute("update holeshot_version set version_num = '9999'")
         await connection.execute("update ledger_readers set oldest = $1", oldest)
     finally:
         await connection.close()

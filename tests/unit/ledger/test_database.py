@@ -190,7 +190,7 @@ async def test_a_newer_schema_says_which_versions_may_use_it(
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text("update alembic_version set version_num = '9999'"))
+            await connection.execute(text("update holeshot_version set version_num = '9999'"))
             if oldest is None:
                 await connection.execute(text("drop table ledger_readers"))
             else:
@@ -207,7 +207,7 @@ async def test_an_older_schema_is_refused(tmp_path: Path) -> None:
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text("update alembic_version set version_num = '0000'"))
+            await connection.execute(text("update holeshot_version set version_num = '0000'"))
         with pytest.raises(SchemaOutdatedError):
             await check_schema(engine)
     finally:
