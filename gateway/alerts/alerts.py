@@ -66,8 +66,13 @@ class Watch:
         new_id: Callable[[], str],
         replica: str,
         listener: Listener,
+        is_away: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds."""
+        """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds.
+
+        ``is_away``: whether the shared book is known not to answer, so that nobody waits until it has not.
+        """
+        self._is_away = is_away
         self._sources = sources
         self._book = book
         self._own = own
@@ -236,6 +241,8 @@ class Watch:
         So the end is reported after the beginning, also by another process. If another replica has opened the same,
         that one is resolved later, and only once.
         """
+        if self._is_away():
+            raise BookAway("the database does not answer")
         own = self._own.alerts
         if own:  # first test the book: withdrawn messages are not sent, and a hanging database takes seconds
             await self._book.current(self._utc_now())
@@ -426,6 +433,7 @@ class Alerts:
     ) -> None:
         """``urgent`` is asked each second how many problems there are for which the next look must not be waited."""
         self._urgent = urgent
+        self._urgent_before = 0  # when the latest look began
         self._watch = watch
         self._delivery = delivery
         self._sender = sender
@@ -472,11 +480,12 @@ class Alerts:
         """Look once, unless alerts are off."""
         if self._enabled():
             async with self._looking:
+                self._urgent_before = self._urgent()
                 await self._watch.look()
 
     async def _until_look(self) -> None:
         """Wait for the next look: until it is due, or something urgent has begun."""
-        before = self._urgent()
+        before = self._urgent_before
         for _ in range(int(LOOK_S / URGENT_S)):
             await asyncio.sleep(URGENT_S)
             now = self._urgent()

@@ -215,6 +215,7 @@ async def prepare_schema(url: str) -> None:
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
+        DatabaseUrlError: the file is no database of SQLite.
 
     """
     engine = create_engine(url)
@@ -232,6 +233,8 @@ async def prepare_schema(url: str) -> None:
         if await process.wait():
             raise
     except DatabaseUnreachableError as error:
+        if is_no_database(error):  # it would never become one, and calls would go on without a ledger
+            raise DatabaseUrlError(f"database_url: {error}") from error
         structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
     finally:
         await engine.dispose()
@@ -363,8 +366,19 @@ def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachable
     words = " ".join(str(cause).split()) or type(cause).__name__
     place = f" at {at}" if at else ""
     hint = _HINTS.get(sqlstate_of(error) or "", "")
+    if is_no_database(error):
+        hint = "; name another file in database_url, or move this one away"
     shown = url.render_as_string(hide_password=True)
     return DatabaseUnreachableError(f"the database {shown} cannot be used{place}: {words}{hint}")
+
+
+def is_no_database(error: BaseException | None) -> bool:
+    """Whether SQLite says of a file that it is none of its own: another kind, or an encrypted one."""
+    while error is not None:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            return True
+        error = getattr(error, "orig", None) or error.__cause__
+    return False
 
 
 # A server's words are its operator's language; what they mean is its code.
