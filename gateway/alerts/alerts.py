@@ -24,6 +24,7 @@ from gateway.alerts.alert import (
     SourceUnavailable,
     kind_of,
 )
+from gateway.alerts.asking import PatientSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
 from gateway.core.log import OutageCauses
@@ -111,6 +112,12 @@ class Watch:
                 # Event alerts.database_recovered: Alerts are shared by all replicas again.
                 # Do: Nothing.
                 _log.info("alerts.database_recovered")
+
+    async def aclose(self) -> None:
+        """End what is still asked."""
+        for each in self._sources:
+            if isinstance(each, PatientSource):
+                await each.aclose()
 
     async def open_alerts(self) -> list[Alert]:
         """Return the open alerts, as this process knows them, the newest first."""
@@ -460,6 +467,7 @@ class Alerts:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watch.aclose()
         if self._own.waiting:
             # Event alerts.messages_lost: The process ended while the database was away, so messages in its memory were
             # never sent.

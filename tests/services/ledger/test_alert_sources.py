@@ -1,5 +1,6 @@
 """What the sources see, and that the evidence of each alert runs as it is, on both databases."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -216,13 +217,41 @@ async def test_a_source_that_asks_a_database_known_to_be_away_is_not_waited_for(
         asked.append(1)
         return []
 
-    source = PatientSource(LengthSource(lengths, utc_now=lambda: NOW), lambda: is_away)
+    source: Source = PatientSource(LengthSource(lengths, utc_now=lambda: NOW), lambda: is_away)
     with pytest.raises(SourceUnavailable):
         await source.conditions()
     assert not asked
     is_away = False
     assert await source.conditions() == []
     assert asked
+
+
+async def test_a_source_that_is_slow_says_what_it_said_last_and_lets_others_go_on() -> None:
+    answers: asyncio.Queue[list[Condition]] = asyncio.Queue()
+
+    class Slow:
+        kinds = (AlertKind.SUMS,)
+
+        async def conditions(self) -> list[Condition]:
+            return await answers.get()
+
+    state = State()
+    state.oldest_pending_s, state.spool_problem, state.sums_stand_still_s = None, None, 90.0
+    found = list(await ledger_source(state).conditions())
+    source = PatientSource(Slow(), lambda: False, patient_s=0.0)
+
+    async def said() -> Sequence[Condition]:
+        try:
+            return await source.conditions()
+        except SourceUnavailable:
+            return []
+
+    assert await said() == await said() == []
+    answers.put_nowait(found)
+    while not await said():
+        pass
+    assert await source.conditions() == found  # asked again, without an answer yet
+    await source.aclose()
 
 
 async def test_clients_are_named_when_they_have_spent_most_of_a_limit() -> None:
