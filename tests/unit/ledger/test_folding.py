@@ -152,18 +152,22 @@ async def test_a_standing_fault_is_said_once_an_hour_and_at_once_when_it_is_back
     assert await look(2, is_away=True) == 1
 
 
+def stand_still_s(process: Process) -> float | None:
+    return process.folding.stands_still_s
+
+
 async def test_sums_stand_still_from_the_first_failure_until_rows_are_added_up_again(process: Process) -> None:
-    assert process.folding.stands_still_s is None
+    assert stand_still_s(process) is None
     process.notes.is_away = True
     for _ in range(3):
         await process.look()
-    assert process.folding.stands_still_s == 2 * 2 * FOLD_INTERVAL_S
+    assert stand_still_s(process) == 2 * 2 * FOLD_INTERVAL_S
     assert process.folding.problem == "permission denied"
     process.notes.is_away = False
     with capture_logs() as logs:
         await process.look(3)
         await process.look(3)
-    assert process.folding.stands_still_s is None
+    assert stand_still_s(process) is None
     assert [log["event"] for log in logs] == ["ledger.folded_again"]
 
 
@@ -171,11 +175,11 @@ async def test_sums_stand_still_where_another_session_keeps_the_turn(process: Pr
     await process.look(None)
     process.now_s += HELD_S - 2.0
     await process.look(None)
-    assert process.folding.stands_still_s is None
+    assert stand_still_s(process) is None
     process.now_s += ADOPT_INTERVAL_S
     await process.look(None)
-    assert process.folding.stands_still_s is not None
+    assert stand_still_s(process) is not None
     assert "another session" in process.folding.problem
     process.now_s += ADOPT_INTERVAL_S
     await process.look()
-    assert process.folding.stands_still_s is None
+    assert stand_still_s(process) is None
