@@ -33,7 +33,7 @@ LIMITS = {
     "steering": 25,
     # With what renders a running call once more, and what puts earlier answers in the place of their names.
     "api and admin": 52,
-    "ledger": 35,  # with what migrations make of texts (views, and sums), and the turns of replicas
+    "ledger": 36,  # with what migrations make of texts (views, and sums), the turns of replicas, and its own revision
     "settings": 26,
     # Gemini and Bedrock brought eleven files: a folder for each format, and who asks for tokens. One has histories, and
     # one what is said over several turns. Refusals have their rules, those of APIs and of lengths apart, the forms they

@@ -71,7 +71,7 @@ class Watch:
     ) -> None:
         """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds.
 
-        ``is_away``: whether the shared book is known not to answer, so that nobody waits until it has not.
+        ``is_away``: whether the shared book is known not to answer, so that no time is spent on asking it.
         """
         self._is_away = is_away
         self._sources = sources

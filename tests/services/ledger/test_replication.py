@@ -1,14 +1,20 @@
 """A publication for all tables, as Debezium and blue/green upgrades make: the ledger works, before it and after."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import aiohttp
 import asyncpg
 import pytest
 
 from gateway.ledger import Retention, create_engine, downgrade, fold_all, migrate, prune
 from gateway.ledger.entries import Finished
 from gateway.ledger.inserts import insert
+from providers.simulator.script import ScriptedProvider
+from tests.app.gateway.process import started
+from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.support import servers
 from tests.unit.ledger.records import new_id, raced_call
 
@@ -137,3 +143,33 @@ async def test_what_is_new_is_told_to_who_reads_the_publication(logical_url: str
     )
     assert {ord(kind) for kind in "IDRBC"} <= set(changes)
     await run(logical_url, "select pg_drop_replication_slot('reader')")
+
+
+async def test_a_gateway_whose_sums_stand_still_is_degraded_until_they_are_added_up_again(
+    tmp_path: Path, logical_url: str
+) -> None:
+    await migrate(logical_url)
+    await run(logical_url, "alter table rollup_fresh replica identity default")
+    await run(logical_url, PUBLISH)
+    async with ScriptedProvider() as alpha, aiohttp.ClientSession() as http:
+        config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=logical_url)
+        async with started(config, tmp_path) as gateway:
+
+            async def health() -> tuple[str, float | None]:
+                async with http.get(f"{gateway.url}/health/ready") as ready:
+                    assert ready.status == 200
+                    body = await ready.json()
+                    return body["status"], body["database"]["sums_stand_still_s"]
+
+            assert await health() == ("ok", None)
+            async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
+                assert response.status == 200
+            assert "rollup_fresh" in (await gateway.event("ledger.not_folded"))["cause"]
+            status, still_s = await health()
+            assert (status, still_s is not None) == ("degraded", True)
+            await run(logical_url, "alter table rollup_fresh replica identity full")
+            await gateway.event("ledger.folded_again")
+            assert await health() == ("ok", None)
+            gateway.send(signal.SIGTERM)
+            assert await gateway.ended() == 0
+    assert await column(logical_url, "select sum(n) from rollup_calls where minutes = 1440") == [1]
