@@ -11,6 +11,8 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import metadata, sqlstate_of
+from gateway.ledger.revision import VERSION_TABLE, carry_over, keep_in_step, revision_of
+from gateway.ledger.schema import Changes
 from gateway.ledger.turns import FOLD
 
 DROPS_COLUMN = re.compile(r"\s*alter table \S+ drop column", re.IGNORECASE)
@@ -126,15 +128,21 @@ def set_views_aside(connection: Connection) -> None:
 
 if context.config.attributes["connection"].dialect.name == "sqlite":
     set_views_aside(context.config.attributes["connection"])
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+carry_over(context.config.attributes["connection"])
+context.configure(
+    connection=context.config.attributes["connection"], target_metadata=metadata, version_table=VERSION_TABLE
+)
 
 with context.begin_transaction():
     goes_back = context.config.attributes["goes_back"]
-    is_current = context.get_context().get_current_revision() == context.get_head_revision()
+    before = revision_of(context.get_bind())
+    is_current = before == context.get_head_revision()
     if (goes_back or not is_current) and context.get_bind().dialect.name == "postgresql":
         lock_all(context.get_bind(), metadata.tables if goes_back else ADDED_UP)
+        Changes(context.get_bind(), before or "").identify_rows()  # what is new is added up before what changes sums
     context.run_migrations()
-    current = context.get_context().get_current_revision()
+    keep_in_step(context.get_bind(), before)
+    current = revision_of(context.get_bind())
     if current is not None:
         note_oldest(current)
     if current == context.get_head_revision() and context.get_bind().dialect.name == "postgresql":

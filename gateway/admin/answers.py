@@ -55,6 +55,9 @@ class StoreState(msgspec.Struct, frozen=True):
     answered_s_ago: float | None
     pending: Annotated[int, Meta(description="Rows that wait to be stored.")]
     oldest_pending_s: float | None
+    sums_stand_still_s: Annotated[
+        float | None, Meta(description="For how long stored rows could not be added up. Null: they are.")
+    ]
 
 
 class ClockState(msgspec.Struct, frozen=True):

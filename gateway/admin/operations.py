@@ -57,7 +57,8 @@ async def ready(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     readiness = request.app[OPERATIONS].readiness()
     workers, is_unrecorded = readiness.workers, context.is_unrecorded()
-    is_degraded = is_unrecorded or (workers is not None and bool(workers.stopped))
+    stands_still = readiness.database.sums_stand_still_s is not None
+    is_degraded = is_unrecorded or stands_still or (workers is not None and bool(workers.stopped))
     status: Literal["ok", "degraded", "keys_not_loaded", "stopping"] = "degraded" if is_degraded else "ok"
     accepts = not (is_unrecorded and context.settings.ledger.required)
     if not context.admission.keys.table.is_loaded:

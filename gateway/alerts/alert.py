@@ -33,6 +33,7 @@ class AlertKind(StrEnum):
     LEDGER_BEHIND = "ledger_behind"
     SPOOL = "spool"
     LEDGER_UNRECORDED = "ledger_unrecorded"  # rows can be neither stored nor spooled
+    SUMS = "sums"  # rows are stored, and not added up
     WORKER_STOPPED = "worker_stopped"  # the event loop of a worker stood still
     SLOWER = "slower"  # a deployment got slower
     MODEL_CHANGED = "model_changed"  # a deployment's answers state another model than before

@@ -24,6 +24,7 @@ from gateway.alerts.alert import (
     SourceUnavailable,
     kind_of,
 )
+from gateway.alerts.asking import PatientSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
 from gateway.core.log import OutageCauses
@@ -66,8 +67,13 @@ class Watch:
         new_id: Callable[[], str],
         replica: str,
         listener: Listener,
+        is_away: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds."""
+        """``webhooks`` returns the names of those that get messages of a severity; ``clock`` is in seconds.
+
+        ``is_away``: whether the shared book is known not to answer, so that no time is spent on asking it.
+        """
+        self._is_away = is_away
         self._sources = sources
         self._book = book
         self._own = own
@@ -106,6 +112,12 @@ class Watch:
                 # Event alerts.database_recovered: Alerts are shared by all replicas again.
                 # Do: Nothing.
                 _log.info("alerts.database_recovered")
+
+    async def aclose(self) -> None:
+        """End what is still asked."""
+        for each in self._sources:
+            if isinstance(each, PatientSource):
+                await each.aclose()
 
     async def open_alerts(self) -> list[Alert]:
         """Return the open alerts, as this process knows them, the newest first."""
@@ -236,6 +248,8 @@ class Watch:
         So the end is reported after the beginning, also by another process. If another replica has opened the same,
         that one is resolved later, and only once.
         """
+        if self._is_away():
+            raise BookAway("the database does not answer")
         own = self._own.alerts
         if own:  # first test the book: withdrawn messages are not sent, and a hanging database takes seconds
             await self._book.current(self._utc_now())
@@ -426,6 +440,7 @@ class Alerts:
     ) -> None:
         """``urgent`` is asked each second how many problems there are for which the next look must not be waited."""
         self._urgent = urgent
+        self._urgent_before = 0  # when the latest look began
         self._watch = watch
         self._delivery = delivery
         self._sender = sender
@@ -452,6 +467,7 @@ class Alerts:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watch.aclose()
         if self._own.waiting:
             # Event alerts.messages_lost: The process ended while the database was away, so messages in its memory were
             # never sent.
@@ -472,11 +488,12 @@ class Alerts:
         """Look once, unless alerts are off."""
         if self._enabled():
             async with self._looking:
+                self._urgent_before = self._urgent()
                 await self._watch.look()
 
     async def _until_look(self) -> None:
         """Wait for the next look: until it is due, or something urgent has begun."""
-        before = self._urgent()
+        before = self._urgent_before
         for _ in range(int(LOOK_S / URGENT_S)):
             await asyncio.sleep(URGENT_S)
             now = self._urgent()

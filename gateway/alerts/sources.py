@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, Source, SourceUnavailable, key_of
+from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable, key_of
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import NotAsked
 from gateway.core.targets import Burn
@@ -172,6 +172,7 @@ def day(at: datetime) -> str:
 # A ledger that falls behind, and a spool that cannot be written.
 
 BEFORE = timedelta(hours=1)  # covered by the evidence
+SUMS_AFTER_S = 60.0  # a migration of large tables ends a fold, and others wait for it
 
 
 class LedgerState(Protocol):
@@ -197,11 +198,19 @@ class LedgerState(Protocol):
     def lost(self) -> int:
         """Entries that reached neither disk nor SQL."""
 
+    @property
+    def sums_stand_still_s(self) -> float | None:
+        """For how long stored rows could not be added up; None: they are."""
+
+    @property
+    def sums_problem(self) -> str:
+        """Why not."""
+
 
 class LedgerSource:
     """Reads the state of this process's ledger; the incident's subject is the replica."""
 
-    kinds = (AlertKind.LEDGER_BEHIND, AlertKind.SPOOL, AlertKind.LEDGER_UNRECORDED)
+    kinds = (AlertKind.LEDGER_BEHIND, AlertKind.SPOOL, AlertKind.LEDGER_UNRECORDED, AlertKind.SUMS)
 
     def __init__(
         self,
@@ -227,6 +236,8 @@ class LedgerSource:
             found.append(self._spool(problem))
             if not self._ledger.connected:
                 found.append(self._unrecorded(problem))
+        if (still_s := self._ledger.sums_stand_still_s) is not None:
+            found.append(self._sums(still_s))
         return found
 
     def _behind(self, oldest_s: float) -> Condition:
@@ -261,6 +272,18 @@ class LedgerSource:
             " rows are lost if the process ends",
             figures={"problem": problem, "pending": self._ledger.pending, "lost": self._ledger.lost},
             sql=self._newest_rows(),
+        )
+
+    def _sums(self, still_s: float) -> Condition:
+        return Condition(
+            kind=AlertKind.SUMS,
+            subject=self._replica,
+            severity=Severity.TICKET,
+            summary=f"Replica {self._replica}: rows are stored, but have not been added up for {still_s:.0f} s, so"
+            f" reports and alerts of spending stand still: {self._ledger.sums_problem}",
+            figures={"stand_still_s": round(still_s, 1)},
+            sql=self._newest_rows(),
+            after_s=SUMS_AFTER_S,
         )
 
     def _newest_rows(self) -> str:
@@ -407,35 +430,6 @@ _NUMBERS = dict(enumerate(("No", "One", "Two", "Three", "Four", "Five", "Six", "
 def _others(n: int) -> str:
     """Return as a sentence that ``n`` other deployments answer."""
     return f"{_NUMBERS.get(n, n)} {'other answers' if n == 1 else 'others answer'}."
-
-
-# A cache for a source that is expensive to read.
-
-
-class CachedSource:
-    """Reads ``source`` at most every ``every_s`` seconds, and caches its conditions or its failure."""
-
-    def __init__(self, source: Source, *, every_s: float, clock: Callable[[], float]) -> None:
-        self._source = source
-        self._every_s = every_s
-        self._clock = clock
-        self._read_at_s: float | None = None
-        self._cached: Sequence[Condition] | None = None
-
-    @property
-    def kinds(self) -> Collection[AlertKind]:
-        """The kinds of the source."""
-        return self._source.kinds
-
-    async def conditions(self) -> Sequence[Condition]:
-        """Return the source's conditions, from the cache if they were read recently."""
-        if self._read_at_s is None or self._clock() - self._read_at_s >= self._every_s:
-            self._read_at_s = self._clock()
-            self._cached = None
-            self._cached = await self._source.conditions()
-        if self._cached is None:
-            raise SourceUnavailable("it could not say a moment ago")
-        return self._cached
 
 
 # Deployments that got slower, as found by the detector.

@@ -23,7 +23,7 @@ from gateway.api.plan_call import (
     use_of,
 )
 from gateway.api.preferences import Preferences, is_passed_on
-from gateway.core.attempts import Role
+from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -557,6 +557,7 @@ class CallRunner:
                 await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
             except LimitReached as error:
                 self._kept_out[planned.model.name] = error
+                note_narrowed(Narrowed.LIMITS, self.open_call, self.response_headers)
                 return False
         return True
 

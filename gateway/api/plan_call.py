@@ -285,8 +285,9 @@ def launching(
     """
     steering, model, plan = context.steering, planned.model, planned.plan
     if not beside:
-        open_call.width_asked, open_call.narrowed = plan.width_asked, None
-        open_call.cached = plan.cached
+        open_call.width_asked, open_call.cached = plan.width_asked, plan.cached
+        if open_call.narrowed is not Narrowed.LIMITS:  # which kept another fallback out
+            open_call.narrowed = None
 
     def narrow(reason: Narrowed) -> None:
         if not beside:

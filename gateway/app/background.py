@@ -7,12 +7,12 @@ import msgspec
 from gateway import __version__
 from gateway.alerts.alert import AlertKind, Book, Severity, Source
 from gateway.alerts.alerts import Alerts, Delivery, Watch
+from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
     BurnSource,
-    CachedSource,
     LedgerSource,
     OutageSource,
     SlowdownSource,
@@ -84,6 +84,7 @@ def alerts(
         new_id=runtime.new_id,
         replica=replica,
         listener=metrics,
+        is_away=lambda: runtime.store is None and ledger.is_away,
     )
     sender = Sender(unix_clock=runtime.unix_clock, user_agent=f"holeshot/{__version__}")
     delivery = Delivery(
@@ -156,8 +157,9 @@ def _sources(
         thresholds=lambda: Thresholds(current().spending_share, current().usd_per_day, current().usd_per_month),
         utc_now=runtime.utc_now,
     )
+    of_sql: list[Source] = []
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
-    sources += [
+    of_sql += [
         CachedSource(burns, every_s=_BURNS_EVERY_S, clock=runtime.clock),
         CachedSource(spending, every_s=_SQL_EVERY_S, clock=runtime.clock),
         StatedModelSource(stated, reports.stated_models, utc_now=runtime.utc_now),
@@ -166,8 +168,8 @@ def _sources(
         ),
     ]
     if context().settings.ledger.slowdowns:  # else nobody would see that one is over
-        sources.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))
-    return sources
+        of_sql.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))
+    return [*sources, *(PatientSource(each, lambda: ledger.is_away) for each in of_sql)]
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:

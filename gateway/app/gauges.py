@@ -427,6 +427,7 @@ def readiness(
             answered_s_ago=_tenths(ledger.answered_s_ago),
             pending=ledger.pending,
             oldest_pending_s=_tenths(ledger.oldest_pending_s),
+            sums_stand_still_s=_tenths(ledger.sums_stand_still_s),
         ),
         clock=ClockState(_tenths(ledger.clock.ahead_s), ledger.clock.is_off),
         spool=SpoolState(ledger.spool_problem, ledger.lost),

@@ -49,6 +49,7 @@ class Narrowed(StrEnum):
     Of several reasons the first in this order is told. The values are public: headers, columns, metrics and events.
     """
 
+    LIMITS = "limits"  # the client's limits or the fallback's leave too little for a fallback
     STATEFUL = "stateful"  # it changes something at the provider, so it is never sent twice
     LONG_PROMPT = "long_prompt"  # beyond ``max_prompt_tokens``: hedged, not raced
     UNFIT = "unfit"  # other deployments cannot answer this request, or it left them out
@@ -72,6 +73,7 @@ class Narrowed(StrEnum):
 
 _RANKS = {reason: rank for rank, reason in enumerate(Narrowed)}
 _IN_WORDS = {
+    Narrowed.LIMITS: "limits of clients or models leave too little for a fallback",
     Narrowed.STATEFUL: "requests change something at the provider, so they are never sent twice",
     Narrowed.LONG_PROMPT: "prompts are longer than max_prompt_tokens",
     Narrowed.UNFIT: "other deployments cannot answer these requests",

@@ -30,6 +30,7 @@ from gateway.ledger.errors import (
     tls_parameters,
 )
 from gateway.ledger.folders import make_private
+from gateway.ledger.revision import revision_of
 from gateway.ledger.turns import MIGRATE
 
 if TYPE_CHECKING:
@@ -146,16 +147,9 @@ async def current_revision(engine: AsyncEngine) -> str | None:
     """
     try:
         async with engine.connect() as connection:
-            return await _revision_of(connection)
+            return await connection.run_sync(revision_of)
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
-
-
-async def _revision_of(connection: AsyncConnection) -> str | None:
-    if not await connection.run_sync(lambda sync: sync.dialect.has_table(sync, "alembic_version")):
-        return None
-    revision: str | None = await connection.scalar(text("select version_num from alembic_version"))
-    return revision
 
 
 def migrations_folder() -> Path:
@@ -221,6 +215,7 @@ async def prepare_schema(url: str) -> None:
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
+        DatabaseUrlError: the file is no database of SQLite.
 
     """
     engine = create_engine(url)
@@ -238,6 +233,8 @@ async def prepare_schema(url: str) -> None:
         if await process.wait():
             raise
     except DatabaseUnreachableError as error:
+        if is_no_database(error):  # it would never become one, and calls would go on without a ledger
+            raise DatabaseUrlError(f"database_url: {error}") from error
         structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
     finally:
         await engine.dispose()
@@ -369,8 +366,19 @@ def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachable
     words = " ".join(str(cause).split()) or type(cause).__name__
     place = f" at {at}" if at else ""
     hint = _HINTS.get(sqlstate_of(error) or "", "")
+    if is_no_database(error):
+        hint = "; name another file in database_url, or move this one away"
     shown = url.render_as_string(hide_password=True)
     return DatabaseUnreachableError(f"the database {shown} cannot be used{place}: {words}{hint}")
+
+
+def is_no_database(error: BaseException | None) -> bool:
+    """Whether SQLite says of a file that it is none of its own: another kind, or an encrypted one."""
+    while error is not None:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            return True
+        error = getattr(error, "orig", None) or error.__cause__
+    return False
 
 
 # A server's words are its operator's language; what they mean is its code.
@@ -414,7 +422,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     try:
         async with engine.begin() as connection:
             await _lock_schema(connection)
-            if (found := await _revision_of(connection)) is not None:
+            if (found := await connection.run_sync(revision_of)) is not None:
                 _check_can_be_updated(found)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))

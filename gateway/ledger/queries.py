@@ -33,6 +33,7 @@ from gateway.ledger.errors import (
     is_sqlite,
     parse_url,
 )
+from gateway.ledger.revision import REVISION_OF_A_FILE
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -345,9 +346,10 @@ def _as_query_error(driver: Any) -> Iterator[None]:
 async def _look_at_file(path: Path) -> None:
     """Do the same for a file of SQLite, which is opened for reading only."""
     found: str | None = None
-    with suppress(sqlite3.Error):
-        async with _opened(path) as connection, connection.execute("select version_num from alembic_version") as rows:
-            found = next(iter(await rows.fetchone() or ()), None)
+    for statement in REVISION_OF_A_FILE:
+        with suppress(sqlite3.Error):
+            async with _opened(path) as connection, connection.execute(statement) as rows:
+                found = found or next(iter(await rows.fetchone() or ()), None)
     if found is None:
         raise SchemaOutdatedError(f"{path} has no ledger yet; run: holeshot migrate")
     if found < head_revision():

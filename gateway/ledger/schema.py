@@ -282,6 +282,12 @@ class Changes:
         for statement in Summing(self.words, self._revision).added_later(names):
             self.run(statement)
 
+    def identify_rows(self) -> None:
+        """Have Postgres log whole rows that are changed in tables without a key: a publication refuses others."""
+        if self.words.is_postgres:
+            for table in list(self._connection.scalars(text(_WITHOUT_KEY))):
+                self.run(f"alter table {table} replica identity full")
+
     def run(self, statement: str) -> None:
         """Run a statement as it is, without parameters."""
         self._connection.exec_driver_sql(statement)
@@ -295,3 +301,12 @@ from pg_class as view cross join lateral aclexplode(view.relacl) as acl
 where view.oid = to_regclass(:name) and acl.grantee <> view.relowner
 """
 _FOLD = f"do $fold$ begin perform ({FOLD.sql}); while (select taken from roll_up_fresh()) > 0 loop end loop; end $fold$"
+# Temporary and unlogged tables are in no publication. An index that the operator chose as identity stays.
+_WITHOUT_KEY = """
+select quote_ident(relname) from pg_class
+where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and relpersistence = 'p'
+and relname = any(array['ledger_readers', 'rollup_fresh', 'rollup_waiting'])
+and (relreplident = 'n' or relreplident = 'd' and not exists (
+  select from pg_index where indrelid = pg_class.oid and indisprimary
+))
+"""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 REST_S = 0.7  # the age of the oldest new row, for the last process to add up: it has prepared the costliest part
 TAKE_OVER_S = 1.0  # for the others, which check half as often: that process seems to have gone
 EAGER_S = 10.0  # after rows of its own, a process checks often for this time; else as often as for dead workers
+HELD_S = 60.0  # of one process after the other that adds up; each takes some tenths of a second
 IDLE_LOOKS = 4  # checks without work, after which a process counts among the others
 
 
@@ -49,6 +50,20 @@ class Folding:
         self._idle = IDLE_LOOKS  # checks without work; below the limit it was the last to add up
         self._looked_at_s: float | None = None
         self._fault = StandingFault(clock)
+        self._failing_since_s: float | None = None
+        self._left_since_s: float | None = None  # to another process, without a break
+        self._problem = ""
+
+    @property
+    def stands_still_s(self) -> float | None:
+        """For how many seconds new rows could not be added up, though the database answers; None: they are."""
+        since_s = self._failing_since_s
+        return None if since_s is None or not self._shipper.connected else self._clock() - since_s
+
+    @property
+    def problem(self) -> str:
+        """Why they cannot."""
+        return self._problem
 
     async def fold(self) -> None:
         """Add up new rows if they are due. A failure is logged once an hour; shipping continues."""
@@ -66,7 +81,7 @@ class Folding:
             self._since = 0  # it may be another server when it is back
             self._say(str(error))
         else:
-            self._fault.end()
+            self._note(left_to_another=folded.taken is None)
 
     async def fold_rest(self) -> None:
         """Add up all new rows, of this process and others, before it ends."""
@@ -90,8 +105,27 @@ class Folding:
         self._looked_at_s = now_s
         return True
 
+    def _note(self, *, left_to_another: bool) -> None:
+        """Note that new rows are added up, here or by another process, unless that one has been at it for too long."""
+        now_s = self._clock()
+        self._left_since_s = (now_s if self._left_since_s is None else self._left_since_s) if left_to_another else None
+        if self._left_since_s is not None and now_s - self._left_since_s >= HELD_S:
+            self._say("another session of the database has had the turn to add up rows (holeshot.fold) for too long")
+            return
+        self._fault.end()
+        if self._failing_since_s is not None:
+            # Event ledger.folded_again: New rows are added up again, also those that came meanwhile.
+            # Do: Nothing.
+            structlog.get_logger().info("ledger.folded_again", after_s=round(now_s - self._failing_since_s, 1))
+        self._failing_since_s = None
+
     def _say(self, problem: str) -> None:
-        if self._shipper.connected and self._fault.is_due(problem):
+        if not self._shipper.connected:
+            return
+        self._problem = problem
+        if self._failing_since_s is None:
+            self._failing_since_s = self._clock()
+        if self._fault.is_due(problem):
             # Event ledger.not_folded: New rows could not be added up (`cause`): sums stand still. Rows are stored, and
             # count later.
             # Do: Run `holeshot migrate` if the schema is old, or let the gateway's role insert calls.
@@ -330,9 +364,24 @@ class Ledger:
         return self._keeper.problem
 
     @property
+    def is_away(self) -> bool:
+        """Whether the database was asked and does not answer."""
+        return not self._shipper.connected and (self._shipper.last_error is not None or self._shipper.stalled)
+
+    @property
     def is_unrecorded(self) -> bool:
         """Whether neither the disk nor the database takes entries: a killed process would lose those in memory."""
         return self._keeper.problem is not None and not self._shipper.connected
+
+    @property
+    def sums_stand_still_s(self) -> float | None:
+        """For how many seconds new rows could not be added up, though the database answers; None: they are."""
+        return self._folding.stands_still_s
+
+    @property
+    def sums_problem(self) -> str:
+        """Why new rows cannot be added up."""
+        return self._folding.problem
 
     @property
     def lost(self) -> int:

@@ -107,6 +107,7 @@ class Reloader:
         self._files = WatchedFiles(source.files)
         self._certificate = certificate
         self._log = structlog.get_logger()
+        self._is_invalid = False  # the file, as it was read last
         self._told: list[str] = []  # the settings of which the log says that they need a restart
         self._wanted = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -154,12 +155,18 @@ class Reloader:
             accepted = taken_over(running, new)
             if _say_the_same(accepted, running) and (not restart or restart == self._told):
                 self._told = restart
+                if self._is_invalid:
+                    self._is_invalid = False
+                    # Event configuration.valid_again: The file, of which `configuration.invalid` said what is wrong, is
+                    # what is in force again.
+                    # Do: Nothing.
+                    self._log.info("configuration.valid_again")
                 return  # also where a command has run again, and printed the same
             self._gateway.reload(accepted)
         except (ConfigurationRefusedError, ConfigurationError) as error:
             self._log_invalid(str(error))
             return
-        self._told = restart
+        self._told, self._is_invalid = restart, False
         if restart:
             # Event configuration.needs_restart: These `settings` of the changed file need a new process.
             # Do: Restart the gateway when it suits.
@@ -169,6 +176,7 @@ class Reloader:
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
 
     def _log_invalid(self, problem: str) -> None:
+        self._is_invalid = True
         # Event configuration.invalid: The changed file is not accepted (`problem`). The running configuration stays.
         # Do: Correct the file. `holeshot check` tells before.
         self._log.error("configuration.invalid", problem=problem, effect="the running configuration stays")

@@ -103,6 +103,24 @@ async def test_a_fallback_that_a_limit_keeps_out_is_not_named_as_used_and_the_li
             "model 'other' was not asked: this key has reached its limit of 0.004 US dollars a day" in error["message"]
         )
         assert "x-holeshot-fallback" not in response.headers
+        assert response.headers["x-holeshot-narrowed"] == (await running.call())["narrowed"] == "limits"
+        assert len(running["beta"].received) == 0
+
+
+async def test_the_row_says_that_a_limit_kept_a_fallback_out_though_the_next_one_answers(serve: Serve) -> None:
+    dear = {"deployment": "beta/n", "price_per_mtok": {"input": 5.0, "output": 50.0}}
+    cheap = {"deployment": "gamma/m", "price_per_mtok": {"input": 0.0, "output": 0.0}}
+    config = falling_back(deployments=[{"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 2.0}}])
+    config["models"][MODEL]["fallbacks"] = [OTHER, "third"]
+    config["models"][OTHER]["deployments"] = [dear]
+    config["models"]["third"] = {"deployments": [cheap], "race": {"mode": "single"}}
+    async with serve(
+        alpha=[Status(503)], beta=None, gamma=None, config={**config, **client(usd_per_day=0.004)}, key=KEY
+    ) as running:
+        async with running.chat(keyed(), max_tokens=100) as response:
+            assert response.status == 200
+        call = await running.call()
+        assert (call["answered_model"], call["narrowed"]) == ("third", "limits")
         assert len(running["beta"].received) == 0
 
 

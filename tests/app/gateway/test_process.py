@@ -164,6 +164,12 @@ async def test_sighup_reloads_and_an_invalid_file_changes_nothing(folder: Path) 
         gateway.send(signal.SIGHUP)
         problem = await gateway.event("configuration.invalid")
         assert "deployments" in problem["problem"]  # what was meant
+        write(changed, folder)
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.valid_again")
+        (folder / "gateway.yaml").write_text("models: {second: {deploymnets: [alpha/x]}}\n")
+        gateway.send(signal.SIGHUP)
+        await gateway.event("configuration.invalid", 2)
         async with ask(http, gateway, model="second") as response:
             assert response.status == 200
 

@@ -196,7 +196,7 @@ async def newer(url: str, oldest: str) -> None:
     """Make the schema one of a later version, which only versions from ``oldest`` on may use."""
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute("update alembic_version set version_num = '9999'")
+        await connection.execute("update holeshot_version set version_num = '9999'")
         await connection.execute("update ledger_readers set oldest = $1", oldest)
     finally:
         await connection.close()
@@ -305,14 +305,18 @@ NAMES_IN_A_LIST = re.compile(r"\('[^()]*'\)")
 
 
 async def made(url: str) -> set[tuple[str, ...]]:
-    """Return what a schema has; names in a list are sorted."""
+    """Return what a schema has, but for where the version before reads its revision; names in a list are sorted."""
 
     def in_order(found: re.Match[str]) -> str:
         return ", ".join(sorted(found[0].strip("()").split(", ")))
 
     connection = await asyncpg.connect(url)
     try:
-        return {(kind, name, NAMES_IN_A_LIST.sub(in_order, sql)) for kind, name, sql in await connection.fetch(MADE)}
+        return {
+            (kind, name, NAMES_IN_A_LIST.sub(in_order, sql))
+            for kind, name, sql in await connection.fetch(MADE)
+            if not name.startswith("alembic_version")
+        }
     finally:
         await connection.close()
 

@@ -1,5 +1,6 @@
 """What the sources see, and that the evidence of each alert runs as it is, on both databases."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,11 +9,11 @@ from typing import Any
 import pytest
 
 from gateway.alerts.alert import AlertKind, Condition, Severity, Source, SourceUnavailable
+from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.sources import (
     RULES,
     WINDOWS_S,
     BurnSource,
-    CachedSource,
     LedgerSource,
     OutageSource,
     SlowdownSource,
@@ -85,6 +86,8 @@ class State:
     connected = False
     spool_problem: str | None = "unwritable"
     lost = 3
+    sums_stand_still_s: float | None = None
+    sums_problem = "the role may not"
 
 
 def ledger_source(state: State) -> LedgerSource:
@@ -198,6 +201,59 @@ async def test_a_ledger_is_behind_when_a_row_waits_too_long() -> None:
     assert await keys(ledger_source(state)) == []
 
 
+async def test_sums_that_stand_still_are_told_with_the_reason_once_they_have_for_a_minute() -> None:
+    state = State()
+    state.oldest_pending_s, state.spool_problem, state.sums_stand_still_s = None, None, 90.0
+    [found] = await ledger_source(state).conditions()
+    assert (found.key, found.after_s) == ("sums:here", 60.0)
+    assert "have not been added up for 90 s" in found.summary
+    assert found.summary.endswith("the role may not")
+
+
+async def test_a_source_that_asks_a_database_known_to_be_away_is_not_waited_for() -> None:
+    asked, is_away = [], True
+
+    async def lengths(_: str) -> list[Hour]:
+        asked.append(1)
+        return []
+
+    source: Source = PatientSource(LengthSource(lengths, utc_now=lambda: NOW), lambda: is_away)
+    with pytest.raises(SourceUnavailable):
+        await source.conditions()
+    assert not asked
+    is_away = False
+    assert await source.conditions() == []
+    assert asked
+
+
+async def test_a_source_that_is_slow_says_what_it_said_last_and_lets_others_go_on() -> None:
+    answers: asyncio.Queue[list[Condition]] = asyncio.Queue()
+
+    class Slow:
+        kinds = (AlertKind.SUMS,)
+
+        async def conditions(self) -> list[Condition]:
+            return await answers.get()
+
+    state = State()
+    state.oldest_pending_s, state.spool_problem, state.sums_stand_still_s = None, None, 90.0
+    found = list(await ledger_source(state).conditions())
+    source = PatientSource(Slow(), lambda: False, patient_s=0.0)
+
+    async def said() -> Sequence[Condition]:
+        try:
+            return await source.conditions()
+        except SourceUnavailable:
+            return []
+
+    assert await said() == await said() == []
+    answers.put_nowait(found)
+    while not await said():
+        pass
+    assert await source.conditions() == found  # asked again, without an answer yet
+    await source.aclose()
+
+
 async def test_clients_are_named_when_they_have_spent_most_of_a_limit() -> None:
     spent: dict[str | None, tuple[float, float]] = {"a": (8.0, 8.0), "b": (7.9, 90.0), None: (1.0, 2.0)}
     limits: dict[str | None, dict[str, float]] = {
@@ -262,10 +318,12 @@ async def test_a_dear_source_is_asked_seldom_and_its_failure_is_repeated() -> No
 
 
 async def _conditions(reports: LedgerReports) -> list[Condition]:
+    still = State()
+    still.sums_stand_still_s = 90.0
     sources: list[Source] = [
         BurnSource(burns(w3600=20, w300=20, w259200=2, w21600=2), least_bad=lambda: 10),
         outages("open", "out"),
-        ledger_source(State()),
+        ledger_source(still),
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),

@@ -37,7 +37,7 @@ async def test_no_rows_still_have_columns(ledger_url: str) -> None:
         "select 1; delete from calls",
         "commit; delete from calls",
         "select nothing from nowhere",
-        "insert into alembic_version values ('x') returning version_num",
+        "insert into holeshot_version values ('x') returning version_num",
         "copy calls to program 'true'",
         "commit",
         "set statement_timeout = 0",
@@ -47,7 +47,7 @@ async def test_no_rows_still_have_columns(ledger_url: str) -> None:
 async def test_what_writes_is_several_or_wrong_is_refused(ledger_url: str, sql: str) -> None:
     with pytest.raises(QueryError):
         await queries.run(ledger_url, sql)
-    assert (await queries.run(ledger_url, "select count(*) from alembic_version")).rows == [(1,)]
+    assert (await queries.run(ledger_url, "select count(*) from holeshot_version")).rows == [(1,)]
 
 
 @pytest.mark.parametrize("name", ["calls", "race_value_24h"])

@@ -43,7 +43,7 @@ def differences(connection: Connection) -> list[Any]:
         return kind != "table" or name in metadata.tables
 
     context = MigrationContext.configure(connection, opts={"compare_type": True, "include_object": is_ours})
-    known = ("alembic_version", "calls_tags")  # the index of tags is Postgres' alone
+    known = ("holeshot_version", "calls_tags")  # the index of tags is Postgres' alone
     found = [
         each
         for group in compare_metadata(context, metadata)
@@ -61,7 +61,7 @@ def tables_and_views(connection: Connection) -> dict[str, list[str]]:
 
 
 # Postgres has partitions; both note which rows are new, each in its own way.
-OF_ONE_ENGINE = re.compile(r"alembic_version|(calls|attempts)_(first|default|\d+)|rollup_fresh(_\w+)?|rollup_waiting")
+OF_ONE_ENGINE = re.compile(r"holeshot_version|(calls|attempts)_(first|default|\d+)|rollup_fresh(_\w+)?|rollup_waiting")
 WINDOWED = (
     "race_value",
     "throughput",
@@ -176,7 +176,7 @@ async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(postgres_u
         await step
     ended.set()
     await asyncio.gather(*running)
-    assert (await queries.run(postgres_url, "select version_num from alembic_version")).rows == [(head_revision(),)]
+    assert (await queries.run(postgres_url, "select version_num from holeshot_version")).rows == [(head_revision(),)]
 
 
 @pytest.mark.parametrize("revision", ["0038", "0034", "0033"])
@@ -213,7 +213,7 @@ async def test_a_version_older_than_the_first_that_was_published_does_not_start_
 async def test_a_ledger_older_than_the_first_that_was_published_is_refused_with_the_remedy(ledger_url: str) -> None:
     engine = create_engine(ledger_url)
     async with engine.begin() as connection:
-        await connection.exec_driver_sql("update alembic_version set version_num = '0031'")
+        await connection.exec_driver_sql("update holeshot_version set version_num = '0031'")
     remedy = "schema is 0031.* from 0032 on: first run `holeshot migrate` of the version whose schema is 0032"
     try:
         for step in (migrate(ledger_url), downgrade(ledger_url, "base"), check_schema(engine)):
@@ -234,7 +234,7 @@ async def test_migrations_make_the_views_and_functions_of_the_files(ledger_url: 
     def made(connection: Connection) -> dict[str, str]:
         is_postgres = connection.dialect.name == "postgresql"
         found = connection.exec_driver_sql(MADE_ON_POSTGRES if is_postgres else MADE_ON_SQLITE)
-        return {name: sql for name, sql in found if name != "alembic_version"}
+        return {name: sql for name, sql in found if name != "holeshot_version"}
 
     def made_again(connection: Connection) -> dict[str, str]:
         changes = Changes(connection, head_revision())

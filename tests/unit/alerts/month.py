@@ -11,11 +11,11 @@ import msgspec
 from gateway.alerts.alert import Alert, BookAway, Event, Message, Source
 from gateway.alerts.alert import Delivery as Delivered
 from gateway.alerts.alerts import LOOK_S, Delivery, Watch
+from gateway.alerts.asking import CachedSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import SendResult
 from gateway.alerts.sources import (
     BurnSource,
-    CachedSource,
     LedgerSource,
     OutageSource,
     Slowdown,
@@ -284,6 +284,8 @@ class _Ledger:
         self._simulation = simulation
         self._number = number
         self.lost = 0
+        self.sums_stand_still_s: float | None = None
+        self.sums_problem = ""
 
     @property
     def oldest_pending_s(self) -> float | None:

@@ -253,6 +253,16 @@ async def test_while_the_database_is_away_each_process_says_it_once_and_says_why
     assert all(watch.book_is_away for watch in world.watches)
 
 
+async def test_a_database_that_is_known_not_to_answer_is_not_waited_for() -> None:
+    world = World()
+    world.book.hangs, world.is_known_to_be_away = asyncio.Event(), True
+    world.sources[0].now = [condition()]
+    await world.run(15)
+    assert world.watches[0].book_is_away
+    assert [each.kind for each in world.owns[0].alerts] == [condition().kind]
+    assert not world.book.hangs.is_set()
+
+
 async def test_what_was_said_while_the_database_was_away_is_resolved_once_when_it_is_back() -> None:
     world = World(replicas=2)
     world.book.is_away = True

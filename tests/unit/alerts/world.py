@@ -125,6 +125,7 @@ class World:
         ids = count(1)
         self.new_id = lambda: f"id-{next(ids)}"
         self.book = SharedBook(self.new_id)
+        self.is_known_to_be_away = False
         self.webhooks = webhooks
         self.sources: list[Told] = []
         self.owns: list[MemoryBook] = []
@@ -151,6 +152,7 @@ class World:
             new_id=self.new_id,
             replica=f"replica-{len(self.watches)}",
             listener=counts,
+            is_away=lambda: self.is_known_to_be_away,
         )
         self.sources.append(source)
         self.owns.append(own)

@@ -29,6 +29,7 @@ from gateway.ledger.database import (
     migrations_folder,
     open_sqlite,
     own_signing_key,
+    prepare_schema,
 )
 from gateway.ledger.errors import (
     DatabaseUnreachableError,
@@ -190,7 +191,7 @@ async def test_a_newer_schema_says_which_versions_may_use_it(
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text("update alembic_version set version_num = '9999'"))
+            await connection.execute(text("update holeshot_version set version_num = '9999'"))
             if oldest is None:
                 await connection.execute(text("drop table ledger_readers"))
             else:
@@ -207,7 +208,7 @@ async def test_an_older_schema_is_refused(tmp_path: Path) -> None:
     engine = create_engine(url)
     try:
         async with engine.begin() as connection:
-            await connection.execute(text("update alembic_version set version_num = '0000'"))
+            await connection.execute(text("update holeshot_version set version_num = '0000'"))
         with pytest.raises(SchemaOutdatedError):
             await check_schema(engine)
     finally:
@@ -353,3 +354,11 @@ async def test_a_statement_of_sqlite_that_is_cancelled_before_it_began_does_not_
         await connection.close()
     assert await busy
     assert asked.cancelled()
+
+
+async def test_a_file_that_is_no_database_is_named_at_the_start_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_text("A letter to the operator, of more than the hundred bytes that a database begins with. " * 2)
+    for step, error in ((prepare_schema, DatabaseUrlError), (migrate, DatabaseUnreachableError)):
+        with pytest.raises(error, match=r"ledger\.db cannot be used: file is not a database; name another file"):
+            await step(f"sqlite:///{path}")

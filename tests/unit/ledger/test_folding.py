@@ -16,6 +16,7 @@ from gateway.ledger.writer import (
     ADOPT_INTERVAL_S,
     EAGER_S,
     FOLD_INTERVAL_S,
+    HELD_S,
     IDLE_LOOKS,
     REST_S,
     TAKE_OVER_S,
@@ -35,7 +36,7 @@ class Notes:
     async def fold(self, since: int, rest_s: float) -> Folded:
         self.asked.append((since, rest_s))
         if self.is_away:
-            raise DatabaseUnreachableError("away")
+            raise DatabaseUnreachableError("permission denied")
         taken = self.taken.pop(0) if self.taken else 0
         return Folded(taken, since + (taken or 0))
 
@@ -149,3 +150,36 @@ async def test_a_standing_fault_is_said_once_an_hour_and_at_once_when_it_is_back
     assert await look(int(2.5 * 3600 / ADOPT_INTERVAL_S), is_away=True) == 3
     assert await look(1, is_away=False) == 0
     assert await look(2, is_away=True) == 1
+
+
+def stand_still_s(process: Process) -> float | None:
+    return process.folding.stands_still_s
+
+
+async def test_sums_stand_still_from_the_first_failure_until_rows_are_added_up_again(process: Process) -> None:
+    assert stand_still_s(process) is None
+    process.notes.is_away = True
+    for _ in range(3):
+        await process.look()
+    assert stand_still_s(process) == 2 * 2 * FOLD_INTERVAL_S
+    assert process.folding.problem == "permission denied"
+    process.notes.is_away = False
+    with capture_logs() as logs:
+        await process.look(3)
+        await process.look(3)
+    assert stand_still_s(process) is None
+    assert [log["event"] for log in logs] == ["ledger.folded_again"]
+
+
+async def test_sums_stand_still_where_another_session_keeps_the_turn(process: Process) -> None:
+    await process.look(None)
+    process.now_s += HELD_S - 2.0
+    await process.look(None)
+    assert stand_still_s(process) is None
+    process.now_s += ADOPT_INTERVAL_S
+    await process.look(None)
+    assert stand_still_s(process) is not None
+    assert "another session" in process.folding.problem
+    process.now_s += ADOPT_INTERVAL_S
+    await process.look()
+    assert stand_still_s(process) is None

@@ -19,6 +19,7 @@ const KINDS = {
   ledger_behind: "ledger behind",
   spool: "spool",
   ledger_unrecorded: "rows kept nowhere",
+  sums: "sums stand still",
   worker_stopped: "worker stopped",
   slower: "slower",
   model_changed: "model changed",

@@ -1,0 +1,77 @@
+"""When sources that ask the database are asked: seldom, and not while it is known not to answer."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from gateway.alerts.alert import AlertKind, Condition, Source, SourceUnavailable
+
+PATIENT_S = 1.0  # for an answer; what is wrong besides is told meanwhile
+
+
+class CachedSource:
+    """Reads ``source`` at most every ``every_s`` seconds, and caches its conditions or its failure."""
+
+    def __init__(self, source: Source, *, every_s: float, clock: Callable[[], float]) -> None:
+        self._source = source
+        self._every_s = every_s
+        self._clock = clock
+        self._read_at_s: float | None = None
+        self._cached: Sequence[Condition] | None = None
+
+    @property
+    def kinds(self) -> Collection[AlertKind]:
+        """The kinds of the source."""
+        return self._source.kinds
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the source's conditions, from the cache if they were read recently."""
+        if self._read_at_s is None or self._clock() - self._read_at_s >= self._every_s:
+            self._read_at_s = self._clock()
+            self._cached = None
+            self._cached = await self._source.conditions()
+        if self._cached is None:
+            raise SourceUnavailable("it could not say a moment ago")
+        return self._cached
+
+
+class PatientSource:
+    """Asks ``source``, which asks the database, without letting other sources wait for an answer that does not come.
+
+    ``is_away``: whether the database is known not to answer.
+    """
+
+    def __init__(self, source: Source, is_away: Callable[[], bool], *, patient_s: float = PATIENT_S) -> None:
+        self._source = source
+        self._is_away = is_away
+        self._patient_s = patient_s
+        self._asking: asyncio.Task[Sequence[Condition]] | None = None
+        self._latest: Sequence[Condition] | None = None
+
+    @property
+    def kinds(self) -> Collection[AlertKind]:
+        """The kinds of the source."""
+        return self._source.kinds
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return the source's conditions; where it is slow, those of the last time, and the new ones the next time."""
+        if self._is_away():
+            raise SourceUnavailable("the database does not answer")
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask(), name="alerts.ask")
+        done, _ = await asyncio.wait({self._asking}, timeout=self._patient_s)
+        if done:
+            asked, self._asking = self._asking, None
+            self._latest = None
+            self._latest = asked.result()
+        if self._latest is None or self._is_away():
+            raise SourceUnavailable("the database does not answer yet")
+        return self._latest
+
+    async def aclose(self) -> None:
+        """End a question that has no answer yet."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _ask(self) -> Sequence[Condition]:
+        return await self._source.conditions()
