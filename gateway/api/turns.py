@@ -194,8 +194,15 @@ def cancelled_id(contents: Contents) -> str | None:
 class SocketTurn:
     """One ``response.create``, from its receipt to its end. ``stream`` is the name of its stream."""
 
-    def __init__(self, contents: Contents, message: Message, socket: WebSocket, conversations: Conversations) -> None:
-        """Read a message, whose bytes count until ``body`` was called.
+    def __init__(
+        self,
+        contents: Contents,
+        message: Message,
+        socket: WebSocket,
+        conversations: Conversations,
+        begun: Begun | None = None,
+    ) -> None:
+        """Read a message, whose bytes count until ``body`` was called. ``begun``: what limits have counted of it.
 
         Raises:
             InvalidRequest: a field is invalid.
@@ -210,6 +217,7 @@ class SocketTurn:
         self.only_prepares = generates is False
         self.stream = stream_of(contents)
         self.socket = socket
+        self.begun = begun
         self.is_told = False  # whether its client has an event of it
         self.response_id: str | None = None
         self._continues = None
@@ -280,6 +288,8 @@ class SocketTurn:
     def release(self) -> None:
         """Stop counting what it holds."""
         self._message.release()
+        if self.begun is not None:
+            self.begun.end()
         if self._counted is not None:
             self._counted.release()
             self._counted = None
