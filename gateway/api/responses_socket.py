@@ -192,8 +192,8 @@ class _Session:
         if (rest_s := self._pace.until_s - self._loop.time()) > 0:
             await self._socket.rest(rest_s)
 
-    async def _begin(self) -> Begun | None:
-        """Count a message as a request of its client, before it is read.
+    async def _begin(self, message: Message) -> tuple[Begun | None, LimitReached | None]:
+        """Count a message as a request of its client, before it is read; or return why it may only be a cancellation.
 
         Raises:
             LimitReached: a limit leaves nothing.
@@ -203,21 +203,21 @@ class _Session:
         context = self._context
         client = _admit(self._request, context)
         if not (client.limits or context.payers.is_used):
-            return None
+            return None, None
         levels = context.payers.levels(client)
-        context.limits.check(levels, spends=context.spends(client), is_begun=True)
-        return await context.limits.begin(levels, _COUNTED)
+        try:
+            context.limits.check(levels, spends=context.spends(client), is_begun=True)
+            return await context.limits.begin(levels, _COUNTED), None
+        except LimitReached as reached:
+            if message.size > LONGEST_CANCEL:
+                raise
+            return None, reached.with_traceback(None)
 
     async def _read(self, message: Message) -> None:
         """Read one message, and begin its turn if it is due."""
-        stream, taken, begun, limit = None, False, None, None
+        stream, taken, begun = None, False, None
         try:
-            try:
-                begun = await self._begin()
-            except LimitReached as reached:
-                limit = reached
-                if message.size > LONGEST_CANCEL:
-                    raise
+            begun, limit = await self._begin(message)
             contents = await self._contents(message)
             stream, kind = stream_of(contents), kind_of(contents)
             if kind == "response.cancel":  # which costs nothing, but saves something
@@ -227,10 +227,7 @@ class _Session:
             elif limit is not None:
                 raise limit
             elif kind == "response.create":
-                turn = SocketTurn(contents, message, self._socket, self._conversations, begun)
-                if turn.only_prepares:
-                    self._pace.warmed(self._loop.time())
-                self._enqueue(turn)
+                self._enqueue(SocketTurn(contents, message, self._socket, self._conversations, begun))
                 taken = True
             else:
                 raise InvalidRequest(
@@ -268,6 +265,8 @@ class _Session:
             )
         if len(self._waiting) >= MOST_WAITING:
             raise TooManyTurns(f"{MOST_WAITING} turns wait on this connection already: wait for the end of one")
+        if turn.only_prepares:
+            self._pace.warmed(self._loop.time())
         self._streams.setdefault(turn.stream, _Stream())
         self._waiting.append(turn)
 
