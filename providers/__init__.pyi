@@ -33,6 +33,9 @@ from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
 from .datasheets import price_of as price_of
 from .datasheets import uplifted as uplifted
+from .encoding import encoded as encoded
+from .encoding import packed as packed
+from .encoding import raw_json as raw_json
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error

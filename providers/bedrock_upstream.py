@@ -24,6 +24,7 @@ from providers.dialects import (
     converse_from_chat,
     events_of_converse,
 )
+from providers.encoding import encoded
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
@@ -117,7 +118,7 @@ class BedrockUpstream(HttpUpstream):
         """
         request = msgspec.structs.replace(request, fields=sent.fields)
         fields = {**self._worded(request).fields, **request.extra_body}
-        body = msgspec.json.encode(fields)
+        body = encoded(fields)
         path = CHAT.name if request.upstream_stream else _WHOLE
         if self._signing is not None:
             signer = await self._signing.current()

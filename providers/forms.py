@@ -22,6 +22,7 @@ import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
 from providers.dialects import RequestFormat
+from providers.encoding import raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
@@ -362,7 +363,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
                 del shape["strict"]
         if strict:
             told.append(f"{name}.strict")
-            fields[name] = msgspec.Raw(msgspec.json.encode(value))
+            fields[name] = raw_json(value)
     return told
 
 
@@ -376,7 +377,7 @@ def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
 def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:
     if place.top in formats.items:
         left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
-        fields[place.top] = msgspec.Raw(msgspec.json.encode(left))
+        fields[place.top] = raw_json(left)
         if not left:
             del fields[place.top]
     elif not place.inner:
@@ -396,7 +397,7 @@ def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None
     holder = dict(_object(bytes(fields[place.top])))
     _set(holder, Place(place.inner[0], place.inner[1:]), value)
     if holder:
-        fields[place.top] = msgspec.Raw(msgspec.json.encode(holder))
+        fields[place.top] = raw_json(holder)
     else:
         del fields[place.top]
 

@@ -48,7 +48,7 @@ from gateway.core.errors import (
     ShuttingDown,
 )
 from gateway.limits import Begun, LimitReached
-from gateway.overload.bodies import SEATED_BYTES
+from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.overload.sockets import LONGEST_S, Pace, TooManySockets
 from gateway.racing import ClientGone
 from gateway.settings import Role
@@ -313,6 +313,8 @@ class _Session:
             await self._answer(turn)
         except ApiError as error:
             self._refuse(error, turn.stream)
+        except MemoryError:
+            self._refuse(process_full(), turn.stream)
         except ClientGone:
             pass  # the connection has ended, or is about to
         except asyncio.CancelledError:

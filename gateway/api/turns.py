@@ -24,7 +24,7 @@ from gateway.limits import Begun
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
-from providers import events
+from providers import encoded, events
 from providers.dialects import DONE, Heard, Malformed, items_of, joined, warmed_up
 
 # The errors that only a WebSocket has. All are sent as events.
@@ -251,7 +251,7 @@ class SocketTurn:
             self._counted = self._conversations.count(len(new))
             self._items = b"" if self._counted is None else new
         fields["stream"] = _TRUE
-        body = msgspec.json.encode(fields)
+        body = encoded(fields)
         self._message.release()
         if len(body) > most_bytes(context):
             raise too_large(context)

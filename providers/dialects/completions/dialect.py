@@ -12,6 +12,7 @@ from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, st
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
+from providers.encoding import raw_json
 from providers.error_bodies import error_in, read_answer
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import usage_of
@@ -210,7 +211,7 @@ class CompletionContinuing(Continuing):
         """Return the request with the beginning after the prompt."""
         changed = with_less(fields, ("max_tokens",), spent_tokens)
         prompt = msgspec.json.decode(fields["prompt"], type=str)
-        changed["prompt"] = msgspec.Raw(msgspec.json.encode(prompt + begun))
+        changed["prompt"] = raw_json(prompt + begun)
         return changed
 
     def splice(self, begun: Begun) -> ChatSplice:
