@@ -234,8 +234,8 @@ class _Session:
                     f"{kind[:100]!r} is not a type of message here: send 'response.create' or 'response.cancel'",
                     param="type",
                 )
-        except ApiError as error:
-            self._refuse(error, stream)
+        except (ApiError, MemoryError) as error:
+            self._refuse(error if isinstance(error, ApiError) else process_full(), stream, message.size)
             with suppress(ClientGone):
                 await self._socket.drain()
         finally:
@@ -376,11 +376,11 @@ class _Session:
 
     # What the client is told of errors.
 
-    def _refuse(self, error: ApiError, stream: str | None) -> None:
-        """Count an error of ours, and send it."""
+    def _refuse(self, error: ApiError, stream: str | None, size: int = 0) -> None:
+        """Count an error of ours, and send it. ``size``: of the message that was read in vain."""
         self._context.refusals.add_error(error, self._facts)
         if isinstance(error, LimitReached | Overloaded) or (_is_of_client(error) and CALL_ID not in error.headers):
-            self._pace.refused(self._loop.time(), float(error.headers.get("retry-after", LONGEST_S)))
+            self._pace.refused(self._loop.time(), float(error.headers.get("retry-after", LONGEST_S)), size)
         error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames have the body, too
         self._tell(error, stream)
 

@@ -23,6 +23,7 @@ UNASKED, UNASKED_PER_S = 300.0, 10.0
 # Of one connection.
 FREE = 5.0  # refusals, answered at once
 FORGOTTEN_S = 12.0  # after so long one no longer counts, so FREE a minute delay nothing
+MIB = 2**20
 FIRST_S, LONGEST_S = 0.25, 5.0  # before the next message is read: doubled for each further one
 WARM_UPS, WARM_UPS_PER_S = 20.0, 1.0  # turns that only prepare
 
@@ -50,9 +51,9 @@ class Count:
         """Return the number that still counts."""
         return max(0.0, self._number - (now_s - self._at_s) * self._per_s)
 
-    def add(self, now_s: float) -> float:
-        """Count one more; return the number."""
-        self._number, self._at_s = min(self._most, self.at(now_s) + 1.0), now_s
+    def add(self, now_s: float, more: float = 1.0) -> float:
+        """Count so many more; return the number."""
+        self._number, self._at_s = min(self._most, self.at(now_s) + more), now_s
         return self._number
 
 
@@ -132,9 +133,12 @@ class Pace:
         self._refused = Count(1 / FORGOTTEN_S, FREE + 6.0)  # forgotten in two minutes
         self._warmed = Count(WARM_UPS_PER_S, 2 * WARM_UPS)
 
-    def refused(self, now_s: float, most_s: float = LONGEST_S) -> None:
-        """Count a message that was refused, which delays the next one by ``most_s`` at most."""
-        refused = self._refused.add(now_s)
+    def refused(self, now_s: float, most_s: float = LONGEST_S, size: int = 0) -> None:
+        """Count a message that was refused, which delays the next one by ``most_s`` at most.
+
+        One of several megabytes counts as one for each of them: so long it took to see what is wrong.
+        """
+        refused = self._refused.add(now_s, 1.0 + size // MIB)
         delay_s = max(FIRST_S, FIRST_S * 2.0 ** (refused - FREE - 1.0)) if refused > FREE else 0.0
         self._delay(now_s, min(most_s, LONGEST_S, max(delay_s, self._unasked_s(now_s))))
 

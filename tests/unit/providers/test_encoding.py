@@ -26,7 +26,7 @@ except MemoryError:
     print("no memory")
 """
 UPSTREAM = "from providers import Request\nfrom providers.catalog import Quirks\n"
-SAYING = "from providers.dialects import DIALECTS, rendered\n"
+SAYING = "from providers.dialects import DIALECTS, Habits, rendered\n"
 PLACES: dict[str, tuple[str, str, str]] = {
     "JSON": ("from providers import encoded", "", "encoded([text])"),
     "raw JSON": ("from providers import raw_json", "", "raw_json([text])"),
@@ -48,31 +48,30 @@ PLACES: dict[str, tuple[str, str, str]] = {
         "request = Request('m', {'messages': msgspec.Raw(b'[]'), 'user': raw})",
         "streamed_body(request, Quirks())",
     ),
-    "a masked answer": (
-        "from providers.sse import masked_body",
-        "data = b'{\"id\":\"sk-abcdefghijkl\",\"x\":' + bytes(raw) + b'}'",
-        "masked_body(data, ('sk-abcdefghijkl',))",
-    ),
     **{
         f"a chat request for {name}": (
             SAYING,
-            f"fields = {{'model': msgspec.Raw(b'\"m\"'), 'messages': turn}}; chat = DIALECTS['chat']; "
-            f"other = DIALECTS['{name}']",
-            "rendered(fields, chat, other)",
+            (
+                f"fields = {{'model': msgspec.Raw(b'\"m\"'), 'messages': turn}}; chat = DIALECTS['chat']; "
+                f"other = DIALECTS['{name}']"
+            ),
+            "rendered(fields, chat, other, Habits())",
         )
         for name in ("messages", "responses", "gemini")
     },
     **{
         f"a request of {name} for chat": (
             SAYING,
-            f"fields = {{'model': msgspec.Raw(b'\"m\"'), '{prompt}': {value}}}; chat = DIALECTS['chat']; "
-            f"other = DIALECTS['{name}']",
-            "rendered(fields, other, chat)",
+            (
+                f"fields = {{'model': msgspec.Raw(b'\"m\"'), {more}'{prompt}': {value}}}; chat = DIALECTS['chat']; "
+                f"other = DIALECTS['{name}']"
+            ),
+            "rendered(fields, other, chat, Habits())",
         )
-        for name, prompt, value in (
-            ("messages", "messages", "turn"),
-            ("responses", "input", "turn"),
-            ("gemini", "contents", "msgspec.Raw(b'[{\"parts\":[{\"text\":' + bytes(raw) + b'}]}]')"),
+        for name, prompt, value, more in (
+            ("messages", "messages", "turn", "'max_tokens': msgspec.Raw(b'9'), "),
+            ("responses", "input", "turn", ""),
+            ("gemini", "contents", "msgspec.Raw(b'[{\"parts\":[{\"text\":' + bytes(raw) + b'}]}]')", ""),
         )
     },
 }
