@@ -95,8 +95,8 @@ def bound_memory(most_bytes: float, processes: int = 1) -> None:
 def check_room(size: int) -> None:
     """Check that ``size`` more bytes can be had, and that the process stays within its bound.
 
-    msgspec 0.22 ends the process where it gets no memory for a text that it reads or for JSON that it makes, and a cgroup
-    one that takes too much.
+    msgspec 0.22 ends the process where it gets no memory for a text that it reads, or for JSON that it makes
+    (``encoding.py``), and a cgroup one that takes too much.
 
     Raises:
         MemoryError: there is no room.
