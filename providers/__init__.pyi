@@ -33,9 +33,6 @@ from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
 from .datasheets import price_of as price_of
 from .datasheets import uplifted as uplifted
-from .encoding import encoded as encoded
-from .encoding import packed as packed
-from .encoding import raw_json as raw_json
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
@@ -60,6 +57,9 @@ from .large_bodies import aside as aside
 from .large_bodies import bound_memory as bound_memory
 from .large_bodies import check_room as check_room
 from .large_bodies import check_room_for_answer as check_room_for_answer
+from .large_bodies import encoded as encoded
+from .large_bodies import packed as packed
+from .large_bodies import raw_json as raw_json
 from .learnt import Fact as Fact
 from .learnt import Kind as Kind
 from .learnt import Learnt as Learnt

@@ -24,7 +24,6 @@ from providers.dialects import (
     converse_from_chat,
     events_of_converse,
 )
-from providers.encoding import encoded
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
@@ -32,6 +31,7 @@ from providers.forms import Asked, Sent, adapted, taken
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
 from providers.http_upstream import HttpUpstream
+from providers.large_bodies import encoded
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
 

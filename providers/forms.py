@@ -22,9 +22,9 @@ import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
 from providers.dialects import RequestFormat
-from providers.encoding import raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
+from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
 from providers.refusals import Reading, Refused, mentions, read
 from providers.wrong_api import Lacking, lacking

@@ -15,7 +15,6 @@ from yarl import URL
 
 from providers.catalog import Auth, Quirks, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
-from providers.encoding import encoded
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
@@ -24,7 +23,7 @@ from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, 
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
-from providers.large_bodies import check_room
+from providers.large_bodies import check_room, encoded
 from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps

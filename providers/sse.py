@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from providers.encoding import encoded
 from providers.error_bodies import COMPLAINTS
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.large_bodies import check_room_for_answer
+from providers.large_bodies import check_room_for_answer, encoded
 from providers.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
 
 _MIB = 1024 * 1024

@@ -24,7 +24,8 @@ LIMITS = {
     # handlers of its own, and so has the comparison of vectors. What operators see has a file a subject, and so have
     # vendors' bills, and what is asked and learnt with keys that clients bring. The modes are words that the command
     # line imports alone. Recent answers that later requests name have a room of two files, and what puts them in place.
-    "files": 384,
+    # What WebSockets may cost is a part of overload.
+    "files": 387,
     # What only one kind of provider needs is loaded by ``providers.opening`` alone, and what operators use by its name.
     "files with one importer": 79,
     "files in import circles": 0,

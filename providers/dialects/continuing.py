@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from providers.dialects.wording import Fields
-from providers.encoding import raw_json
+from providers.large_bodies import raw_json
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.encoding import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
 from providers.errors import UNREADABLE
+from providers.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
 
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 

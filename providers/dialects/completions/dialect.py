@@ -12,9 +12,9 @@ from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, st
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
-from providers.encoding import raw_json
 from providers.error_bodies import error_in, read_answer
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.large_bodies import raw_json
 from providers.usage import usage_of
 
 # Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types

@@ -20,7 +20,7 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import json_format, json_format_within
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.wording import Fields
-from providers.encoding import raw_json
+from providers.large_bodies import raw_json
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
 _FORMATS = {"output_format": json_format, "output_config": json_format_within}

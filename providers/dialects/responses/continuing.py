@@ -19,7 +19,7 @@ from providers.dialects.continuing import (
 )
 from providers.dialects.responses.fields import EventWriter, responses_usage
 from providers.dialects.wording import Fields
-from providers.encoding import raw_json
+from providers.large_bodies import raw_json
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})
 _OBSTACLES: Mapping[str, str] = {

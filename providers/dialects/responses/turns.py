@@ -9,8 +9,8 @@ import msgspec
 from providers.dialects.responses.fields import EventWriter, Object, responses_usage
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
-from providers.encoding import encoded
 from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
 from providers.sse import events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
