@@ -25,7 +25,7 @@ from gateway.core.race_failures import RaceFailed
 from gateway.racing import Block, ClientSink, GatheringSink, Winner
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
-from providers import UpstreamError, events
+from providers import UpstreamError, encoded, events
 
 __all__ = [
     "Answer",
@@ -379,10 +379,10 @@ def _chat_request(model: str, messages: Messages, fields: Mapping[str, Any], *, 
     prompt = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     body = {"model": model, "messages": prompt, **fields, "stream": stream}
     try:
-        encoded = msgspec.json.encode(body)
+        written = encoded(body)
     except (TypeError, ValueError) as error:
         raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-    return read_chat(Contents.of(encoded), None)
+    return read_chat(Contents.of(written), None)
 
 
 def _result(task: "asyncio.Task[_T]") -> _T:

@@ -70,6 +70,9 @@ from .large_bodies import aside as aside
 from .large_bodies import bound_memory as bound_memory
 from .large_bodies import check_room as check_room
 from .large_bodies import check_room_for_answer as check_room_for_answer
+from .large_bodies import encoded as encoded
+from .large_bodies import packed as packed
+from .large_bodies import raw_json as raw_json
 from .learnt import Fact as Fact
 from .learnt import Kind as Kind
 from .learnt import Learnt as Learnt

@@ -31,6 +31,7 @@ from providers.forms import Asked, Sent, adapted, taken
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
 from providers.http_upstream import HttpUpstream
+from providers.large_bodies import encoded
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
 
@@ -117,7 +118,7 @@ class BedrockUpstream(HttpUpstream):
         """
         request = msgspec.structs.replace(request, fields=sent.fields)
         fields = {**self._worded(request).fields, **request.extra_body}
-        body = msgspec.json.encode(fields)
+        body = encoded(fields)
         path = CHAT.name if request.upstream_stream else _WHOLE
         if self._signing is not None:
             signer = await self._signing.current()

@@ -251,7 +251,7 @@ def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
     for message in decoded:
         if message.get("role") == msgspec.Raw(_DEVELOPER):
             message["role"] = _SYSTEM
-    return msgspec.Raw(msgspec.json.encode(decoded))
+    return raw_json(decoded)
 
 
 def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
@@ -270,11 +270,11 @@ def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
             calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
             if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
                 calls[0]["extra_content"] = signed
-                message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+                message["tool_calls"] = raw_json(calls)
                 changed = True
     except msgspec.DecodeError:
         return messages
-    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+    return raw_json(decoded) if changed else messages
 
 
 def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
@@ -300,11 +300,11 @@ def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
                     "format": _GEMINIS,
                     "index": 0,
                 }
-                message["reasoning_details"] = msgspec.Raw(msgspec.json.encode([*details, sealed]))
+                message["reasoning_details"] = raw_json([*details, sealed])
                 changed = True
     except msgspec.DecodeError:
         return messages
-    return msgspec.Raw(msgspec.json.encode(decoded)) if changed else messages
+    return raw_json(decoded) if changed else messages
 
 
 _OF_BRANCHES = (b'"anyOf"', b'"$ref"')
@@ -322,7 +322,7 @@ def _with_typed_branches(tools: msgspec.Raw) -> msgspec.Raw:
             function = tool.get("function")
             if isinstance(function, dict) and "parameters" in function:
                 function["parameters"] = _branched(function["parameters"], function["parameters"])
-        return msgspec.Raw(msgspec.json.encode(listed))
+        return raw_json(listed)
     except UNREADABLE:
         return tools
 

@@ -24,6 +24,7 @@ from providers.catalog import DEFAULTS, Quirks
 from providers.dialects import Malformed, RequestFormat, raw_json
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
+from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
 from providers.refusals import Reading, Refused, mentions, read
 from providers.wrong_api import Lacking, lacking
@@ -404,7 +405,7 @@ def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) 
                 del shape["strict"]
         if strict:
             told.append(f"{name}.strict")
-            fields[name] = msgspec.Raw(msgspec.json.encode(value))
+            fields[name] = raw_json(value)
     return told
 
 
@@ -418,7 +419,7 @@ def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
 def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:
     if place.top in formats.items:
         left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
-        fields[place.top] = msgspec.Raw(msgspec.json.encode(left))
+        fields[place.top] = raw_json(left)
         if not left:
             del fields[place.top]
     elif not place.inner:
@@ -438,7 +439,7 @@ def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None
     holder = dict(_object(bytes(fields[place.top])))
     _set(holder, Place(place.inner[0], place.inner[1:]), value)
     if holder:
-        fields[place.top] = msgspec.Raw(msgspec.json.encode(holder))
+        fields[place.top] = raw_json(holder)
     else:
         del fields[place.top]
 

@@ -23,7 +23,7 @@ from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, 
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
-from providers.large_bodies import check_room
+from providers.large_bodies import check_room, encoded
 from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
@@ -38,6 +38,7 @@ _TRUE = msgspec.Raw(b"true")
 _FALSE = msgspec.Raw(b"false")
 _INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
 
+_encode_into = msgspec.json.Encoder().encode_into
 _LARGE_BYTES = 1024 * 1024  # of a prompt: for more, the room is checked before it is copied
 
 _options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -78,7 +79,9 @@ def _encoded(request: Request, fields: Fields) -> bytes:
     prompt = fields.get(requests.prompt, b"")
     if len(prompt) > _LARGE_BYTES:
         check_room(3 * len(prompt))
-    return msgspec.json.encode(fields if requests.body is None else requests.body(fields))
+    buffer = bytearray()  # as ``encoded``, without its call
+    _encode_into(fields if requests.body is None else requests.body(fields), buffer)
+    return bytes(buffer)
 
 
 def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
@@ -292,7 +295,7 @@ class HttpUpstream:
             return adapted(fields, facts, asked)
 
         async def ask(sent: Sent) -> Body:
-            return await self._ask(head, path, request, msgspec.json.encode(sent.fields))
+            return await self._ask(head, path, request, encoded(sent.fields))
 
         return await taken(self.learnt, asked, say=say, ask=ask)
 

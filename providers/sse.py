@@ -14,7 +14,7 @@ import msgspec
 
 from providers.error_bodies import COMPLAINTS
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.large_bodies import check_room_for_answer
+from providers.large_bodies import check_room_for_answer, encoded
 from providers.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
 
 _MIB = 1024 * 1024
@@ -468,7 +468,7 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
     except UNREADABLE:
         return data
     shown = _beside_words(said, [each for each in secrets if len(each) >= SHORTEST_SECRET])
-    return data if shown == said else msgspec.json.encode(shown)
+    return data if shown == said else encoded(shown)
 
 
 def _beside_words(value: Any, secrets: Sequence[str]) -> Any:
@@ -526,7 +526,7 @@ def _masked_data(data: bytes, secrets: Sequence[str]) -> bytes:
     except UNREADABLE:
         return _masked_text(data, secrets)
     shown = redact_json(said, secrets)
-    return data if shown == said else msgspec.json.encode(shown)
+    return data if shown == said else encoded(shown)
 
 
 def _masked_text(text: bytes, secrets: Sequence[str]) -> bytes:

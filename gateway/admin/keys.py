@@ -23,6 +23,7 @@ from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, Unsup
 from gateway.keys import changes
 from gateway.keys.stored import Change, Decide, NewKey, check_name, client_settings, new_key, shown_stored
 from gateway.settings import nearest
+from providers import encoded
 
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -258,6 +259,6 @@ def _demand_no_more(fields: Mapping[str, Any], *known: str) -> None:
 
 def uncached(value: Any, status: int = 200) -> web.Response:
     """Return a value as JSON that must not be cached."""
-    body = msgspec.json.encode(value)
+    body = encoded(value)
     headers = {"cache-control": "no-store", "cross-origin-resource-policy": "same-origin"}  # one of them has a key
     return web.Response(body=body, status=status, content_type=JSON, headers=headers)

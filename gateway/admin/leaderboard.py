@@ -27,7 +27,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
-from providers import learnt_of
+from providers import encoded, learnt_of
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -207,9 +207,9 @@ async def leaderboard(request: web.Request) -> web.Response:
     client = context.admission.admit_viewer(request)
     models = _wanted(context, request.query.get("model"))
     if is_asked(request, "explain"):
-        body = msgspec.json.encode(Plans([explained(context, model, request.query, client) for model in models]))
+        body = encoded(Plans([explained(context, model, request.query, client) for model in models]))
     else:
-        body = msgspec.json.encode(Leaderboards([_standings(context, model) for model in models]))
+        body = encoded(Leaderboards([_standings(context, model) for model in models]))
     return web.Response(body=body, content_type="application/json")
 
 

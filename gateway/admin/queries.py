@@ -13,6 +13,7 @@ from aiohttp import web
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import Position
 from gateway.settings import nearest
+from providers import encoded
 
 MOST = 500  # in a page of a list
 LONGEST = 512  # characters of a value
@@ -104,7 +105,7 @@ COMPRESSED_FROM = 32_768  # bytes
 
 def answer(request: web.Request, value: Any) -> web.Response:
     """Return ``value`` as JSON, or 304 if the caller has it."""
-    body = msgspec.json.encode(value)
+    body = encoded(value)
     headers = {
         "etag": f'W/"{hashlib.sha256(body).hexdigest()[:20]}"',
         "cache-control": "private, no-cache",

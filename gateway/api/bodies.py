@@ -24,7 +24,7 @@ from gateway.api.json_body import (
 )
 from gateway.core.errors import BodyTimeout, BodyTooLarge, ExpectationFailed, InvalidRequest, UnsupportedMediaType
 from gateway.overload.bodies import SEATED_BYTES, Bodies, Body
-from providers import Steps, separators
+from providers import Steps, check_room, separators
 from providers.dialects import DIALECTS
 
 # Decompresses a request body in pieces of limited size.
@@ -346,11 +346,13 @@ async def read_contents(
     Raises:
         InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
         TooManyValues: one of its fields has too many to be decoded.
+        MemoryError: there is no room for what is made of a large one.
 
     """
     if len(body) <= LARGE_BYTES:
         contents = Contents.of(body)
     else:
+        check_room(3 * len(body))  # for what is made of it
         contents = await work.run(contents_steps(body, prompt, media))
     if len(body) > most_values * _SHORTEST_VALUE:
         await work.run(_built_steps(contents.fields, most_values))

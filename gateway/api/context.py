@@ -29,6 +29,7 @@ from gateway.limits import Begun, Limits
 from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full
 from gateway.overload.intake import Intake
+from gateway.overload.sockets import OpenSockets
 from gateway.racing import Services
 from gateway.settings import Settings
 from gateway.steering import Steering
@@ -354,6 +355,7 @@ class Context(CallContext):
         self.vectors = vectors
         self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
+        self.sockets = OpenSockets()
         self.phase = Phase.SERVING
         self.drains = asyncio.Event()  # set when the phase becomes DRAINING
         self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call

@@ -16,7 +16,7 @@ from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.keys.keys import GOOGLES
-from providers import Price
+from providers import Price, encoded
 from providers.dialects import DIALECTS, GEMINI, MESSAGES, PIVOT, Dialect
 
 # The properties of a model that follow from its deployments: context length, capabilities, price.
@@ -335,4 +335,4 @@ def _place(entries: Sequence[AnthropicModel], model: str, param: str) -> int:
 
 
 def _json(body: msgspec.Struct) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+    return web.Response(body=encoded(body), content_type="application/json")

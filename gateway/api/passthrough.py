@@ -42,7 +42,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import EXTRA_ROLES, Asking, ClientGone, Launching, Relay, Relayed, Unanswered
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Plan, Terms
-from providers import ErrorKind, finished
+from providers import ErrorKind, encoded, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
 # From a request to a relay: builds the call, selects its deployments, and plans their order.
@@ -587,7 +587,7 @@ def counting(endpoint: Endpoint, counts: TokenCounting) -> Handler:
             needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
             fields = headers.identifying(client_context.request_id) if client_context.request_id is not None else {}
             return web.Response(
-                body=msgspec.json.encode({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
+                body=encoded({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
                 content_type="application/json",
                 headers={**fields, ESTIMATED: "true"},
             )

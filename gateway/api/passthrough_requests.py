@@ -16,7 +16,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
 from gateway.settings import ModelKind, parsed_name
-from providers import Api, Form, Steps, form_steps
+from providers import Api, Form, Steps, form_steps, raw_json
 from providers.dialects import DIALECTS, RESPONSES, Malformed
 
 # The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
@@ -362,5 +362,5 @@ def _as_json(name: str, text: str | None) -> msgspec.Raw:
     """Return a form's field as JSON: the model's name becomes a string, the others contain JSON already."""
     text = text or ""
     if name == "model" or (name == "race" and text.strip()[:1] not in {"{", '"'}):
-        return msgspec.Raw(msgspec.json.encode(text))
+        return raw_json(text)
     return msgspec.Raw(text.strip().encode() or b"null")

@@ -16,7 +16,7 @@ from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest
 from gateway.memory.answers import Scope
-from providers import UNREADABLE
+from providers import UNREADABLE, encoded
 from providers.dialects import id_of, is_bare, items_of, single_items
 
 _PREVIOUS, _PROMPT = "previous_response_id", "input"
@@ -78,7 +78,7 @@ async def recalled(
     changed = {**fields, _PROMPT: msgspec.Raw(b"[%b]" % b",".join([*(before or ()), *said]))}
     if before is not None:
         del changed[_PREVIOUS]
-    body = msgspec.json.encode(changed)
+    body = encoded(changed)
     if len(body) > most_bytes(context):
         raise too_large(context)
     count(len(body))

@@ -21,7 +21,8 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoints import RESPONSES_ENDPOINT
 from gateway.api.handler import answer_of
-from gateway.api.refusals import Refused
+from gateway.api.json_body import Contents
+from gateway.api.refusals import CALL_ID, Refused
 from gateway.api.turns import (
     ConnectionTooOld,
     Conversations,
@@ -47,7 +48,8 @@ from gateway.core.errors import (
     ShuttingDown,
 )
 from gateway.limits import Begun, LimitReached
-from gateway.overload.bodies import SEATED_BYTES
+from gateway.overload.bodies import SEATED_BYTES, process_full
+from gateway.overload.sockets import LONGEST_S, Pace, TooManySockets
 from gateway.racing import ClientGone
 from gateway.settings import Role
 
@@ -60,7 +62,11 @@ MOST_WAITING = 64  # turns
 # Ours.
 IDLE_S = 600.0  # without a turn
 PING_S = 20.0  # of silence; proxies end a silent connection after a minute
+LONGEST_CANCEL = 512  # bytes; such a message is read even if its client's limits leave nothing
 SILENT_S = 300.0  # without even an answer to a ping: clients that are busy with a tool may not answer for minutes
+
+# What limits count of a message before it is read, and of a turn when it runs: it may have to wait for others before.
+_COUNTED, _RUNS = frozenset({"rpm"}), frozenset({"max_parallel"})
 
 
 async def responses_socket(request: web.Request) -> web.StreamResponse:
@@ -82,8 +88,16 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
     client = _admit(request, context)
     _check_origin(request, context)
     owner, address = client.name or address_of(request, context), address_of(request, context)
-    socket = WebSocket(request, context.bodies, owner, address, partial(most_bytes, context))
-    return await _Session(request, context, socket, owner).serve(await socket.open())
+    try:
+        own = context.sockets.enter(owner, asyncio.get_running_loop().time())
+    except TooManySockets:
+        await context.sockets.hold(owner, context.drains)
+        raise
+    try:
+        socket = WebSocket(request, context.bodies, owner, address, partial(most_bytes, context))
+        return await _Session(request, context, socket, owner, Pace(own)).serve(await socket.open())
+    finally:
+        context.sockets.leave(owner)
 
 
 def _admit(request: web.Request, context: Context) -> Client:
@@ -119,6 +133,10 @@ class _Stream:
         self.has_begun = False  # whether the task runs: one that is cancelled before it does says nothing
 
 
+def _is_of_client(error: ApiError) -> bool:
+    return error.status_code < InternalError.status
+
+
 def _cancelled() -> ResponseCancelled:
     return ResponseCancelled("the response was cancelled, as asked for")
 
@@ -126,7 +144,8 @@ def _cancelled() -> ResponseCancelled:
 class _Session:
     """One connection."""
 
-    def __init__(self, request: web.Request, context: Context, socket: WebSocket, owner: Hashable) -> None:
+    def __init__(self, request: web.Request, context: Context, socket: WebSocket, owner: Hashable, pace: Pace) -> None:
+        self._pace = pace
         self._request, self._context, self._socket, self._owner = request, context, socket, owner
         self._loop = asyncio.get_running_loop()
         self._born_s = self._idle_since = self._pinged_s = self._loop.time()
@@ -146,6 +165,8 @@ class _Session:
                 try:
                     while (message := await self._socket.receive()) is not None:
                         await self._read(message)
+                        await asyncio.sleep(0)  # others have their turn, however many it sends
+                        await self._rest()
                 finally:
                     self._is_over = True
                 keeping.cancel()
@@ -166,34 +187,71 @@ class _Session:
 
     # What the client sends.
 
+    async def _rest(self) -> None:
+        """Delay the next message, if too many were refused."""
+        if (rest_s := self._pace.until_s - self._loop.time()) > 0:
+            await self._socket.rest(rest_s)
+
+    async def _begin(self, message: Message) -> tuple[Begun | None, LimitReached | None]:
+        """Count a message as a request of its client, before it is read; or return why it may only be a cancellation.
+
+        Raises:
+            LimitReached: a limit leaves nothing.
+            ApiError: the key has ended.
+
+        """
+        context = self._context
+        client = _admit(self._request, context)
+        if not (client.limits or context.payers.is_used):
+            return None, None
+        levels = context.payers.levels(client)
+        try:
+            context.limits.check(levels, spends=context.spends(client), is_begun=True)
+            return await context.limits.begin(levels, _COUNTED), None
+        except LimitReached as reached:
+            if message.size > LONGEST_CANCEL:
+                raise
+            return None, reached.with_traceback(None)
+
     async def _read(self, message: Message) -> None:
         """Read one message, and begin its turn if it is due."""
-        stream, taken = None, False
+        stream, taken, begun = None, False, None
         try:
-            if message.error is not None:
-                raise message.error
-            if not message.is_text:
-                raise InvalidRequest("messages must be text with a JSON object, not binary")
-            contents = await read_contents(message.take(), self._context.body_work)
+            begun, limit = await self._begin(message)
+            contents = await self._contents(message)
             stream, kind = stream_of(contents), kind_of(contents)
-            if kind == "response.create":
-                self._enqueue(SocketTurn(contents, message, self._socket, self._conversations))
-                taken = True
-            elif kind == "response.cancel":
+            if kind == "response.cancel":  # which costs nothing, but saves something
                 self._cancel(stream, cancelled_id(contents))
+                if begun is not None:
+                    begun.end(counts=False)
+            elif limit is not None:
+                raise limit
+            elif kind == "response.create":
+                self._enqueue(SocketTurn(contents, message, self._socket, self._conversations, begun))
+                taken = True
             else:
                 raise InvalidRequest(
                     f"{kind[:100]!r} is not a type of message here: send 'response.create' or 'response.cancel'",
                     param="type",
                 )
-        except ApiError as error:
-            self._refuse(error, stream)
+        except (ApiError, MemoryError) as error:
+            self._refuse(error if isinstance(error, ApiError) else process_full(), stream, message.size)
             with suppress(ClientGone):
                 await self._socket.drain()
         finally:
             if not taken:
                 message.release()
+                if begun is not None:
+                    begun.end()
         self._begin_turns()
+
+    async def _contents(self, message: Message) -> Contents:
+        if message.error is not None:
+            raise message.error
+        if not message.is_text:
+            raise InvalidRequest("messages must be text with a JSON object, not binary")
+        most_values = self._context.settings.limits.max_values
+        return await read_contents(message.take(), self._context.body_work, most_values=most_values)
 
     def _enqueue(self, turn: SocketTurn) -> None:
         if self._closes_with is not None:
@@ -207,6 +265,8 @@ class _Session:
             )
         if len(self._waiting) >= MOST_WAITING:
             raise TooManyTurns(f"{MOST_WAITING} turns wait on this connection already: wait for the end of one")
+        if turn.only_prepares:
+            self._pace.warmed(self._loop.time())
         self._streams.setdefault(turn.stream, _Stream())
         self._waiting.append(turn)
 
@@ -253,6 +313,8 @@ class _Session:
             await self._answer(turn)
         except ApiError as error:
             self._refuse(error, turn.stream)
+        except MemoryError:
+            self._refuse(process_full(), turn.stream)
         except ClientGone:
             pass  # the connection has ended, or is about to
         except asyncio.CancelledError:
@@ -271,12 +333,15 @@ class _Session:
         context = self._context
         context.check_begins()
         client = _admit(self._request, context)  # its key may have ended since
-        begun: Begun | None = None
-        if client.limits or context.payers.is_used:
-            levels = context.payers.levels(client)
-            context.limits.check(levels, spends=context.spends(client))
-            begun = await context.limits.begin(levels)
+        begun = turn.begun
         try:
+            if client.limits or context.payers.is_used:
+                levels = context.payers.levels(client)
+                context.limits.check(levels, spends=context.spends(client), is_begun=True)
+                if begun is None:  # a reload has given it limits since
+                    begun = await context.limits.begin(levels)
+                else:
+                    await context.limits.begin(levels, _RUNS, before=begun)
             if turn.only_prepares:
                 turn.send(await prepared(context, client, turn.body(context)))
             else:
@@ -311,9 +376,11 @@ class _Session:
 
     # What the client is told of errors.
 
-    def _refuse(self, error: ApiError, stream: str | None) -> None:
-        """Count an error of ours, and send it."""
+    def _refuse(self, error: ApiError, stream: str | None, size: int = 0) -> None:
+        """Count an error of ours, and send it. ``size``: of the message that was read in vain."""
         self._context.refusals.add_error(error, self._facts)
+        if isinstance(error, LimitReached | Overloaded) or (_is_of_client(error) and CALL_ID not in error.headers):
+            self._pace.refused(self._loop.time(), float(error.headers.get("retry-after", LONGEST_S)), size)
         error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames have the body, too
         self._tell(error, stream)
 

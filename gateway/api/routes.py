@@ -54,6 +54,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.keys.keys import SHARED
+from gateway.overload.bodies import process_full
 from providers import redact
 from providers.dialects import GEMINI, PIVOT, Dialect
 
@@ -280,8 +281,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     except WrongKey as error:
         return await _wrong_key(request, handler, error)
-    except ApiError as error:
-        return _refusal(request, error)
+    except (ApiError, MemoryError) as error:
+        return _refusal(request, error if isinstance(error, ApiError) else process_full())
     except web.HTTPException as error:
         error.__traceback__ = None  # likewise: its route has it
         asked = preflight(request, request.app[CONTEXT].settings.cors)  # no route takes OPTIONS

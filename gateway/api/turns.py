@@ -24,7 +24,7 @@ from gateway.limits import Begun
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
-from providers import events
+from providers import encoded, events
 from providers.dialects import DONE, Heard, Malformed, items_of, joined, warmed_up
 
 # The errors that only a WebSocket has. All are sent as events.
@@ -194,8 +194,15 @@ def cancelled_id(contents: Contents) -> str | None:
 class SocketTurn:
     """One ``response.create``, from its receipt to its end. ``stream`` is the name of its stream."""
 
-    def __init__(self, contents: Contents, message: Message, socket: WebSocket, conversations: Conversations) -> None:
-        """Read a message, whose bytes count until ``body`` was called.
+    def __init__(
+        self,
+        contents: Contents,
+        message: Message,
+        socket: WebSocket,
+        conversations: Conversations,
+        begun: Begun | None = None,
+    ) -> None:
+        """Read a message, whose bytes count until ``body`` was called. ``begun``: what limits have counted of it.
 
         Raises:
             InvalidRequest: a field is invalid.
@@ -210,6 +217,7 @@ class SocketTurn:
         self.only_prepares = generates is False
         self.stream = stream_of(contents)
         self.socket = socket
+        self.begun = begun
         self.is_told = False  # whether its client has an event of it
         self.response_id: str | None = None
         self._continues = None
@@ -243,7 +251,7 @@ class SocketTurn:
             self._counted = self._conversations.count(len(new))
             self._items = b"" if self._counted is None else new
         fields["stream"] = _TRUE
-        body = msgspec.json.encode(fields)
+        body = encoded(fields)
         self._message.release()
         if len(body) > most_bytes(context):
             raise too_large(context)
@@ -280,6 +288,8 @@ class SocketTurn:
     def release(self) -> None:
         """Stop counting what it holds."""
         self._message.release()
+        if self.begun is not None:
+            self.begun.end()
         if self._counted is not None:
             self._counted.release()
             self._counted = None

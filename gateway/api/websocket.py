@@ -25,8 +25,10 @@ from gateway.racing import ClientGone
 # The codes of RFC 6455, 7.4.1.
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
 
+LOOK_S = 0.25  # between two looks for a client that left while nothing was received
 CLOSE_S = 1.0  # for the client's answer to the end
-READ_AHEAD = 16  # complete messages that wait; then no more is read
+READ_AHEAD = 1  # complete messages that wait; then no more is read
+LARGE_BYTES = 64 * 1024  # received: it takes a millisecond, and uvloop would read thirty times as much in one turn
 SMALL_BYTES = 512  # frames with less cost more time than their bytes are worth, so their number is limited
 SMALL_FRAMES, SMALL_FRAMES_PER_S = 2000.0, 200.0
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -193,6 +195,8 @@ class WebSocket:
         self._is_deaf = False  # nothing of what comes is understood any more
         self._draining: asyncio.Task[None] | None = None  # ends when the client has read, or the connection has ended
         self._gone: asyncio.Future[None] = self._loop.create_future()  # the client has ended it, or its connection
+        self._ends: asyncio.Future[None] = self._loop.create_future()  # likewise, or the end was sent
+        self._unread = b""  # what came behind as many messages as may wait
         self._head = bytearray()  # of the next frame, as far as received
         self._opcode = 0
         self._is_final = False
@@ -209,13 +213,13 @@ class WebSocket:
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Read what arrived; called by the connection."""
         self.heard_at = self._loop.time()
-        if not self._is_deaf:
-            try:
-                self._read(data)
-            except _Violation as violation:
-                self._is_deaf = True
-                self._drop_message()
-                self.close(violation.close_code, str(violation))
+        if self._unread:
+            self._unread += data
+        else:
+            self._hear(data)
+            if len(data) >= LARGE_BYTES and not reading_is_paused(self._connection):
+                self._connection.pause_reading()
+                self._loop.call_soon(self._receive_more)
         return False, b""
 
     def feed_eof(self) -> None:
@@ -251,9 +255,16 @@ class WebSocket:
             finally:
                 self._waiter = None
         message = self._messages.popleft()
-        if len(self._messages) < READ_AHEAD and reading_is_paused(self._connection):
-            self._connection.resume_reading()
+        self._hear_on()
         return message
+
+    async def rest(self, seconds: float) -> None:
+        """Wait so long, or until the connection ends. What the client sends meanwhile waits before it is read."""
+        until = self._loop.time() + seconds
+        while self.is_open and (left_s := until - self._loop.time()) > 0:
+            if getattr(self._connection, "has_left", False):  # else its end is only noticed when more is received
+                self.abort()
+            await asyncio.wait({self._ends}, timeout=min(left_s, LOOK_S))
 
     def send(self, *texts: bytes) -> None:
         """Send messages of text, each in one frame.
@@ -265,6 +276,11 @@ class WebSocket:
         if self._is_closing or self._gone.done():
             raise ClientGone
         self._write(b"".join([part for text in texts for part in (_head(_TEXT, len(text)), text)]))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on: neither side has ended it."""
+        return not self._ends.done()
 
     @property
     def is_slow(self) -> bool:
@@ -310,12 +326,12 @@ class WebSocket:
             self._write(_head(_CLOSE, len(payload)) + payload)
             self._is_closing = True
             self._wake()
+            _resolve(self._ends)
 
     async def finish(self) -> None:
         """Wait for the client's answer to the end. What it sends before is dropped."""
         self.drop_messages()
-        if reading_is_paused(self._connection):
-            self._connection.resume_reading()
+        self._hear_on()
         await asyncio.wait({self._gone}, timeout=CLOSE_S)
 
     def drop_messages(self) -> None:
@@ -330,11 +346,33 @@ class WebSocket:
         if self._request.transport is not None:
             self._request.transport.abort()
 
+    def _hear(self, data: bytes) -> None:
+        if not self._is_deaf:
+            try:
+                self._read(data)
+            except _Violation as violation:
+                self._is_deaf = True
+                self._drop_message()
+                self.close(violation.close_code, str(violation))
+
+    def _hear_on(self) -> None:
+        """Read what waits, and receive more if no more messages wait than may."""
+        unread, self._unread = self._unread, b""
+        self._hear(unread)
+        self._receive_more()
+
+    def _receive_more(self) -> None:
+        if len(self._messages) < READ_AHEAD and reading_is_paused(self._connection):
+            self._connection.resume_reading()
+
     # Frames.
 
     def _read(self, data: bytes) -> None:
         at, end = 0, len(data)
         while (at < end or (self._in_frame and not self._left)) and not self._is_deaf:
+            if len(self._messages) >= READ_AHEAD:
+                self._unread = data[at:]
+                return
             if not self._in_frame:
                 at = self._read_head(data, at)
                 continue
@@ -441,13 +479,18 @@ class WebSocket:
             self._message = None
 
     def _end(self) -> None:
-        if not self._gone.done():
-            self._gone.set_result(None)
+        _resolve(self._gone)
+        _resolve(self._ends)
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            _resolve(self._waiter)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _head_bytes(head: bytearray) -> int:

@@ -115,6 +115,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     try:
         application(next(iter(sys.argv[1:]), None))()
+    except MemoryError:
+        discard_standard_output()
+        sys.exit("holeshot: there is no memory for so much: ask for less at a time, or allow this process more")
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

@@ -20,6 +20,7 @@ from gateway.replay.replay import Replayed, replay
 from gateway.replay.rows import Call
 from gateway.replay.settings import BUDGETS, settings
 from gateway.settings import nearest
+from providers import encoded
 
 _GENTLE = 15  # niceness of the child
 _LEAST_S = 60.0
@@ -129,7 +130,7 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(_GENTLE)
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    sys.stdout.buffer.write(msgspec.json.encode(_answered(request)))
+    sys.stdout.buffer.write(encoded(_answered(request)))
 
 
 if __name__ == "__main__":

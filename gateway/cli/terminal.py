@@ -246,8 +246,11 @@ def cell(value: object, column: str = "") -> str:
 def _encoded(value: Any) -> bytes:
     import msgspec  # noqa: PLC0415 - as above
 
+    from providers import encoded  # noqa: PLC0415 - as above
+
     order: Any = "deterministic" if isinstance(value, set) else None
-    return msgspec.json.Encoder(enc_hook=str, decimal_format="number", order=order).encode(_without_nan(value))
+    encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="number", order=order)
+    return encoded(_without_nan(value), encoder)
 
 
 def _without_nan(value: Any) -> Any:

@@ -13,6 +13,7 @@ from gateway.core.calls import TENANT, CallRecord, CallStart
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord, RefusalRecord
 from gateway.core.rules import has_failed
+from providers import encoded
 
 
 class Started(msgspec.Struct, frozen=True, tag="started", gc=False):
@@ -116,7 +117,7 @@ def decode(line: bytes | bytearray) -> Entry:
 
     """
     if _has_nul(line):
-        line = msgspec.json.encode(storable(msgspec.json.decode(line)))
+        line = encoded(storable(msgspec.json.decode(line)))
     return _DECODER.decode(line)
 
 

@@ -7,7 +7,7 @@ cost. While nothing is left beside that, calls wait in line for one that ends (`
 after another. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -104,15 +104,15 @@ class Use(msgspec.Struct, frozen=True):
 class Begun:
     """A request's holds on its ``levels`` before its body is read: ``max_parallel`` and ``rpm``."""
 
-    __slots__ = ("_held", "levels")
+    __slots__ = ("held", "levels")
 
     def __init__(self, levels: Sequence[Level], held: "Sequence[Wanted]") -> None:
         self.levels = levels
-        self._held = held
+        self.held = held
 
     def end(self, *, counts: bool = True) -> None:
         """Release ``max_parallel``, once. ``counts``: whether the request counts in ``rpm``."""
-        held, self._held = self._held, ()
+        held, self.held = self.held, ()
         if held:
             settle(held, _ONE_REQUEST, _COUNTED if counts else _NOTHING)
 
@@ -202,8 +202,12 @@ class Limits:
                 if amount > left + ROUNDING:
                     raise limit_reached(quota, level.whose, unix_s, amount=amount)
 
-    async def begin(self, levels: Sequence[Level]) -> Begun:
+    async def begin(
+        self, levels: Sequence[Level], names: Collection[str] = BEFORE_BODY, *, before: Begun | None = None
+    ) -> Begun:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
+
+        ``names``: which of the two. ``before``: what the request holds already, which is then added to.
 
         Raises:
             LimitReached: too little is left.
@@ -214,9 +218,15 @@ class Limits:
         for level in levels:
             account = self._account(level, unix_s)
             if account.before_body:
-                wanted.append((account, account.before_body, level))
+                quotas = account.before_body
+                if names is not BEFORE_BODY:
+                    quotas = tuple(quota for quota in quotas if quota.name in names)
+                wanted.append((account, quotas, level))
         await self._admission.at_once(wanted, _ONE_REQUEST)
-        return Begun(levels, wanted)
+        if before is None:
+            return Begun(levels, wanted)
+        before.held = (*before.held, *wanted)
+        return before
 
     async def hold(
         self,

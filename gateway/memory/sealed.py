@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 import structlog
 
-from providers import UNREADABLE
+from providers import UNREADABLE, packed
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -79,12 +79,11 @@ class SealedAnswers:
         """Tell the others of an answer; return whether they know it now."""
         if _SECRET.fullmatch(response_id) is None:
             return False
-        values = [(response_id, msgspec.msgpack.encode(link))]
-        values += [
-            (name, msgspec.msgpack.encode(data))
-            for name, data in link.named.items()
-            if _SECRET.fullmatch(name) is not None
-        ]
+        try:
+            values = [(response_id, packed(link))]
+            values += [(name, packed(data)) for name, data in link.named.items() if _SECRET.fullmatch(name) is not None]
+        except MemoryError:
+            return False
         size = sum(len(value) + _VALUE_BYTES for _, value in values)
         if len(values[0][1]) > MOST_VALUE_BYTES or not self._has_room(size):
             return False

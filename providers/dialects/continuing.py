@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from providers.dialects.wording import Fields
+from providers.large_bodies import raw_json
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message
@@ -137,7 +138,7 @@ def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int) -> dict[
 
 def with_last(values: msgspec.Raw, last: object) -> msgspec.Raw:
     """Return a JSON array with one more value."""
-    return msgspec.Raw(msgspec.json.encode([*msgspec.json.decode(values, type=list[msgspec.Raw]), last]))
+    return raw_json([*msgspec.json.decode(values, type=list[msgspec.Raw]), last])
 
 
 def strings_of(raw: msgspec.Raw | None) -> Sequence[str]:

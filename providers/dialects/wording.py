@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.errors import UNREADABLE
+from providers.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
 
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
@@ -59,11 +60,6 @@ def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:
         return msgspec.json.decode(raw, type=type_)
     except UNREADABLE as error:
         raise Malformed(f"{field!r} is invalid: {error}", field) from None
-
-
-def raw_json(value: Any) -> msgspec.Raw:
-    """Return ``value`` as raw JSON."""
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def is_string(raw: msgspec.Raw | None) -> bool:

@@ -19,6 +19,7 @@ _CLIENTS: dict[str, dict[str, Any]] = {
     "poor": {"usd_per_day": 1},
     "adhoc": {"adhoc": True},
     "fair": {},
+    "rare": {"rpm": 5},
 }
 _CLIENTS["viewer"] = {"role": "viewer"}
 CLIENTS = {name: {**more, "key_sha256": sha256(f"hs-{name}".encode()).hexdigest()} for name, more in _CLIENTS.items()}
@@ -124,12 +125,25 @@ def form(size: int) -> Sent:
     return post("audio", body + bytes(size) + b"\r\n--edge--\r\n", content_type="multipart/form-data; boundary=edge")
 
 
+def socket(message: bytes, number: int = 1, key: str = "weak", *, repeats: int = 0) -> Sent:
+    """Return a WebSocket that sends ``message`` so often in one write, and such writes, without waiting for answers."""
+    length = len(message)
+    frame = b"\x81" + (bytes((0x80 | length,)) if length < 126 else b"\xff" + length.to_bytes(8, "big"))
+    frame += bytes(4) + message
+    shake = f"GET {PATHS['responses']} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer hs-{key}\r\n"
+    shake += "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    shake += "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    return Sent((shake.encode(), frame * number), repeats=repeats)
+
+
 CHAT = b'{"model":"hostile","messages":[{"role":"user","content":"'
 PICTURE = CHAT[:-1] + b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,'
 ESCAPES = b'"%b"' % (rb"\u0041\"" * 10)
 TOOLED = CHAT + b'"}],"tools":'
 INSTRUCTED = b'{"model":"hostile","input":"Hi","instructions":"'
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+SAYS, TURN = b'{"type":"%b"}', b'{"type":"response.create","model":"hostile","input":"Hi"%b}'
+NUMBERS = SAYS[:-1] % b"x" + b',"input":[%b]}' % many(b"1", 9 * MIB)
 UNKEYED, CHUNKED = head("chat", None, transfer_encoding="chunked"), head("chat", transfer_encoding="chunked")
 TRAILERS = b"a: b\r\n" * (256 * 1024 // 6)
 MOST = 16_000  # blocks of three values: nearly as many as may be translated
@@ -282,6 +296,13 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
          WELL, "gemini"),
         ("2,048 embeddings", 11, lambda _: post("embeddings", b'{"model":"hostile","input":[%b]}' % many(b'"x"', 2048)),
          saying(lambda: VECTORS % many(VECTOR, 2048)), "embeddings"),
+        ("messages of an unknown type", 14, lambda _: socket(SAYS % b"x", 100, repeats=200)),
+        ("messages of an unknown type beyond rpm", 14, lambda _: socket(SAYS % b"x", 100, "rare", repeats=200)),
+        ("turns beyond rpm", 14, lambda _: socket(TURN % b"", 100, "rare", repeats=200), WELL, "responses"),
+        ("warm-ups without end", 14, lambda _: socket(TURN % b',"generate":false', 100, repeats=200)),
+        ("18 MB of numbers of an unknown type", 14, lambda _: socket(NUMBERS, repeats=20)),
+        ("handshakes", 14, lambda _: Sent(socket(b"").pieces[:1], leaves_after_s=0.01), WELL, "chat", 20),
+        ("300 WebSockets", 14, lambda _: socket(SAYS % b"x", repeats=99), WELL, "chat", 300),
         ("10,000 items at the provider", 13, lambda _: post("responses", b'{"model":"hostile","input":[%b]}'
          % many(b'{"type":"item_reference","id":"msg_1"}', 10_000)), WELL, "responses"),
     ),

@@ -12,6 +12,7 @@ from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySer
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
 from gateway.ledger.schema import rendered, text_of
+from providers import raw_json
 
 # Which windows of the ledger's sums a report adds up, and the steps of a history.
 
@@ -149,7 +150,7 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
     await asyncio.sleep(0)  # a series takes a quarter of a millisecond; there may be hundreds
     model, deployment, provider = key
     found = HistorySeries(model=model, deployment=deployment, provider=provider, t=list(starts), **columns)
-    return msgspec.Raw(msgspec.json.encode(found))
+    return raw_json(found)
 
 
 async def outages(reader: Reader, now: datetime) -> Table:

@@ -14,6 +14,7 @@ from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, joi
 from providers.dialects.wording import Fields
 from providers.error_bodies import error_in, read_answer
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.large_bodies import raw_json
 from providers.usage import usage_of
 
 # Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
@@ -210,7 +211,7 @@ class CompletionContinuing(Continuing):
         """Return the request with the beginning after the prompt."""
         changed = with_less(fields, ("max_tokens",), spent_tokens)
         prompt = msgspec.json.decode(fields["prompt"], type=str)
-        changed["prompt"] = msgspec.Raw(msgspec.json.encode(prompt + begun))
+        changed["prompt"] = raw_json(prompt + begun)
         return changed
 
     def splice(self, begun: Begun) -> ChatSplice:

@@ -20,6 +20,7 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import json_format, json_format_within
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.wording import Fields
+from providers.large_bodies import raw_json
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
 _FORMATS = {"output_format": json_format, "output_config": json_format_within}
@@ -110,7 +111,7 @@ class MessageContinuing(Continuing):
             changed["messages"] = with_last(fields["messages"], {"role": "assistant", "content": begun})
         else:
             turn = {"role": "assistant", "content": _and(own.content, begun)}
-            changed["messages"] = msgspec.Raw(msgspec.json.encode([*before, turn]))
+            changed["messages"] = raw_json([*before, turn])
         return changed
 
     def splice(self, begun: Begun) -> "MessageSplice":
@@ -203,5 +204,5 @@ def _and(content: str | list[dict[str, msgspec.Raw]], begun: str) -> object:
         return content + begun
     if content and (text := content[-1].get("text")) is not None:
         own = msgspec.json.decode(text, type=str)
-        return [*content[:-1], content[-1] | {"text": msgspec.Raw(msgspec.json.encode(own + begun))}]
+        return [*content[:-1], content[-1] | {"text": raw_json(own + begun)}]
     return [*content, {"type": "text", "text": begun}]

@@ -19,6 +19,7 @@ from providers.dialects.continuing import (
 )
 from providers.dialects.responses.fields import EventWriter, responses_usage
 from providers.dialects.wording import Fields
+from providers.large_bodies import raw_json
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})
 _OBSTACLES: Mapping[str, str] = {
@@ -110,7 +111,7 @@ class ResponseContinuing(Continuing):
             return changed
         given = fields["input"]
         if bytes(given).lstrip().startswith(b'"'):
-            given = msgspec.Raw(msgspec.json.encode([{"role": "user", "content": given}]))
+            given = raw_json([{"role": "user", "content": given}])
         part = {"type": "output_text", "text": begun, "annotations": []}
         item = {"type": "message", "id": "msg_begun", "role": "assistant", "status": "in_progress", "content": [part]}
         changed["input"] = with_last(given, item)

@@ -10,6 +10,7 @@ from providers.dialects.responses.fields import EventWriter, Object, responses_u
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
 from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
 from providers.sse import events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
@@ -169,7 +170,7 @@ def _as_input(raw: bytes) -> bytes | None:
             return None
     if kind in _ID_IS_NAME and "id" in item:
         del item["id"]
-        return msgspec.json.encode(item)
+        return encoded(item)
     return raw
 
 
