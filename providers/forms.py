@@ -3,8 +3,8 @@
 Who may lose what:
 
 - What the gateway has added is left out, without a word to the client.
-- A *wish* of the client's is left out, and told: how hard to think, how much to write, which queue, how prompts are
-  cached, whose request it is. The answer is one to the same question. Each dialect lists its own.
+- A *preference* of the client's is left out, and told: how hard to think, how much to write, which queue, how prompts
+  are cached, whose request it is. The answer is one to the same question. Each dialect lists its own.
 - A value that is the default is left out: nothing is lost.
 - A field with two names is sent by the other one.
 - Any other parameter is left out, and told, only with ``drop_params``: what a client asked for is an error until its
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
-from providers.dialects import Malformed, RequestFormat, raw_json
+from providers.dialects import Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
@@ -341,7 +341,7 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     value = bytes(_value_at(fields, place) or b"")
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
-    if top in _optional(formats, fields) or _is_wish(place, value, formats):
+    if top in _optional(formats, fields) or _is_preference(place, value, formats):
         return _Why(is_told=given in request.fields)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
     if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
@@ -351,13 +351,13 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     return _Why(is_told=True) if request.drop_params else None
 
 
-def _is_wish(place: Place, value: bytes, formats: RequestFormat) -> bool:
-    """Whether a field is one of the dialect's wishes, within one, or has nothing but wishes in it."""
+def _is_preference(place: Place, value: bytes, formats: RequestFormat) -> bool:
+    """Whether a field is one of the dialect's preferences, within one, or has nothing but preferences in it."""
     path = place.path
-    if any(path == wish or path.startswith(f"{wish}.") for wish in formats.wishes):
+    if any(path == preference or path.startswith(f"{preference}.") for preference in formats.preferences):
         return True
     inner = _object(value)
-    return bool(inner) and all(f"{path}.{name}" in formats.wishes for name in inner)
+    return bool(inner) and all(f"{path}.{name}" in formats.preferences for name in inner)
 
 
 def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
@@ -477,13 +477,13 @@ def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
 
 def _find_one(fields: Fields, name: str, asked: Asked) -> Place | None:
     """Return the place of a field that is named without what is around it, or by its name in chat."""
-    for wish in asked.formats.thinking:
-        if wish.replace(".", "_") == name and (place := _place_of(fields, wish)) is not None:
+    for preference in asked.formats.thinking:
+        if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
         if "." in top and _spelt(top.rpartition(".")[2]) == name:
             return Place(top)
-    around = {wish.partition(".")[0] for wish in asked.formats.wishes if "." in wish}
+    around = {preference.partition(".")[0] for preference in asked.formats.preferences if "." in preference}
     for top in around & fields.keys():
         if (inner := _within(fields[top], (name,))) is not None:
             return Place(top, inner)

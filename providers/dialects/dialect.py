@@ -251,8 +251,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     decoded: frozenset[str] = frozenset()  # fields that are decoded into objects, so that their length is limited
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     # What may be left out where a provider refuses it, as it says how to answer the same question: paths of fields.
-    wishes: frozenset[str] = frozenset()
-    thinking: frozenset[str] = frozenset()  # those of the wishes that say how hard to think
+    preferences: frozenset[str] = frozenset()
+    thinking: frozenset[str] = frozenset()  # those of the preferences that say how hard to think
     items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
     thinking_kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
     thinking_as: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way

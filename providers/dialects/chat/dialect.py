@@ -87,7 +87,7 @@ CHAT = Dialect(
         effort="reasoning_effort",
         # ``thinking``, ``reasoning``, … are vendors' own.
         thinking=_THINKING,
-        wishes=_THINKING
+        preferences=_THINKING
         | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
         | {"service_tier", "user", "verbosity"},
         efforts=frozenset(_EFFORTS),

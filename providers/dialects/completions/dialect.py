@@ -243,7 +243,7 @@ COMPLETIONS = Dialect(
             has_default_limit=True,  # of 16 tokens
             unknown=_CHATS_ALONE,
         ),
-        wishes=frozenset({"user"}),
+        preferences=frozenset({"user"}),
         decoded=frozenset({"logit_bias", "stop", "stream_options"}),
         takes_quirks=True,
     ),

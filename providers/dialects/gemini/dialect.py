@@ -538,7 +538,7 @@ GEMINI = Dialect(
         system=SystemPrompt("systemInstruction", lambda text: {"text": text}, within="parts"),
         effort=IN_CONFIG + "thinkingConfig",
         thinking=frozenset({IN_CONFIG + "thinkingConfig"}),
-        wishes=frozenset({IN_CONFIG + "thinkingConfig", "labels", "serviceTier"}),
+        preferences=frozenset({IN_CONFIG + "thinkingConfig", "labels", "serviceTier"}),
         efforts=frozenset({IN_CONFIG + "thinkingConfig"}),
         without_effort=without_effort,
         choices=IN_CONFIG + "candidateCount",

@@ -95,7 +95,7 @@ RESPONSES = Dialect(
         system=SystemPrompt("instructions", lambda text: {"type": "text", "text": text}),
         effort="reasoning.effort",
         thinking=frozenset({"reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}),
-        wishes=frozenset({"client_metadata", "metadata", "prompt_cache_key", "prompt_cache_options"})
+        preferences=frozenset({"client_metadata", "metadata", "prompt_cache_key", "prompt_cache_options"})
         | {"prompt_cache_retention", "reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}
         | {"safety_identifier", "service_tier", "stream_options", "text.verbosity", "user"},
         items={"include": frozenset({"reasoning.encrypted_content"})},
