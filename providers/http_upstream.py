@@ -135,6 +135,8 @@ _NOT_FOUND = 404
 _INTERNAL_ERROR = 500
 _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
+# Azure, of models and APIs that came after its last version that is no preview.
+_NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
 _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
@@ -359,6 +361,8 @@ class HttpUpstream:
                 error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
+            if (needed := _NEWER.search(error.message)) is not None:
+                error.noted(f' (set query: {{ api-version: "{needed[1]}" }} of the provider, or a later one)')
             self._name_url(error, path, request.model)
             raise
 

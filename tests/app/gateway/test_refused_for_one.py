@@ -171,6 +171,14 @@ async def test_reasoning_that_xai_cannot_read_is_left_out_and_told(serve: Serve)
         assert len(xai.refusals) == 1
 
 
+async def test_azures_remedy_is_told_to_its_operator_as_a_setting(serve: Serve) -> None:
+    async with at(serve, [("azure", "gpt-5")]) as (running, _):
+        async with running.post({"model": NAME, "messages": QUESTION}) as response:
+            assert (response.status, "enabled only for api" in await response.text()) == (400, True)
+        [row] = await running.rows("select error_message from attempts")
+    assert 'query: { api-version: "2024-12-01-preview" }' in row["error_message"]
+
+
 ROOMS = {
     "vLLM": "'max_tokens' or 'max_completion_tokens' is too large: 64000. This model's maximum context length is 64001"
     " tokens and your request has 24235 input tokens (64000 > 64001 - 24235).",
