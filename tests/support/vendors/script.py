@@ -57,6 +57,11 @@ class Said(msgspec.Struct, frozen=True):
     calls: int = 0
     media: int = 0
 
+    @property
+    def is_users(self) -> bool:
+        """Whether the user said it: pydantic-ai has the user say the model's thoughts that Messages would not take."""
+        return self.who == "user" and not self.text.startswith("<assistant_thinking>")
+
 
 class Asked(msgspec.Struct, frozen=True):
     """A request as the script reads it."""
@@ -77,12 +82,12 @@ class Asked(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """What the user said last."""
-        return next((turn.text for turn in reversed(self.turns) if turn.who == "user"), "")
+        return next((turn.text for turn in reversed(self.turns) if turn.is_users), "")
 
     @property
     def since(self) -> Sequence[Said]:
         """What was said after that."""
-        last = max((place for place, turn in enumerate(self.turns) if turn.who == "user"), default=-1)
+        last = max((place for place, turn in enumerate(self.turns) if turn.is_users), default=-1)
         return self.turns[last + 1 :]
 
     @property
