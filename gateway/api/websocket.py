@@ -479,6 +479,7 @@ class WebSocket:
             self._message = None
 
     def _end(self) -> None:
+        self._unread = b""
         _resolve(self._gone)
         _resolve(self._ends)
         self._wake()

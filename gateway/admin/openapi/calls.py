@@ -44,6 +44,7 @@ from gateway.api.preferences import Provider
 from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
+from gateway.overload.sockets import TooManySockets
 from providers.dialects import TokenCounting
 
 # The headers that the gateway reads and sends, described.
@@ -373,6 +374,7 @@ _SOCKET = Operation(
         errors.NoWebSocket,
         errors.ShuttingDown,
         LedgerUnavailable,
+        TooManySockets,
         turns.InvalidStream,
         turns.TooManyStreams,
         turns.ConnectionTooOld,
