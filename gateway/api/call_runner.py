@@ -521,9 +521,7 @@ class CallRunner:
         self.response_headers.update(self._limit_headers)
 
     async def _hold(self) -> None:
-        """Reserve the expected use of limits; if a model has no money left, move on to its fallback.
-
-        Without one, wait for dollars that running calls hold.
+        """Reserve the expected use of limits; without money left, move on to a fallback, or wait for running calls.
 
         Raises:
             LimitReached, LargerThanLimit: too little is left.
@@ -546,6 +544,8 @@ class CallRunner:
                 else:  # nobody answers at once, so it waits for running calls to end
                     line_s = LINE_S
             else:
+                if line_s:
+                    self.open_call.unasked_since = self._services.clock()  # the wait is none of our own time
                 self.response_headers.update(self._limit_headers)
                 return
 
