@@ -189,6 +189,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
             "answered_s_ago": 0.0,
             "pending": 0,
             "oldest_pending_s": None,
+            "sums_stand_still_s": None,
         }:
             pass
         assert body["redis"] == {"connected": True, "topology": "redis"}

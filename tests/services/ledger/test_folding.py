@@ -527,6 +527,8 @@ async def test_what_the_version_before_alone_has_stored_is_in_views_and_limits_o
         config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url)
         config["models"]["llama"] = {"deployments": [{"deployment": "alpha/m", **price}], "race": {"mode": "single"}}
         await migrate(url)
+        await downgrade(url, "0045")  # whose table of versions the version before reads
+        await migrate(url)
         async with (
             started(config, tmp_path / "one", cwd=old, PYTHONPATH=str(old)) as replica,
             aiohttp.ClientSession() as http,
