@@ -277,3 +277,18 @@ async def test_an_answer_that_is_not_streamed_is_given_anew(tmp_path: Path, api:
 
         await asyncio.gather(*(ask(number, case) for number, case in enumerate(cases)))
         assert refused_of(vendors) == []
+
+
+@pytest.mark.parametrize("history", ["plain", "tools"])
+async def test_the_clients_own_prefix_is_gone_on_with(tmp_path: Path, history: str) -> None:
+    own, then = "The quick brown", ("mistral", "deepseek", "vllm", "vllm-gemma")
+    pairs = [pair for pair in itertools.product(("mistral", "deepseek"), then) if pair[0] != pair[1]]
+    cases = [Case("chat", *pair, history) for pair in pairs]
+    async with gateway(tmp_path, cases, takeover="always") as (running, vendors):
+        for number, case in enumerate(cases):
+            body = asked(case, f"cut: now at {PLACES[case.first].model}", vendors)
+            body["messages"].append({"role": "assistant", "content": own, "prefix": True})
+            text, is_whole, came = await told(running, f"m{number}", "chat", body)
+            rest = WHOLE if case.first == "mistral" else WHOLE.removeprefix(own)
+            assert (text, is_whole) == (rest, True), (case, came)
+        assert refused_of(vendors) == []
