@@ -518,6 +518,8 @@ class Takeover:
         most_spent = 0 if is_blank(begun.text) else len(begun.text.encode())
         spent = min(sum(each.attempt.completion_tokens or 0 for each in open_call.broken), most_spent)
         prefix, tail = split(begun.text)
+        own = continuing.own_prefix(call.fields)  # Mistral's answers repeat it
+        repeats, prefix = begun.text.startswith(own.rstrip()), prefix.removeprefix(own.rstrip())
         deployments = [each.deployment for each in candidates]
         wordings = {each.deployment.name: _wording(each.deployment, each.call, prefix, spent) for each in candidates}
         others = {each.deployment.name: each.call for each in candidates if each.call is not call}
@@ -549,8 +551,8 @@ class Takeover:
         }
 
         def new_seam(deployment: str) -> Seam:
-            repeated = begun.text if deployment in repeating else tail
-            return Seam(repeated, before=begun.text, stops=stops)
+            repeated = begun.text if repeats else own + begun.text
+            return Seam(repeated if deployment in repeating else tail, before=begun.text, stops=stops)
 
         def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
             if not (call.wants_usage or continuing.always_counts):

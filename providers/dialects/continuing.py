@@ -68,6 +68,9 @@ class Continuing(Protocol):
     def stops(self, fields: Fields) -> Sequence[str]:
         """Return the strings at which the client wants the answer to end."""
 
+    def own_prefix(self, fields: Fields) -> str:
+        """Return the beginning of the answer that the client itself sent as a prefix; empty where there is none."""
+
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
         """Return the request that has the answer continued after ``begun``; the limit is less by ``spent_tokens``."""
 

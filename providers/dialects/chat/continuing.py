@@ -25,6 +25,7 @@ from providers.dialects.dialect import Translation
 from providers.dialects.events import DONE
 from providers.dialects.wording import Fields
 from providers.errors import UNREADABLE
+from providers.large_bodies import raw_json
 from providers.sse import events
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"false", b"0", b"{}"})
@@ -86,6 +87,12 @@ class Event(msgspec.Struct):
         return {name: value for name, value in told.items() if value is not msgspec.UNSET}
 
 
+class _Prefix(msgspec.Struct):
+    role: str = ""
+    content: str = ""
+    prefix: bool | None = None
+
+
 _events = msgspec.json.Decoder(Event)
 
 
@@ -130,18 +137,36 @@ class ChatContinuing(Continuing):
         """Return the stop strings."""
         return strings_of(fields.get("stop"))
 
+    def own_prefix(self, fields: Fields) -> str:
+        """Return the text of a last message that says ``prefix: true``."""
+        if b'"prefix"' not in bytes(fields.get("messages", b"")):
+            return ""
+        with suppress(*UNREADABLE):
+            *_, last = msgspec.json.decode(fields["messages"], type=list[msgspec.Raw])
+            message = msgspec.json.decode(last, type=_Prefix)
+            return message.content if message.prefix and message.role == "assistant" else ""
+        return ""
+
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
         """Return the request with the beginning as the last message."""
         changed = with_less(fields, _LIMITS, spent_tokens)
-        if not begun:
+        own = self.own_prefix(fields)
+        if not (own or begun):
             return changed
         message: dict[str, Any] = {"role": "assistant", "content": begun}
+        before = fields["messages"]
+        if own:  # a prefix must be the last message (api-docs.deepseek.com/guides/chat_prefix_completion)
+            *others, last = msgspec.json.decode(before, type=list[msgspec.Raw])
+            content = (own.rstrip() if begun[:1].isspace() else own) + begun
+            message = {**msgspec.json.decode(last, type=dict[str, msgspec.Raw]), "content": content}
+            before = raw_json(others)
+            del message["prefix"]
         if way in {"prefix", "repeated_prefix"}:
             message["prefix"] = True
         elif way == "final_message":
             changed["continue_final_message"] = msgspec.Raw(b"true")
             changed["add_generation_prompt"] = msgspec.Raw(b"false")
-        changed["messages"] = with_last(fields["messages"], message)
+        changed["messages"] = with_last(before, message)
         return changed
 
     def splice(self, begun: Begun) -> "ChatSplice":

@@ -207,6 +207,10 @@ class CompletionContinuing(Continuing):
         """Return the stop strings."""
         return strings_of(fields.get("stop"))
 
+    def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - it is the end of the prompt
+        """Return nothing."""
+        return ""
+
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - all do
         """Return the request with the beginning after the prompt."""
         changed = with_less(fields, ("max_tokens",), spent_tokens)

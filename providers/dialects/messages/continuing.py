@@ -100,6 +100,10 @@ class MessageContinuing(Continuing):
         """Return the stop strings."""
         return strings_of(fields.get("stop_sequences"))
 
+    def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - what a client has begun, the answer does not repeat
+        """Return nothing."""
+        return ""
+
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - one
         """Return the request with the beginning as the last turn, or after the client's own beginning."""
         changed = with_less(fields, ("max_tokens",), spent_tokens)

@@ -104,6 +104,10 @@ class ResponseContinuing(Continuing):
         """Return no strings."""
         return ()
 
+    def own_prefix(self, fields: Fields) -> str:  # noqa: ARG002 - what a client has begun, the answer does not repeat
+        """Return nothing."""
+        return ""
+
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - one
         """Return the request with the beginning as the last item."""
         changed = with_less(fields, ("max_output_tokens",), spent_tokens)

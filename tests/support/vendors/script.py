@@ -11,6 +11,7 @@ then another when it says "twice"; after the results, text. A schema is filled. 
     echo: body | fields | system  what arrived
     fail: 500                     fail with this status; ``fail: 500 times 1 KEY`` only the first time with this word
     cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
+    cut: now at gpt-4o            only where this model answers; ``fail: 500 at gpt-4o`` likewise; several lines are several
     cut: silent                   say nothing more from the middle on, and wait until who asked leaves
     recall: now                   say how much of the conversation arrived, or was kept: its turns ("Turn 1: ..."),
                                   results of tools, and pictures
@@ -78,6 +79,7 @@ class Asked(msgspec.Struct, frozen=True):
     thinks: bool = False
     stop: Sequence[str] = ()
     most: int | None = None  # tokens of the answer, thoughts and all
+    begun: str = ""  # the beginning of the answer, as the last turn: only what follows is said, without new thoughts
 
     @property
     def text(self) -> str:
@@ -112,6 +114,11 @@ class Asked(msgspec.Struct, frozen=True):
     def all_said(self, word: str) -> list[str]:
         """Return it of each line that has it."""
         return [found.strip() for found in re.findall(rf"^\s*{word}:(.*)$", self.text, re.MULTILINE)]
+
+    def said_here(self, word: str) -> str | None:
+        """Return it of the first line that is for this model."""
+        lines = (line.partition(" at ") for line in self.all_said(word))
+        return next((told for told, _, model in lines if model in {"", self.model}), None)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -181,11 +188,13 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
         Broken: the text asks for a failure.
 
     """
-    if (fails := asked.said("fail")) is not None:
+    if asked.begun:
+        return _gone_on(asked, failures)
+    if (fails := asked.said_here("fail")) is not None:
         status, *often = fails.split()
         if not often or not _met(failures, f"fail {often[-1]}", int(often[1])):
             raise Broken(int(status))
-    cut = asked.said("cut")
+    cut = asked.said_here("cut")
     is_cut: bool | Literal["silent"] = False
     if cut is not None:
         is_cut = "silent" if cut == "silent" else cut == "now" or not _met(failures, f"cut {cut}", 1)
@@ -195,6 +204,14 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
     given = Given(thoughts=thoughts, calls=calls, cut=is_cut, tokens_in=tokens_in, finish="tool_calls")
     if not calls:
         given = msgspec.structs.replace(given, **_ended(_text(asked), asked))
+    return _bounded(given, asked.most)
+
+
+def _gone_on(asked: Asked, failures: dict[str, int]) -> Given:
+    """Return what follows the beginning of an answer; another beginning than its own is not gone on with."""
+    plain = msgspec.structs.replace(asked, begun="", turns=asked.turns[:-1], thinks=False, tools=(), most=None)
+    given = answered(plain, failures)
+    given = msgspec.structs.replace(given, text=given.text.removeprefix(asked.begun))
     return _bounded(given, asked.most)
 
 

@@ -110,3 +110,20 @@ def test_each_vendor_says_where_its_rules_come_from(name: str) -> None:
 def test_a_vendor_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(LookupError, match="no stand-in of 'nobody'; there are: anthropic, "):
         made("nobody")
+
+
+def test_a_failure_and_a_cut_may_be_one_models_alone() -> None:
+    assert answer("cut: now at m").cut
+    assert not answer("cut: now at another").cut
+    assert answer("cut: silent at another\ncut: now at m").cut is True
+    with pytest.raises(Broken):
+        answer("fail: 500 at m")
+    assert answer("say: hello\nfail: 500 at another").text == "hello"
+
+
+def test_an_answer_that_was_begun_is_gone_on_with() -> None:
+    text, begun = "say: one two three", Said("assistant", "one")
+    given = answer(text, begun, begun="one", thinks=True)
+    assert (given.text, given.thoughts) == (" two three", "")
+    assert answer(text, Said("assistant", "no"), begun="no").text == "one two three"
+    assert answer(text, begun, begun="one", most=1).finish == "length"

@@ -211,7 +211,12 @@ class ChatVendor(Vendor):
             thinks=self.thinks(body, model),
             stop=[body["stop"]] if isinstance(body.get("stop"), str) else body.get("stop") or (),
             most=body.get("max_completion_tokens") or body.get("max_tokens"),
+            begun=self.begun(body),
         )
+
+    def begun(self, body: Json) -> str:
+        """Return the beginning of the answer, if the last message is one."""
+        return ""
 
     def whole(self, answer: Json) -> Json:
         """Return the JSON of an answer as this vendor has it, from OpenAI's."""

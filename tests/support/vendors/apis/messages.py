@@ -352,6 +352,7 @@ class MessagesVendor(Vendor):
             thinks=self.thinks(body, model),
             stop=body.get("stop_sequences") or (),
             most=body.get("max_tokens"),
+            begun=text_of(body["messages"][-1]["content"]) if body["messages"][-1]["role"] == "assistant" else "",
         )
 
     def list_models(self, _request: Request) -> Reply:

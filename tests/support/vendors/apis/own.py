@@ -212,6 +212,9 @@ def chat_of_responses(body: Json) -> Json:
         form = {"type": "json_schema", "json_schema": {"name": form.get("name"), "schema": form["schema"]}}
     asked = {"tool_choice": choice, "parallel_tool_calls": body.get("parallel_tool_calls"), "response_format": form}
     effort = (body.get("reasoning") or {}).get("effort")
+    if body["input"] and body["input"][-1].get("status") == "in_progress":
+        # https://github.com/vllm-project/vllm/pull/32100
+        asked |= {"continue_final_message": True}
     return _chat(body, found, tools, {**asked, "max_tokens": body.get("max_output_tokens"), "reasoning_effort": effort})
 
 

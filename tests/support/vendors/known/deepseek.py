@@ -162,6 +162,11 @@ class VENDOR(ChatLike):
         """Say whether it thinks: it does unless it is told not to."""
         return (body.get("thinking") or {}).get("type") != "disabled"
 
+    def begun(self, body: Json) -> str:
+        """Return the text of a last message that is a prefix."""
+        last = body["messages"][-1]
+        return last.get("content") or "" if last.get("prefix") else ""
+
     def finished(self, answer: Json, given: Given) -> Json:
         """Return an answer whose usage tells what was in its cache."""
         answer["usage"] = _usage(answer["usage"])

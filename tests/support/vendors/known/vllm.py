@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import structs
 
-from tests.support.vendors.apis.chat import asked_tokens
+from tests.support.vendors.apis.chat import asked_tokens, text_of
 from tests.support.vendors.apis.chat_like import OPENED, TAGS
 from tests.support.vendors.apis.own import OwnServer
 from tests.support.vendors.models import Model, Models
@@ -126,6 +126,9 @@ class VLLM(OwnServer):
         if "pictures" not in model.marks and any(part.get("type") == "image_url" for part in parts):
             said = "At most 0 image(s) may be provided in one prompt."
             raise Refused(400, said, rule="pictures", page=rules.VLLM_ROUTES)
+        if body.get("continue_final_message") and body.get("add_generation_prompt"):
+            said = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+            raise _refused(said, "continue_final_message")
         for said, rule, page in rules.refused_by_template(body["messages"], model.marks):
             raise Refused(400, f"{said} {said}", rule=rule, page=page)
 
@@ -172,6 +175,12 @@ class VLLM(OwnServer):
                 f" (parameter=input_tokens, value={tokens})"
             )
             raise Refused(400, said, param="input_tokens", rule="context", page=rules.VLLM_CONTEXT)
+
+    def begun(self, body: Json) -> str:
+        """Return the text of a last message that is to be gone on with."""
+        last = body["messages"][-1]
+        is_begun = body.get("continue_final_message") and last["role"] == "assistant"
+        return text_of(last.get("content")) if is_begun else ""
 
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks: its template may be told not to."""
