@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from providers.dialects import DIALECTS, PIVOT, Fields, History, Loss, Way, Wording, raw_json
+from providers.dialects import DIALECTS, KEEPS_NONE, PIVOT, Fields, History, Loss, Way, Wording, raw_json
 from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
@@ -66,6 +66,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     history: History = History()  # what it accepts in a conversation's history
     # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
     whole: Mapping[str, tuple[str, ...]] = {}
+    # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
+    ignores: frozenset[str] = frozenset()
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
 
@@ -103,6 +105,15 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
         Loss(name, "this provider does not support it", hint=name in _HINTS)
         for name, value in fields.items()
         if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
+    )
+
+
+def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[Loss, ...]:
+    """Return those of ``names`` that the client sent, as losses: this vendor would pass over them."""
+    return tuple(
+        Loss(name, f"this provider {KEEPS_NONE}")
+        for name in names
+        if name in fields and bytes(fields[name]) not in _NOTHING
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from providers.catalog import Auth, Quirks, losses, shape
+from providers.catalog import Auth, Quirks, ignored, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
@@ -170,7 +170,7 @@ class HttpUpstream:
         learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.history.tells)
+        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.ignores or quirks.history.tells)
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:
@@ -224,11 +224,13 @@ class HttpUpstream:
         return TranslatedExchange(exchange, repairs) if repairs else exchange
 
     def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
-        """Return the parts of a request that this vendor would refuse."""
+        """Return the parts of a request that this vendor would refuse, or pass over and answer another question."""
         requests = dialect.requests
         lost = losses(fields, self._quirks) if requests.takes_quirks else ()
         if requests.with_history is not None:
             lost += requests.with_history(fields, self._quirks.history).losses
+        if passed_over := self._quirks.ignores & requests.essential:
+            lost += ignored(fields, passed_over)
         return lost
 
     async def _accepted(self, head: Head, request: Request) -> Body:

@@ -52,6 +52,7 @@ from .stored import GIVES_STORED as GIVES_STORED
 from .stored import GIVING_HEADERS as GIVING_HEADERS
 from .stored import HELD as HELD
 from .stored import HOLDING as HOLDING
+from .stored import KEEPS_NONE as KEEPS_NONE
 from .stored import NAMES_STORED as NAMES_STORED
 from .stored import Named as Named
 from .stored import StoredField as StoredField

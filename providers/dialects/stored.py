@@ -151,6 +151,7 @@ NAMES_STORED = frozenset(
 # container too, which may also be unknown then.
 HELD = frozenset({StoredKind.CONTAINER, StoredKind.CREDIT, StoredKind.MESSAGE})
 HOLDING = frozenset({"container", "diagnostics", "fallback_credit_token", "thread"})  # fields of a request that name it
+KEEPS_NONE = "keeps no conversation"  # why a request that goes on with a conversation does not fit
 # Fields and headers of a request whose answer names what it may.
 GIVES_STORED = HOLDING | {"audio"}
 GIVING_HEADERS: Mapping[str, str] = {"anthropic-beta": "fallback-credit"}  # and a part of their value

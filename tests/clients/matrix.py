@@ -231,8 +231,8 @@ _HEAD = (
 
 _IGNORED = (
     "*Lost* is what the vendor takes and does not look at: vLLM, llama.cpp and Ollama ignore the `thread` with which",
-    "Anthropic's runner of tools names the conversation so far, also through the gateway, which passes on what is said",
-    "in an API of the vendor's own; and Ollama ignores `previous_response_id`. *Unauthorized* are keys in `x-api-key`,",
+    "Anthropic's runner of tools names the conversation so far (a gateway says that there are none, and the runner",
+    "sends the whole conversation), and Ollama ignores `previous_response_id`. *Unauthorized* are keys in `x-api-key`,",
     "which vLLM and OpenRouter do not read. The AI SDK does not take thoughts without a signature in a whole answer.",
     "",
 )

@@ -180,7 +180,7 @@ def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:
         if talk.why:
             name = f"{talk.client}-{talk.case}-{talk.target}".translate(str.maketrans(" /|:", "____"))
             kept = {"talk": talk, "exchanges": had.between(talk.began, talk.ended)}
-            (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+            (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=str)))
 
 
 async def _run(programs: Sequence[Program], wanted: frozenset[str], case: str, folder: Path) -> Table:

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from providers.dialects.events import DONE, Chunk, fit, no_json_object
+from providers.dialects.stored import KEEPS_NONE
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.usage import FAST, Usage, stated_usd, tier_of
-
-NO_THREADS = "chat keeps no conversation"  # why a request with a thread does not fit
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 
@@ -86,7 +85,7 @@ def _details_of_thread(status: int, message: str) -> dict[str, object] | None:
     With these codes they send the whole conversation again, without a thread or in a new one:
     lib/threads/_thread_state.py of https://github.com/anthropics/anthropic-sdk-python, 2.14, read on 2026-11-27.
     """
-    if status == HTTPStatus.BAD_REQUEST and NO_THREADS in message:
+    if status == HTTPStatus.BAD_REQUEST and KEEPS_NONE in message:
         return {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
     if status == HTTPStatus.NOT_FOUND and message.startswith("'thread.previous_message_id'"):
         return {"error_code": "thread_not_found"}

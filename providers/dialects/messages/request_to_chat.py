@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.messages.events import NO_THREADS
 from providers.dialects.messages.fields import (
     CACHE_REASON,
     Losses,
@@ -18,6 +17,7 @@ from providers.dialects.messages.fields import (
     raw_text_at,
     text_at,
 )
+from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
@@ -306,7 +306,7 @@ _REASONS: Mapping[str, str] = {
     "fallback_credit_token": "chat has no credits for refused requests",
     "inference_geo": "chat has no choice of where it runs",
     "mcp_servers": "chat has no MCP servers",
-    "thread": NO_THREADS,
+    "thread": f"chat {KEEPS_NONE}",
     "top_k": "chat has no top_k",
 }
 _NO_TOOL_FIELD = "chat's functions have no such field"

@@ -543,3 +543,37 @@ async def test_a_url_that_only_looks_like_a_listed_host_is_refused(serve: Serve,
         body = body_of("responses", {"tools": [{"type": "mcp", "server_label": "x", "server_url": url}]})
         async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
             assert (response.status, running.requests) == (403, 0)
+
+
+@pytest.mark.parametrize("preset", ["vllm", "sglang", "ollama", "llama_cpp"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_sdk_learns_that_its_conversation_is_not_kept_by_a_server_that_ignores_threads(
+    serve: Serve, preset: str, stream: bool
+) -> None:
+    config = {"providers": {each: {"preset": preset} for each in ("alpha", "beta")}}
+    script = [Raw(MESSAGE_BYTES)]
+    refused = {
+        "thread_unsupported_request": (400, CREATE),
+        "thread_not_found": (404, {"thread": {"type": "continue", "previous_message_id": "msg_1"}}),
+    }
+    async with serve(alpha=script, beta=script, config=config) as running:
+        for code, (status, thread) in refused.items():
+            body = body_of("messages", {**thread, "stream": stream})
+            async with running.post(body, path=PATHS["messages"]) as response:
+                error = (await response.json())["error"]
+            assert (response.status, error["details"]["error_code"], running.requests) == (status, code, 0)
+        for plain in ({}, {"thread": None}):
+            body = body_of("messages", {**plain, "stream": stream})
+            async with running.post(body, path=PATHS["messages"]) as response:
+                assert response.status == 200, await response.text()
+
+
+async def test_a_thread_is_begun_and_gone_on_with_at_the_one_that_keeps_it(serve: Serve) -> None:
+    config = {"providers": {"alpha": {"preset": "vllm"}, "beta": speaking("messages")}}
+    script = [Raw(MESSAGE_BYTES)]
+    async with serve(alpha=script, beta=script, config=config) as running:
+        for thread in (CREATE, {"thread": {"type": "continue", "previous_message_id": "msg_1"}}):
+            async with running.post(body_of("messages", thread), path=PATHS["messages"]) as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-provider"] == "beta"
+                assert response.headers["x-holeshot-launched"] == "1"
