@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test checks suite browser quick bench profile docs fmt lock release clean
+.PHONY: help run install test checks suite quick bench profile docs fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +25,8 @@ ifdef WHAT
 	@$(call known,$(WHAT),$(TESTS))
 	$(test_$(WHAT))
 else
-	@$(MAKE) --no-print-directory --jobs 3 checks browser suite
+	@$(MAKE) --no-print-directory --jobs 2 checks suite
+	@$(call again,$(BIN)/python tests/browser/run.py)
 endif
 
 # What fails is run once more, with nothing beside it; what passes then is named: it wavers, and wants mending.
@@ -42,9 +43,6 @@ checks: $(VENV)/.dev
 
 suite: $(VENV)/.dev
 	$(call again,$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ROOMS))
-
-browser: $(VENV)/.dev  # beside the suite, so what it says is printed in one piece
-	@{ $(call again,$(BIN)/python tests/browser/run.py); } > $(VENV)/browser.log 2>&1; code=$$?; cat $(VENV)/browser.log; exit $$code
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py

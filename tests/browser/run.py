@@ -1,4 +1,4 @@
-"""Look at the page with a real Chromium: ``make test`` runs this beside the other tests.
+"""Look at the page with a real Chromium: ``make test`` runs this last.
 
 By hand: ``python tests/browser/run.py [PYTEST-ARGUMENTS]``.
 
