@@ -84,7 +84,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         rf"{_Q}{_FIELD}{_Q} ?: value is not one of the allowed values \[(?P<values>[^\]]{{1,200}})\]",
-        "Groq and others with kin-openapi: openai/openai-agents-python, docs/models/index.md",
+        "Groq and others with kin-openapi: openai/openai-agents-python, its page of models",
         is_of_value=True,
     ),
     Rule(

@@ -33,7 +33,7 @@ from providers.dialects import DIALECTS, Dialect, Fields, JsonFormat, arguments_
 _EMPTY = frozenset({b"", b"null", b"[]"})
 _PROMPTS = re.compile(rb'\s*\[\s*["\[]')  # of texts, or of lists of tokens; one list of tokens is one prompt
 _CHOICES = ("tool_choice", "function_call", "toolConfig", "tool_config")  # of a tool, in all dialects
-_NO_TOOL = re.compile(rb'\s*(?:"none"|\{\s*"type"\s*:\s*"none"\s*\}|.*"mode"\s*:\s*"NONE".*)\s*', re.DOTALL)
+_NO_TOOL = re.compile(rb'\s*(?:"none"|\{\s*"type"\s*:\s*"none"\s*\})\s*|.*"mode"\s*:\s*"NONE".*', re.DOTALL)
 _whole_number = msgspec.json.Decoder(int | None, strict=False)  # some servers take 2.0 and "2" for 2
 _MOST_COUNTED = 50_000  # prompts, of which each takes memory while they are counted
 _items = msgspec.json.Decoder(list[msgspec.Raw])

@@ -39,7 +39,9 @@ _LOOKS = _NUMBERS | {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}  #
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _MERGE = "tag:yaml.org,2002:merge"
 _WORDS = frozenset({"yes", "no", "on", "off"})  # for true and false, to YAML 1.1 alone
-_EXPONENT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}")  # a number to JSON and YAML 1.2, a text to YAML 1.1
+_EXPONENT = re.compile(
+    r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)[eE][-+]?\d{1,3}"
+)  # a number to JSON and YAML 1.2, a text to YAML 1.1
 _MOST_EXACT = 2**53  # of whole numbers
 _LEADING_ZERO = re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)")  # with an 8 or 9, or an o, it is a text to YAML 1.1
 
