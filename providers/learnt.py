@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -163,11 +163,6 @@ class Learnt:
     def models(self) -> Mapping[str, Facts]:
         """All that is known, by model."""
         return {model: facts for model in list(self._until) if (facts := self.of(model))}
-
-    def note_all(self, told: Iterable[tuple[str, Fact, float]]) -> None:
-        """Note what another replica has found: models, facts, and when they end in Unix time."""
-        for model, fact, until in told:
-            self.note(model, fact, until=until)
 
     def _without(self, model: str, facts: Collection[Fact]) -> dict[Fact, float]:
         known = {fact: until for fact, until in self._until.get(model, {}).items() if fact not in facts}

@@ -1,4 +1,7 @@
-"""Renders a running call's request for one deployment in another API, where it has refused the first."""
+"""Renders a running call's request for one deployment in another API, where it has refused the first.
+
+A file of its own, as it is handed to the race: ``gateway.racing`` may not import what fits requests to deployments.
+"""
 
 import msgspec
 

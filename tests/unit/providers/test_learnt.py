@@ -32,7 +32,8 @@ def test_a_fact_holds_for_a_day_and_is_told_once() -> None:
 
 def test_what_another_replica_has_told_is_known_until_it_says_and_not_told_again() -> None:
     known, clock, told = learnt()
-    known.note_all([("m", EFFORT, 1010.0), ("m", LIMIT, 999.0), ("n", EFFORT, 1e12)])
+    for model, fact, until in (("m", EFFORT, 1010.0), ("m", LIMIT, 999.0), ("n", EFFORT, 1e12)):
+        known.note(model, fact, until=until)
     assert known.models == {"m": (EFFORT,), "n": (EFFORT,)}
     assert told == []
     clock.now = 1010.0
