@@ -100,11 +100,13 @@ async def test_workers_share_max_in_flight(tmp_path: Path, postgres_url: str, re
         async with started(config, tmp_path) as gateway:
             await gateway.event("gateway.started", 2)
             calls = [asyncio.create_task(chat(gateway)) for _ in range(CALLS)]
-            await provider.reach(in_flight=4)  # two of each
+            while provider.counts.in_flight < 4:  # two of each: a busy worker may have left all of them to the other
+                calls.append(asyncio.create_task(chat(gateway)))
+                await asyncio.sleep(0.1)
             go.set()
             await asyncio.gather(*calls)
     assert provider.counts.most_in_flight == 4
-    assert provider.counts.completions == CALLS
+    assert provider.counts.completions == len(calls)
 
 
 async def test_a_worker_that_dies_is_replaced_and_its_rows_are_not_lost(
