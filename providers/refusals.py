@@ -193,20 +193,32 @@ _OF_REQUESTS = re.compile(
 )
 
 # Of the longest answer, with it: OpenAI (enoch3712/ExtractThinker/issues/346), Groq (khoj-ai/khoj/issues/1236),
-# Anthropic (platform.claude.com/docs/en/api/messages).
+# Anthropic (platform.claude.com/docs/en/api/messages), DeepSeek (deepseek-ai/DeepSeek-V3/issues/69), Alibaba
+# (musistudio/claude-code-router/issues/1327), ByteDance (yiliqi78/TOKENICODE/issues/3), Bedrock
+# (aws-samples/generative-ai-use-cases/issues/594), Google, which says what is too many (BerriAI/litellm/pull/10548),
+# and proxies (neavo/KeywordGacha/issues/111).
 _LONGEST_ANSWERS = re.compile(
     r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
-    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})",
+    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})"
+    r"|range of max_(?:completion_)?tokens (?:is|should be) \[\d{1,3}, ?(\d{3,9})\]"
+    r"|max_(?:completion_|output_)?tokens[`'\"]?\W.{0,80}\bexpected a value <= (\d{3,9})"
+    r"|max_(?:completion_)?tokens \(current value: \d{1,9}\) must be between \d{1,3} and (\d{3,9})"
+    r"|maximum tokens you requested exceeds the model limit of (\d{3,9})"
+    r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
     re.IGNORECASE,
 )
 # And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
-# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic.
+# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340).
 _ROOM = re.compile(
     r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
     r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
     r"|context length is (?P<context_4>\d{3,9}) tokens\W.{0,40}requested \d{1,9} output tokens and your prompt contains"
     r" (?:at least )?(?P<prompt_4>\d{1,9})"
-    r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})",
+    r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})"
+    r"|context length is (?P<context_5>\d{3,9}) tokens\W.{0,40}requested about (?P<prompt_5>\d{1,9}) tokens"
+    r" \([^()]{0,100}\b(?P<answer>\d{1,9}) in the output\)"
+    r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs",
     re.IGNORECASE,
 )
 _LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
@@ -263,13 +275,13 @@ def read(refusal: UpstreamError) -> Reading:
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
-    thinking, longest = _OF_THINKING.search(text), _LONGEST_ANSWERS.search(text)
+    thinking = _OF_THINKING.search(text)
     return Reading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
-        longest=next((int(each) for each in longest.groups() if each), 0) if longest is not None else 0,
+        longest=_longest_in(text),
         room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
@@ -277,12 +289,19 @@ def read(refusal: UpstreamError) -> Reading:
     )
 
 
+def _longest_in(text: str) -> int:
+    found = _LONGEST_ANSWERS.search(text)
+    if found is None:
+        return 0
+    return int(next(filter(None, found.groups()))) - (found["below"] is not None)
+
+
 def _room_in(text: str) -> int:
     found = _ROOM.search(text)
     if found is None:
         return 0
     said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
-    room = said["context"] - said["prompt"]
+    room = said["context"] - said["prompt"] + said.get("answer", 0)
     return room if room >= _LEAST_ROOM else 0
 
 

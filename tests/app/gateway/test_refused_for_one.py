@@ -139,6 +139,17 @@ LONGEST = {
     "Groq": "`max_tokens` must be less than or equal to `16384`, the maximum value for `max_tokens` is less than the"
     " `context_window` for this model",
     "Anthropic": "max_tokens: 64000 > 16384, which is the maximum allowed number of output tokens for m",
+    "DeepSeek": "Invalid max_tokens value, the valid range of max_tokens is [1, 16384]",
+    "Alibaba": "<400> InternalError.Algo.InvalidParameter: Range of max_tokens should be [1, 16384]",
+    "ByteDance": "The parameter max_tokens specified in the request is not valid: integer above maximum value, expected"
+    " a value <= 16384, but got 64000 instead. Request id: 02177243",
+    "OpenAI's schema": "Invalid 'max_tokens': integer above maximum value. Expected a value <= 16384, but got 64000"
+    " instead.",
+    "Bedrock": "The maximum tokens you requested exceeds the model limit of 16384. Try again with a maximum tokens"
+    " value that is lower than 16384.",
+    "Google": "Unable to submit request because it has a maxOutputTokens value of 64000 but the supported range is from"
+    " 1 (inclusive) to 16385 (exclusive). Update the value and try again.",
+    "a proxy": "max_tokens (current value: 64000) must be between 0 and 16384 ",
 }
 
 
@@ -188,6 +199,11 @@ ROOMS = {
     " your prompt contains at least 24235 input tokens, for a total of at least 88235 tokens.",
     "Anthropic": "input length and `max_tokens` exceed context limit: 24235 + 64000 > 64001, decrease input length or"
     " `max_tokens` and try again",
+    "OpenRouter": "This endpoint's maximum context length is 64001 tokens. However, you requested about 88235 tokens"
+    " (24000 of text input, 235 of tool input, 64000 in the output). Please reduce the length of either one, or use the"
+    ' "middle-out" transform to compress your prompt automatically.',
+    "Together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 64001. Given: 24235 `inputs`"
+    " tokens and 64000 `max_new_tokens`",
 }
 
 
