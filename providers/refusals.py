@@ -192,11 +192,11 @@ _OF_REQUESTS = re.compile(
     re.IGNORECASE,
 )
 
-# Of the longest answer, with it: OpenAI (enoch3712/ExtractThinker/issues/346), Groq (khoj-ai/khoj/issues/1236),
-# Anthropic (platform.claude.com/docs/en/api/messages), DeepSeek (deepseek-ai/DeepSeek-V3/issues/69), Alibaba
-# (musistudio/claude-code-router/issues/1327), ByteDance (yiliqi78/TOKENICODE/issues/3), Bedrock
-# (aws-samples/generative-ai-use-cases/issues/594), Google, which says what is too many (BerriAI/litellm/pull/10548),
-# and proxies (neavo/KeywordGacha/issues/111).
+# Of the longest answer, with it. It is said by OpenAI (enoch3712/ExtractThinker/issues/346), by Groq
+# (khoj-ai/khoj/issues/1236), by Anthropic (platform.claude.com/docs/en/api/messages), by DeepSeek
+# (deepseek-ai/DeepSeek-V3/issues/69), by Alibaba (musistudio/claude-code-router/issues/1327), by ByteDance
+# (yiliqi78/TOKENICODE/issues/3), by Bedrock (aws-samples/generative-ai-use-cases/issues/594), by Google, which says
+# what is too many (BerriAI/litellm/pull/10548), and by proxies (neavo/KeywordGacha/issues/111).
 _LONGEST_ANSWERS = re.compile(
     r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
     r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})"
