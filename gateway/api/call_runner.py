@@ -346,7 +346,10 @@ class CallRunner:
         if self._fallbacks.hedges:
             return await self.raced(planned, self._racing(sink))
         may = launching(self._context, planned, self.open_call, self.response_headers)
-        ending = await Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may).run()
+        race = Race(
+            self.open_call, planned.model, planned.plan, sink, call=planned.call, reading=planned.reading, **may
+        )
+        ending = await race.run()
         assert not isinstance(ending, Broken)  # as in ``raced``, with fewer calls
         return ending
 
@@ -359,7 +362,9 @@ class CallRunner:
 
     def _racing(self, sink: Sink) -> "Begin":
         def begin(planned: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
-            race = Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may)
+            race = Race(
+                self.open_call, planned.model, planned.plan, sink, call=planned.call, reading=planned.reading, **may
+            )
             return race, race.run
 
         return begin

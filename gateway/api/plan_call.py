@@ -19,8 +19,11 @@ from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import (
     ANSWER_TOKENS,
+    EVENTS,
+    Attempt,
     Launching,
     OpenCall,
+    Reading,
     answer_kind,
     answers_asked,
     answers_made,
@@ -52,6 +55,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
     response_headers: dict[str, str]  # report what the gateway changed
     prefix: Prefix | None
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
+    reading: Reading[Attempt] = EVENTS  # how they are asked
 
 
 class PlanCall(Protocol):

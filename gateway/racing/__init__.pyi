@@ -1,6 +1,8 @@
 from .answer import AnswerStream as AnswerStream
 from .answer import open_exchange as open_exchange
+from .attempt import EVENTS as EVENTS
 from .attempt import Attempt as Attempt
+from .attempt import Reading as Reading
 from .beside import Beside as Beside
 from .beside import Lane as Lane
 from .beside import Rival as Rival
@@ -23,9 +25,6 @@ from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
 from .other_apis import OtherApis as OtherApis
 from .other_apis import Reworded as Reworded
-from .passthrough import Asking as Asking
-from .passthrough import Relay as Relay
-from .passthrough import Relayed as Relayed
 from .plausibility import MOST_TOKENS as MOST_TOKENS
 from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .race import Race as Race
@@ -34,6 +33,8 @@ from .reader import drain as drain
 from .records import Ending as Ending
 from .records import attempt_record as attempt_record
 from .records import outcome_of as outcome_of
+from .relayed import Relayed as Relayed
+from .relayed import RelayedExchange as RelayedExchange
 from .rescue import Rescue as Rescue
 from .seats import Seats as Seats
 from .services import AttemptTasks as AttemptTasks

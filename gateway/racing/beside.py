@@ -22,7 +22,7 @@ Ending = CallRecord | Unanswered | Broken
 
 
 class Rival(Protocol):
-    """A race of one model, or the relay of answers that pass unread."""
+    """A race of one model."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -14,7 +14,7 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
-from gateway.racing.attempt import Attempt, AttemptState, Bid
+from gateway.racing.attempt import EVENTS, Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
@@ -58,13 +58,14 @@ class Phase(StrEnum):  # a string has a hash without a Python call; Enum's is on
 class Claim:
     """Times of one race, by the gateway's clock."""
 
-    __slots__ = ("_open_call", "_overhead_ms", "before", "call", "claimed_at", "held")
+    __slots__ = ("_open_call", "_overhead_ms", "_reading", "before", "call", "claimed_at", "held")
 
-    def __init__(self, open_call: OpenCall, call: Call) -> None:
+    def __init__(self, open_call: OpenCall, call: Call, reading: Reading[Attempt]) -> None:
         self.claimed_at: float | None = None
         self.held: Held | None = None  # the hold that the win has ended
         self.before: Sequence[Attempt] = ()  # those of the late model beside whose race this one has won
         self.call = call
+        self._reading = reading
         self._open_call = open_call
         self._overhead_ms: float | None = None
 
@@ -99,12 +100,15 @@ class Claim:
             overhead_ms=times.overhead_ms,
             alone=times.alone,
             held=times.held,
+            priced_as=self._reading.priced_as,
         )
 
     def times(self, attempts: Sequence[Attempt], winner: Attempt | None) -> Times:
         """Return the call's times as far as this race determines them."""
         # After a hold, the client's first token is not the provider's but the moment of release.
-        has_token = winner is not None and winner.measurement.meaningful and not winner.whole
+        has_token = winner is not None and (
+            self._reading.is_compared or (winner.measurement.meaningful and not winner.whole)
+        )
         first_at = self.claimed_at if has_token else None
         since_received_ms = self._open_call.since_received_ms
         streamed = self.call.streamed
@@ -125,7 +129,7 @@ class Race:
     """Runs one plan for one call. Use once: ``await Race(...).run()``.
 
     ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat. ``call`` is
-    as built for ``model``, if that is not yet the model of the open call.
+    as built for ``model``, if that is not yet the model of the open call; ``reading`` is how its attempts ask.
     """
 
     def __init__(
@@ -138,8 +142,10 @@ class Race:
         may_launch: Callable[[Launch], bool],
         on_slot_refused: Callable[[Launch], None] = lambda _: None,
         call: Call | None = None,
+        reading: Reading[Attempt] = EVENTS,
     ) -> None:
         self.open_call = open_call
+        self.reading = reading
         self.call = call or open_call.call
         self.sink = sink
         self.loop = open_call.services.tasks.loop
@@ -164,7 +170,7 @@ class Race:
         self._hold = Hold(decode_s, self.release, self.loop, clock=services.clock, deadline_at=at)
         self._failures: list[tuple[str, UpstreamError]] = []
         self._ending: Unanswered | Broken | Exception = Unanswered()  # unless the call is recorded
-        self._claim = Claim(open_call, self.call)
+        self._claim = Claim(open_call, self.call, reading)
 
     async def run(self) -> CallRecord | Unanswered | Broken:
         """Run to the end; return the call's record, which was passed to the recorder, or why there is none."""
@@ -176,10 +182,11 @@ class Race:
                 await self._over
             except asyncio.CancelledError:
                 self._abort(self.open_call.cancelled_as())
+                self._cancel_launches()
                 raise
             finally:
-                self._hold.end()
-                self._cancel_launches()
+                if self._hold.leader is not None:
+                    self._hold.end()
                 await self._attempts.reap()
         except asyncio.CancelledError:
             self._abort(self.open_call.cancelled_as())
@@ -283,7 +290,8 @@ class Race:
     async def begin(self, attempt: Attempt, now: float) -> Forward | None:
         """Start the answer of ``attempt``, which has won with a first token at ``now``."""
         assert attempt.exchange is not None
-        runs_on = any(each.state is AttemptState.WATCHED for each in self._claim.before)
+        before = self._claim.before
+        runs_on = bool(before) and any(each.state is AttemptState.WATCHED for each in before)
         is_last = not runs_on and self._attempts.is_last(attempt, self.call)
         return await self.sink.begin(self._claim.winner(attempt, attempt.exchange, now, is_last=is_last))
 
@@ -300,7 +308,8 @@ class Race:
             if self.winner is not None and self.winner.still:
                 self.goes_on(self.winner)
             self._attempts.dismiss_backup()
-        self._close(200, None)
+        winner = self.winner
+        self._close(200 if winner is None or winner.answer is None else winner.answer.status, None)
         await self.sink.end(last)
         self._finish()
 
@@ -437,6 +446,7 @@ class Race:
         """End the race without an answer: that of another model has won. ``runs_on``: its primary is audited."""
         if self.phase is not Phase.OVER:
             self._hold.end()
+            runs_on = runs_on and self.reading.keeps_losers
             self._attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
             self._finish()
 
@@ -450,7 +460,7 @@ class Race:
         if attempt.record is not None and self.sink.may_be_continued(error):
             self._ending = Broken(attempt.record, error, self._claim.times(self._attempts.all, attempt))
         else:
-            self._close(200, error.kind)
+            self._close(200 if attempt.answer is None else attempt.answer.status, error.kind)
             await self.sink.fail(error)
         self._finish()
 

@@ -53,7 +53,7 @@ def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_attempt_outlives_the_gateway(patch: pytest.MonkeyPatch) -> None:
-    async def close(self: AttemptTasks[Any, Any]) -> None:
+    async def close(self: AttemptTasks[Any]) -> None:
         """Await nobody."""
 
     patch.setattr(AttemptTasks, "close", close)

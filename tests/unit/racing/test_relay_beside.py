@@ -1,7 +1,6 @@
 """Attempts of one relayed call beside each other, in virtual time: as in a race."""
 
 import asyncio
-from functools import partial
 
 import msgspec
 import pytest
@@ -10,8 +9,8 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
 from gateway.racing.beside import Beside, Lane, Rival
-from gateway.racing.passthrough import Asking, Relay
 from gateway.racing.race import Phase
+from gateway.racing.relayed import Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange import UpstreamAnswer
@@ -34,7 +33,7 @@ WAVE = (
     b"RIFF\xff\xff\xff\xffWAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\xc0\x5d\x00\x00"
     b"\x80\xbb\x00\x00\x02\x00\x10\x00data\xff\xff\xff\xff"
 )
-TTS = Asking(path="audio/speech", is_sound=True)
+TTS = Relayed(path="audio/speech", is_sound=True)
 
 
 def roles(room: Room) -> list[str]:
@@ -218,7 +217,7 @@ async def test_a_client_that_leaves_after_a_header_leaves_no_stream_open() -> No
 
 @in_virtual_time
 async def test_a_loser_that_speaks_costs_what_its_text_does() -> None:
-    asking = Asking(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
+    asking = Relayed(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
     room = Room(Speaker(17.0, b"sound"), Speaker(0.2, b"sound"), asking=asking, beside=[HEDGE])
     record = await room.run()
     assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(0.5), pytest.approx(0.3))
@@ -239,14 +238,14 @@ async def test_a_client_that_leaves_as_the_winner_answers_leaves_no_seat_taken()
 
 
 def beside(room: Room, other: Room, late_s: float, won: list[Rival]) -> Beside:
-    """Run the relay of ``other``, another model's, beside that of ``room`` when it is late."""
-    relay = Relay(room.open_call, other.model, other.plan, EMBED, call=msgspec.structs.replace(other.open_call.call))
+    """Run the race of ``other``, another model's, beside that of ``room`` when it is late."""
+    race = other.race_in(room.open_call, room.outlet)
 
     async def begin() -> Lane | None:
-        return None if won or room.open_call.rivals is None or relay.phase is not Phase.RUNNING else next(lanes, None)
+        return None if won or room.open_call.rivals is None or race.phase is not Phase.RUNNING else next(lanes, None)
 
-    lanes = iter([Lane(relay, partial(relay.run, room.outlet))])
-    first = Lane(room.relay, partial(room.relay.run, room.outlet), late_s)
+    lanes = iter([Lane(race, race.run)])
+    first = Lane(room.race, room.race.run, late_s)
     return Beside(room.open_call, first, begin=begin, on_won=won.append, runs_on=lambda _: False)
 
 

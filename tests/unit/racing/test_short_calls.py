@@ -18,7 +18,8 @@ from gateway.core.calls import Call, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall
-from gateway.racing.passthrough import Asking, Relay
+from gateway.racing.race import Race
+from gateway.racing.relayed import Relayed
 from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
 from gateway.settings import RaceSettings
@@ -148,8 +149,8 @@ class Course:
         context, entry = SimpleNamespace(steering=self._steering, services=self._services), SimpleNamespace()
         entry.model, entry.plan, entry.call = model, plan, call
         may = launching(cast("Any", context), cast("Any", entry), open_call, {})
-        relay = Relay(open_call, model, plan, Asking(path="embeddings"), **may)
-        record = await relay.run(RememberingOutlet(RememberingRecorder()))
+        outlet, reading = RememberingOutlet(RememberingRecorder()), Relayed(path="embeddings")
+        record = await Race(open_call, model, plan, outlet, reading=reading, **may).run()
         assert isinstance(record, CallRecord)
         if is_kept:
             self.records.append(record)
