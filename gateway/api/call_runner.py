@@ -16,14 +16,12 @@ from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
     is_counted,
-    launching,
-    note_narrowed,
     payer_of,
-    permits,
     use_of,
 )
 from gateway.api.preferences import Preferences, is_passed_on
-from gateway.core.attempts import Narrowed, Role
+from gateway.api.purse import Allowance, Purse
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -44,7 +42,7 @@ from gateway.steering import Launch, Plan
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.racing import ClientSink, Launching, Rival
+    from gateway.racing import ClientSink, Rival
 
 # Classifies why a model could not answer, which decides the fallback models that are tried.
 
@@ -248,7 +246,7 @@ def _alone(planned: PlannedCall, launch: Launch) -> PlannedCall:
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
 RunRival = Callable[[], Awaitable[CallRecord | Unanswered | Broken]]
-Begin = Callable[[PlannedCall, "Launching"], "tuple[Rival, RunRival]"]  # of a model, perhaps beside a late one
+Begin = Callable[[PlannedCall, Allowance], "tuple[Rival, RunRival]"]  # of a model, perhaps beside a late one
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
@@ -290,7 +288,7 @@ class CallRunner:
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
-        self._kept_out: dict[str, LimitReached] = {}  # fallbacks that a limit refused
+        self.purse: Purse  # pays for its launches
         self._services = services or context.services
         self._body = body
         self._cancelled_as = cancelled_as
@@ -311,6 +309,7 @@ class CallRunner:
             body=self._body,
             cancelled_as=self._cancelled_as,
         )
+        self.purse = Purse(self._context, self.open_call, self.response_headers)
 
     @property
     def call(self) -> Call:
@@ -345,35 +344,41 @@ class CallRunner:
         """Race a model's deployments for an answer that is committed at its end. For ``run``."""
         if self._fallbacks.hedges:
             return await self.raced(planned, self._racing(sink))
-        may = launching(self._context, planned, self.open_call, self.response_headers)
-        race = Race(
-            self.open_call, planned.model, planned.plan, sink, call=planned.call, reading=planned.reading, **may
-        )
-        ending = await race.run()
+        ending = await self._race(planned, sink, Allowance(self.purse, planned)).run()
         assert not isinstance(ending, Broken)  # as in ``raced``, with fewer calls
         return ending
 
     async def raced(self, planned: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
         """Run what ``begin`` returns for a model, and for its fallbacks beside it when its answer is late."""
-        race, run = begin(planned, launching(self._context, planned, self.open_call, self.response_headers))
+        race, run = begin(planned, Allowance(self.purse, planned))
         ending = await (self._hedged(race, run, begin, planned) if self._fallbacks.hedges else run())
         assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
         return ending
 
     def _racing(self, sink: Sink) -> "Begin":
-        def begin(planned: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
-            race = Race(
-                self.open_call, planned.model, planned.plan, sink, call=planned.call, reading=planned.reading, **may
-            )
+        def begin(planned: PlannedCall, allowance: Allowance) -> "tuple[Race, RunRival]":
+            race = self._race(planned, sink, allowance)
             return race, race.run
 
         return begin
+
+    def _race(self, planned: PlannedCall, sink: Sink, allowance: Allowance) -> Race:
+        return Race(
+            self.open_call,
+            planned.model,
+            planned.plan,
+            sink,
+            may_launch=allowance.permits,
+            on_slot_refused=allowance.no_seat,
+            call=planned.call,
+            reading=planned.reading,
+        )
 
     async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = planned.call, planned.model, planned.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
-        may = launching(self._context, planned, open_call, self.response_headers)
+        allowance = Allowance(self.purse, planned)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
@@ -387,14 +392,15 @@ class CallRunner:
                 known = () if name in model.deployments else self._fallbacks.continuing.values()
                 other = next((each for each in known if name in each.names), None)
                 if other is None:
-                    return permits(self._context, model, launch, plan, is_needed=launch.role is Role.FAILOVER)
-                return self._permits(_alone(other, launch), planned, is_second=False)
+                    is_needed = launch.role is Role.FAILOVER
+                    return self.purse.refusal(model, launch, plan, is_needed=is_needed) is None
+                return self._permits_beside(_alone(other, launch), planned, is_second=False)
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
-            race = Race(open_call, model, plan, rescue, call=call, **may)
+            race = self._race(planned, rescue, allowance)
             ending = await self._hedged(race, partial(rescue.run, race), self._racing(sink), planned, keep)
         else:
-            race = Race(open_call, model, plan, sink, call=call, **may)
+            race = self._race(planned, sink, allowance)
             if self._fallbacks.hedges:
                 ending = await self._hedged(race, race.run, self._racing(sink), planned, keep)
             else:
@@ -412,7 +418,7 @@ class CallRunner:
     async def hold(self, model: str, deployment: str) -> bool:
         """Hold the expected use of limits by a fallback's continuation; return whether they allow it."""
         planned = self._fallbacks.continuing[model]
-        return await self._holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
+        return await self.purse.holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
 
     async def _hedged(
         self,
@@ -445,12 +451,10 @@ class CallRunner:
                 late = following.model.name
                 following = msgspec.structs.replace(following, plan=plan_beside(following.plan, planned.model.name))
                 is_second = len(planned_of) > 1 or race.is_rescued
-                if await self._holds(following) and (
-                    late_s == 0.0 or self._permits(following, planned, is_second=is_second)
+                if await self.purse.holds(following) and (
+                    late_s == 0.0 or self._permits_beside(following, planned, is_second=is_second)
                 ):
-                    headers: dict[str, str] = {}
-                    may = launching(self._context, following, self.open_call, headers, beside=True)
-                    other, run_other = begin_race(following, may)
+                    other, run_other = begin_race(following, Allowance(self.purse, following, beside=True))
                     planned_of[other] = following
                     return Lane(other, run_other, self._late_s(following))
             return None
@@ -503,19 +507,11 @@ class CallRunner:
             told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
             self.response_headers[PLAN_HEADER] = written(told)
 
-    def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
-        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
-
-        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
-        """
-        model, plan = late.model, fallback.plan
-        if not plan.launches:
-            return True
-        is_needed = not (is_second or model.is_dear(fallback.model))
-        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
-        if (reason := self._context.steering.refused_by) is not None:
+    def _permits_beside(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
+        """Whether the late model may pay for a fallback beside it; else it is asked only after a failure."""
+        is_permitted = self.purse.permits_beside(fallback, late, is_second=is_second)
+        if not is_permitted:
             self._fallbacks.keep(fallback.model.name)
-            note_narrowed(reason, self.open_call, self.response_headers)
         return is_permitted
 
     def _use(self, planned: PlannedCall) -> None:
@@ -554,22 +550,10 @@ class CallRunner:
                 self.response_headers.update(self._limit_headers)
                 return
 
-    async def _holds(self, planned: PlannedCall) -> bool:
-        """Hold a fallback's expected use of its limits; return whether they allow the call, and keep why not."""
-        self._kept_out.pop(planned.model.name, None)
-        if is_counted(planned.call, planned.model):
-            try:
-                await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
-            except LimitReached as error:
-                self._kept_out[planned.model.name] = error
-                note_narrowed(Narrowed.LIMITS, self.open_call, self.response_headers)
-                return False
-        return True
-
     async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
         while (following := await self._fallbacks.following(errors)) is not None:
-            if await self._holds(following):
+            if await self.purse.holds(following):
                 self._use(following)
                 return True
         return False
@@ -582,7 +566,7 @@ class CallRunner:
             failed += errors
             if await self._advance(errors):
                 continue
-            error = all_failed(failed, self._kept_out)
+            error = all_failed(failed, self.purse.kept_out)
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)

@@ -375,7 +375,7 @@ class PassingSink:
             await self._finish(self.response, last.forward)
 
     def may_be_continued(self, error: UpstreamError) -> bool:
-        """Return False: nobody knows where in it another one would begin."""
+        """Return False: where in it another one would begin is not known."""
         del error
         return False
 

@@ -19,7 +19,6 @@ from .costs import most_per_token as most_per_token
 from .costs import settle as settle
 from .costs import tier_wanted as tier_wanted
 from .launches import EXTRA_ROLES as EXTRA_ROLES
-from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds

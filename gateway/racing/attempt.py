@@ -213,7 +213,7 @@ class Answer(Protocol):
         block: Block | None = None,
         broken: UpstreamError | None = None,
     ) -> Block:
-        """Take one read (``b""`` at the end); return what of it may be forwarded."""
+        """Read on with these data (``b""`` at the end); return what of it may be forwarded."""
 
     def keep(self, block: Block, *, has_token: bool) -> None:
         """Keep a block until the win."""

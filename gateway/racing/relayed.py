@@ -154,7 +154,7 @@ class RelayedAnswer:
         block: Block | None = None,
         broken: UpstreamError | None = None,
     ) -> Block:
-        """Take one read (``b""`` at the end). An error that the answer tells has been passed on with its bytes."""
+        """Pass on one read (``b""`` at the end). An error that the answer tells has been passed on with its bytes."""
         if block is not None:
             return block
         exchange, measurement = self._exchange, self._measurement
@@ -239,7 +239,7 @@ class Relayed(msgspec.Struct, frozen=True):
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
-        """Start the clocks of an attempt whose task runs. Nobody else can continue it, so no pause is learnt."""
+        """Start the clocks of an attempt whose task runs. No other can continue it, so no pause is learnt."""
         assert attempt.task is not None
         race = attempt.race
         return AttemptClocks(

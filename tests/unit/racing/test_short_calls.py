@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gateway.api.passthrough import HEDGED_PART, hedged
-from gateway.api.plan_call import launching
+from gateway.api.purse import Allowance, Purse
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
@@ -148,9 +148,10 @@ class Course:
         open_call = OpenCall(self._services, call)
         context, entry = SimpleNamespace(steering=self._steering, services=self._services), SimpleNamespace()
         entry.model, entry.plan, entry.call = model, plan, call
-        may = launching(cast("Any", context), cast("Any", entry), open_call, {})
+        allowance = Allowance(Purse(cast("Any", context), open_call, {}), cast("Any", entry))
         outlet, reading = RememberingOutlet(RememberingRecorder()), Relayed(path="embeddings")
-        record = await Race(open_call, model, plan, outlet, reading=reading, **may).run()
+        may_launch = allowance.permits
+        record = await Race(open_call, model, plan, outlet, reading=reading, may_launch=may_launch).run()
         assert isinstance(record, CallRecord)
         if is_kept:
             self.records.append(record)
