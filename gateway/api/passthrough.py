@@ -215,7 +215,9 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, parsed: RelayedRequest,
     if not api.is_short(parsed.size):  # one after the other
         first = [msgspec.structs.replace(each, audited=False) for each in plan.launches[:1]]
         rest = (*(each.deployment for each in plan.launches[1:]), *plan.rest)
-        plan = msgspec.structs.replace(plan, launches=tuple(first), rest=rest, rescue_s=None)
+        plan = msgspec.structs.replace(
+            plan, launches=tuple(first), rest=rest, rescue_s=None, width_asked=0, narrowed=None
+        )
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
     return plan

@@ -103,7 +103,7 @@ class Allowance:
         if beside:
             return
         open_call, plan = purse.open_call, planned.plan
-        open_call.width_asked, open_call.cached = plan.width_asked, plan.cached
+        open_call.width_asked, open_call.cached = plan.width_asked or None, plan.cached
         if open_call.narrowed is not Narrowed.LIMITS:  # which kept another fallback out
             open_call.narrowed = None
         if plan.narrowed is not None:

@@ -3,10 +3,6 @@ from .answer import open_exchange as open_exchange
 from .attempt import EVENTS as EVENTS
 from .attempt import Attempt as Attempt
 from .attempt import Reading as Reading
-from .beside import Beside as Beside
-from .beside import Lane as Lane
-from .beside import Rival as Rival
-from .beside import plan_beside as plan_beside
 from .call import Broken as Broken
 from .call import CallResource as CallResource
 from .call import OpenCall as OpenCall
@@ -26,6 +22,8 @@ from .other_apis import OtherApis as OtherApis
 from .other_apis import Reworded as Reworded
 from .plausibility import MOST_TOKENS as MOST_TOKENS
 from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
+from .race import Following as Following
+from .race import Further as Further
 from .race import Race as Race
 from .reader import Block as Block
 from .reader import drain as drain

@@ -6,7 +6,7 @@ loser may end later: then its row follows.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -56,19 +56,6 @@ class Broken(msgspec.Struct, frozen=True):
     error: UpstreamError
     times: Times
     again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
-
-
-Race_contra = TypeVar("Race_contra", contravariant=True)
-
-
-class Rivals(Protocol[Race_contra]):
-    """The races of a call's models, while several run beside each other."""
-
-    def won(self, race: Race_contra) -> None:
-        """Stop the others: ``race`` has a first token."""
-
-    def stop(self, race: Race_contra, reason: type[ApiError]) -> None:
-        """Stop the others: ``race`` ends the call with this error."""
 
 
 class Rescuing(Protocol):
@@ -126,7 +113,6 @@ class OpenCall:
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
-        self.rivals: Rivals[Any] | None = None  # None: one race runs at a time
         self._winner: AttemptRecord | None = None
         self._began: tuple[Call, CallStart] | None = None  # as whom, and how; None: nothing was launched
         self.attempts: list[AttemptRecord] = []  # those that have ended

@@ -1,6 +1,7 @@
 """Attempts of one relayed call beside each other, in virtual time: as in a race."""
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -8,8 +9,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
-from gateway.racing.beside import Beside, Lane, Rival
-from gateway.racing.race import Phase
+from gateway.racing.race import Further, Race
 from gateway.racing.relayed import Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
@@ -237,33 +237,61 @@ async def test_a_client_that_leaves_as_the_winner_answers_leaves_no_seat_taken()
         left_clean(seats)
 
 
-def beside(room: Room, other: Room, late_s: float, won: list[Rival]) -> Beside:
-    """Run the race of ``other``, another model's, beside that of ``room`` when it is late."""
-    race = other.race_in(room.open_call, room.outlet)
+class Others:
+    """One other model, which is asked when the first is late; ``won`` has its name if it answers."""
 
-    async def begin() -> Lane | None:
-        return None if won or room.open_call.rivals is None or race.phase is not Phase.RUNNING else next(lanes, None)
+    def __init__(self, room: Room, other: Room, late_s: float, won: list[str]) -> None:
+        self.late_s = late_s
+        self._sink = room.outlet
+        self._other: Room | None = other
+        self._won = won
 
-    lanes = iter([Lane(race, race.run)])
-    first = Lane(room.race, room.race.run, late_s)
-    return Beside(room.open_call, first, begin=begin, on_won=won.append, runs_on=lambda _: False)
+    async def next(self, *, is_rescued: bool) -> Further | None:
+        assert not is_rescued or self._other is None
+        other, self._other = self._other, None
+        if other is None:
+            return None
+        call = msgspec.structs.replace(other.open_call.call, model="other")
+        model = msgspec.structs.replace(other.model, name="other")
+        return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None)
+
+    def won(self, model: str) -> None:
+        self._won.append(model)
+
+    def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
+        return False
+
+
+def beside(room: Room, other: Room, late_s: float, won: list[str]) -> Race:
+    """Return a race in which the model of ``other`` is asked beside that of ``room`` when that is late."""
+    following = Others(room, other, late_s, won)
+    return Race(
+        room.open_call,
+        room.model,
+        room.plan,
+        room.outlet,
+        may_launch=room.may_launch,
+        reading=EMBED,
+        following=following,
+    )
 
 
 @in_virtual_time
 async def test_a_fallback_is_asked_beside_a_model_that_is_late_and_may_win() -> None:
     room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(0.2, VECTORS), asking=EMBED)
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, len(won)) == (pytest.approx(1200.0), 1)
     assert [(each.outcome, each.number) for each in record.attempts] == [("lost", 1), ("won", 2)]
+    await asyncio.sleep(0)
     assert (room.tasks.in_flight("s1"), room.open_call.running) == (0, 0)
 
 
 @in_virtual_time
 async def test_a_late_model_may_still_win_over_its_fallback() -> None:
     room, other = Room(Speaker(1.5, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, won) == (pytest.approx(1500.0), [])
@@ -289,7 +317,7 @@ async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None
     room, other = Room(Speaker(0.2, VECTORS), asking=EMBED, seats=seats), Room(Speaker(0.2, VECTORS), asking=EMBED)
     other.model = msgspec.structs.replace(other.model, deployments={"s2": other.model.deployments["s1"]})
     other.plan = msgspec.structs.replace(other.plan, launches=(Launch("s2", 0.0, Role.FALLBACK),))
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, [each.role for each in record.attempts]) == (pytest.approx(1200.0), ["fallback"])
