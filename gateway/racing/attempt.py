@@ -252,8 +252,8 @@ class Reading(Protocol[Attempt_contra]):
         """Whether a win is the call's first token, though no delta of it was read."""
 
     @property
-    def keeps_losers(self) -> bool:
-        """Whether a loser may run on that is no audit: as the backup, or to learn how late another model's was."""
+    def has_tokens(self) -> bool:
+        """Whether answers are read token by token: else a whole one cannot break, and none has a speed."""
 
     @property
     def priced_as(
@@ -378,7 +378,7 @@ class Attempt:
     def audit(self, *, speed: bool, limit_s: float) -> None:
         """Lose, but read on: until a first token or the age ``limit_s``; with ``speed``, then some tokens more."""
         self._go_to(AttemptState.WATCHED)
-        self._watch = WatchEnd(AUDIT_TOKENS if speed else 1)
+        self._watch = WatchEnd(AUDIT_TOKENS if speed and self.race.reading.has_tokens else 1)
         if self.answer is not None:
             self.answer.drop_kept()
         self.end_hold()
@@ -515,7 +515,7 @@ class Attempt:
             if self._watch is None:
                 return await self._bid(answer, now)
             self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.race.loop)
-        if self._watch is not None and answer.announced and self.measurement.meaningful >= self._watch.tokens:
+        if self._watch is not None and answer.announced and max(1, self.measurement.meaningful) >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
         return True
@@ -665,7 +665,7 @@ class Events:
 
     form: Form | None = None
     is_compared = False
-    keeps_losers = True
+    has_tokens = True
     priced_as = None
 
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:

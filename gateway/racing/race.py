@@ -421,7 +421,7 @@ class Entry:
     def give_way(self, *, runs_on: bool) -> None:
         """Leave the race: an answer of another model has won. ``runs_on``: the primary is audited."""
         self.hold.end()
-        runs_on = runs_on and self.reading.keeps_losers
+        runs_on = runs_on and self.reading.has_tokens
         self.attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
         self.leave()
 

@@ -225,7 +225,7 @@ class Relayed(msgspec.Struct, frozen=True):
     takes_extra_body: bool = True  # a deployment's ``extra_body`` is meant for this API too
     is_sound: bool = False  # it answers with a sound, or is about one: the header of a container is no answer yet
     is_compared: bool = False  # it is short, and raced: the call's row says when its answer came, and what racing saved
-    keeps_losers: ClassVar[bool] = False  # once it has begun, no other can answer; a whole one cannot break
+    has_tokens: ClassVar[bool] = False
 
     @property
     def priced_as(self) -> Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]:

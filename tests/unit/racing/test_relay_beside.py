@@ -372,6 +372,17 @@ async def test_an_audited_first_choice_runs_on_after_its_loss_and_its_row_follow
 
 
 @in_virtual_time
+async def test_an_audited_sound_is_read_to_its_first_bytes_and_no_further() -> None:
+    rest = TimedRest([(60.0, b"more"), (0.1, None)])
+    speakers = Speaker(0.9, WAVE + b"sound", rest), Speaker(0.2, b"sound")
+    room = Room(*speakers, asking=msgspec.structs.replace(TTS, is_compared=True), beside=[HEDGE], audited=True)
+    await room.run()
+    await asyncio.sleep(0.5)
+    [audited] = room.recorder.audited
+    assert (audited.outcome, audited.ttft_ms, rest.aborted) == ("superseded", pytest.approx(900.0), True)
+
+
+@in_virtual_time
 async def test_an_audited_first_choice_that_hangs_is_cut_after_half_a_minute() -> None:
     room = Room(Speaker(90.0, VECTORS), Speaker(0.2, VECTORS), asking=COMPARED, beside=[HEDGE], audited=True)
     await room.run()
