@@ -760,4 +760,5 @@ class Race:
         self._ending = Unanswered()  # an exception's frames refer to this race
         for entry in self.entries:
             entry.forget()
+        self.entries.clear()
         self.following = self._late = self._asking = self.winner = None
