@@ -23,10 +23,9 @@ from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import BESIDE, World
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.racing import plan_beside
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
-from gateway.steering.plans import Launch
+from gateway.steering.plans import Launch, plan_beside
 
 _RACE = RaceSettings(mode=Mode.SINGLE, budget=0.1)
 

@@ -16,14 +16,12 @@ from gateway.api.plan_call import (
     PlanCall,
     PlannedCall,
     is_counted,
-    launching,
-    note_narrowed,
     payer_of,
-    permits,
     use_of,
 )
 from gateway.api.preferences import Preferences, is_passed_on
-from gateway.core.attempts import Narrowed, Role
+from gateway.api.purse import Allowance, Purse
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -37,14 +35,26 @@ from gateway.core.race_failures import (
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import LINE_S, Begun, LimitHeld, LimitReached
-from gateway.racing import Broken, CallResource, OpenCall, Race, Services, Sink, Takeover, Unanswered, delivered_of
+from gateway.racing import (
+    Broken,
+    CallResource,
+    Following,
+    Further,
+    OpenCall,
+    Race,
+    Services,
+    Sink,
+    Takeover,
+    Unanswered,
+    delivered_of,
+)
 from gateway.settings import Cause, FallbackAfter, When
-from gateway.steering import Launch, Plan
+from gateway.steering import Launch, Plan, plan_beside
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from gateway.racing import ClientSink, Launching, Rival
+    from gateway.racing import ClientSink
 
 # Classifies why a model could not answer, which decides the fallback models that are tried.
 
@@ -247,8 +257,6 @@ def _alone(planned: PlannedCall, launch: Launch) -> PlannedCall:
 
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
-RunRival = Callable[[], Awaitable[CallRecord | Unanswered | Broken]]
-Begin = Callable[[PlannedCall, "Launching"], "tuple[Rival, RunRival]"]  # of a model, perhaps beside a late one
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
@@ -289,8 +297,9 @@ class CallRunner:
         self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
-        self._failed: list[tuple[PlannedCall, Unanswered]] = []  # of the races that ran beside each other
-        self._kept_out: dict[str, LimitReached] = {}  # fallbacks that a limit refused
+        self._failed: list[tuple[str, Unanswered]] = []  # the models of a race that have failed, in this order
+        self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
+        self.purse: Purse  # pays for its launches
         self._services = services or context.services
         self._body = body
         self._cancelled_as = cancelled_as
@@ -311,6 +320,7 @@ class CallRunner:
             body=self._body,
             cancelled_as=self._cancelled_as,
         )
+        self.purse = Purse(self._context, self.open_call, self.response_headers)
 
     @property
     def call(self) -> Call:
@@ -342,38 +352,68 @@ class CallRunner:
             self._context.limits.drop(self.call.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
-        """Race a model's deployments for an answer that is committed at its end. For ``run``."""
-        if self._fallbacks.hedges:
-            return await self.raced(planned, self._racing(sink))
-        may = launching(self._context, planned, self.open_call, self.response_headers)
-        ending = await Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may).run()
-        assert not isinstance(ending, Broken)  # as in ``raced``, with fewer calls
+        """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
+        race = self._race(planned, sink, sink)
+        ending = await race.run()
+        assert not isinstance(ending, Broken)  # none is told of before its end
+        self._failed = race.unanswered
         return ending
 
-    async def raced(self, planned: PlannedCall, begin: "Begin") -> CallRecord | Unanswered:
-        """Run what ``begin`` returns for a model, and for its fallbacks beside it when its answer is late."""
-        race, run = begin(planned, launching(self._context, planned, self.open_call, self.response_headers))
-        ending = await (self._hedged(race, run, begin, planned) if self._fallbacks.hedges else run())
-        assert not isinstance(ending, Broken)  # an answer that breaks is replaced until its end
-        return ending
+    def _race(
+        self, planned: PlannedCall, sink: Sink, beside: Sink, on_use: Callable[[PlannedCall], None] = lambda _: None
+    ) -> Race:
+        """Return the race of a model; what its fallbacks answer beside it goes to ``beside``.
 
-    def _racing(self, sink: Sink) -> "Begin":
-        def begin(planned: PlannedCall, may: "Launching") -> "tuple[Race, RunRival]":
-            race = Race(self.open_call, planned.model, planned.plan, sink, call=planned.call, **may)
-            return race, race.run
+        ``on_use`` is called with the fallback whose answer is about to begin.
+        """
+        allowance = Allowance(self.purse, planned)
+        late_s = self.late_s(planned) if self._fallbacks.hedges else None
+        following = None if late_s is None else self._following(planned, late_s, beside, on_use)
+        return Race(
+            self.open_call,
+            planned.model,
+            planned.plan,
+            sink,
+            may_launch=allowance.permits,
+            on_slot_refused=allowance.no_seat,
+            call=planned.call,
+            reading=planned.reading,
+            following=following,
+        )
 
-        return begin
+    def _following(
+        self, planned: PlannedCall, late_s: float, sink: Sink, on_use: Callable[[PlannedCall], None]
+    ) -> Following:
+        """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
+        learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
+        if len(self._context.steering.not_asked(planned.names, (), learnt_as)) == len(planned.names):
+            late_s = 0.0  # all are broken: the next model is asked at once
+        elif self._all_full(planned):
+            late_s = min(late_s, SEAT_PATIENCE_S)
+        told = planned.plan.explanation
+        if told is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
+            told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
+            self.response_headers[PLAN_HEADER] = written(told)
+        self._raced = {planned.model.name: planned}
+        return Beside(self, self._fallbacks, self._raced, planned, late_s=late_s, sink=sink, on_use=on_use)
+
+    def _all_full(self, planned: PlannedCall) -> bool:
+        """Whether no deployment of the model has a free seat."""
+        lines = self._context.services.seats.lines
+        return bool(lines) and all(name in lines and not lines[name].has_room for name in planned.names)
+
+    def runs_on(self, planned: PlannedCall, attempts: Sequence[str]) -> bool:
+        """Whether the primary of a plan, which another model has overtaken, runs on to its first token."""
+        return self._context.steering.runs_on(planned.model.name, planned.plan, attempts)
 
     async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
         call, model, plan, open_call = planned.call, planned.model, planned.plan, self.open_call
         sink.delivered = delivered_of(call, model, open_call)
-        may = launching(self._context, planned, open_call, self.response_headers)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
 
-        ending: CallRecord | Unanswered | Broken
         if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
@@ -382,18 +422,17 @@ class CallRunner:
                 known = () if name in model.deployments else self._fallbacks.continuing.values()
                 other = next((each for each in known if name in each.names), None)
                 if other is None:
-                    return permits(self._context, model, launch, plan, is_needed=launch.role is Role.FAILOVER)
-                return self._permits(_alone(other, launch), planned, is_second=False)
+                    is_needed = launch.role is Role.FAILOVER
+                    return self.purse.refusal(model, launch, plan, is_needed=is_needed) is None
+                return self.permits_beside(_alone(other, launch), planned, is_second=False)
 
             rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
-            race = Race(open_call, model, plan, rescue, call=call, **may)
-            ending = await self._hedged(race, partial(rescue.run, race), self._racing(sink), planned, keep)
+            race = self._race(planned, rescue, sink, keep)
+            ending = await rescue.run(race)
         else:
-            race = Race(open_call, model, plan, sink, call=call, **may)
-            if self._fallbacks.hedges:
-                ending = await self._hedged(race, race.run, self._racing(sink), planned, keep)
-            else:
-                ending = await race.run()
+            race = self._race(planned, sink, sink, keep)
+            ending = await race.run()
+        self._failed = race.unanswered
         while isinstance(ending, Broken):
             planned = self.planned  # of the model whose answer has begun
             takeover = Takeover(planned.call, planned.model, planned.plan, open_call, sink, fallbacks=self)
@@ -407,66 +446,9 @@ class CallRunner:
     async def hold(self, model: str, deployment: str) -> bool:
         """Hold the expected use of limits by a fallback's continuation; return whether they allow it."""
         planned = self._fallbacks.continuing[model]
-        return await self._holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
+        return await self.purse.holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
 
-    async def _hedged(
-        self,
-        race: "Rival",
-        run: "RunRival",
-        begin_race: "Begin",
-        planned: PlannedCall,
-        on_use: Callable[[PlannedCall], None] = lambda _: None,
-    ) -> CallRecord | Unanswered | Broken:
-        """Run a model's race and, when its answer is late, those of its fallbacks beside it.
-
-        ``on_use`` is called with the fallback whose answer is about to begin.
-        """
-        late_s = self._late_s(planned)
-        if late_s is None:
-            return await run()
-        learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        if len(self._context.steering.not_asked(planned.names, (), learnt_as)) == len(planned.names):
-            late_s = 0.0  # all are broken: the next model is asked at once
-        elif self._all_full(planned):
-            late_s = min(late_s, SEAT_PATIENCE_S)
-        self._explain(planned, late_s)
-        from gateway.racing import Beside, Lane, plan_beside  # noqa: PLC0415 - memory: most calls have no fallback
-
-        late, planned_of = planned.model.name, {race: planned}  # the model that is late, and the models of the races
-
-        async def begin() -> Lane | None:
-            nonlocal late
-            while (following := await self._fallbacks.beside(late)) is not None:
-                late = following.model.name
-                following = msgspec.structs.replace(following, plan=plan_beside(following.plan, planned.model.name))
-                is_second = len(planned_of) > 1 or race.is_rescued
-                if await self._holds(following) and (
-                    late_s == 0.0 or self._permits(following, planned, is_second=is_second)
-                ):
-                    headers: dict[str, str] = {}
-                    may = launching(self._context, following, self.open_call, headers, beside=True)
-                    other, run_other = begin_race(following, may)
-                    planned_of[other] = following
-                    return Lane(other, run_other, self._late_s(following))
-            return None
-
-        def on_won(other: "Rival") -> None:
-            self._use(planned_of[other])
-            reason = self.open_call.narrowed  # the late model's, which counts
-            self.response_headers.update({} if reason is None else {NARROWED: reason})
-            on_use(self.planned)
-
-        def runs_on(other: "Rival") -> bool:
-            attempts = [attempt.start.id for attempt in other.attempts]
-            return self._context.steering.runs_on(planned_of[other].model.name, planned_of[other].plan, attempts)
-
-        beside = Beside(self.open_call, Lane(race, run, late_s), begin=begin, on_won=on_won, runs_on=runs_on)
-        ending = await beside.run()
-        if isinstance(ending, Unanswered):
-            self._failed += [(planned_of[each], its) for each, its in beside.unanswered]
-        return ending
-
-    def _late_s(self, planned: PlannedCall) -> float | None:
+    def late_s(self, planned: PlannedCall) -> float | None:
         """Return when the next model is asked beside that of ``planned``, seconds after its start; None: never.
 
         With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
@@ -486,34 +468,14 @@ class CallRunner:
             late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
         return late_s
 
-    def _all_full(self, planned: PlannedCall) -> bool:
-        """Whether no deployment of the model has a free seat."""
-        lines = self._context.services.seats.lines
-        return bool(lines) and all(name in lines and not lines[name].has_room for name in planned.names)
-
-    def _explain(self, planned: PlannedCall, late_s: float) -> None:
-        """Say in the plan's header which model is asked beside that of ``planned``, and when."""
-        told = planned.plan.explanation
-        if told is not None and (following := self._fallbacks.after(planned.model.name)) is not None:
-            told = msgspec.structs.replace(told, late_s=late_s, fallback=following[0])
-            self.response_headers[PLAN_HEADER] = written(told)
-
-    def _permits(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
-        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
-
-        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
-        """
-        model, plan = late.model, fallback.plan
-        if not plan.launches:
-            return True
-        is_needed = not (is_second or model.is_dear(fallback.model))
-        is_permitted = permits(self._context, model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
-        if (reason := self._context.steering.refused_by) is not None:
+    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
+        """Whether the late model may pay for a fallback beside it; else it is asked only after a failure."""
+        is_permitted = self.purse.permits_beside(fallback, late, is_second=is_second)
+        if not is_permitted:
             self._fallbacks.keep(fallback.model.name)
-            note_narrowed(reason, self.open_call, self.response_headers)
         return is_permitted
 
-    def _use(self, planned: PlannedCall) -> None:
+    def use(self, planned: PlannedCall) -> None:
         """Let the fallback of ``planned`` answer the call."""
         self._fallbacks.use(planned)
         self.planned = planned
@@ -538,7 +500,7 @@ class CallRunner:
             except LimitReached as error:
                 following = await self._fallbacks.following([(planned.model.name, error)])
                 if following is not None:
-                    self._use(following)
+                    self.use(following)
                 elif line_s or not isinstance(error, LimitHeld):
                     raise
                 else:  # nobody answers at once, so it waits for running calls to end
@@ -549,35 +511,23 @@ class CallRunner:
                 self.response_headers.update(self._limit_headers)
                 return
 
-    async def _holds(self, planned: PlannedCall) -> bool:
-        """Hold a fallback's expected use of its limits; return whether they allow the call, and keep why not."""
-        self._kept_out.pop(planned.model.name, None)
-        if is_counted(planned.call, planned.model):
-            try:
-                await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
-            except LimitReached as error:
-                self._kept_out[planned.model.name] = error
-                note_narrowed(Narrowed.LIMITS, self.open_call, self.response_headers)
-                return False
-        return True
-
     async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
         """Move on to the next model whose limits allow the call; return whether there is one."""
         while (following := await self._fallbacks.following(errors)) is not None:
-            if await self._holds(following):
-                self._use(following)
+            if await self.purse.holds(following):
+                self.use(following)
                 return True
         return False
 
     async def _run(self, run: Run) -> "CallRecord | web.Response":
         failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
         while isinstance(ending := await run(self.planned), Unanswered):
-            endings, self._failed = self._failed or [(self.planned, ending)], []
-            errors = [(planned.model.name, self._total_failure(planned, its)) for planned, its in endings]
+            plans = {self.planned.model.name: self.planned, **self._raced}
+            errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
             failed += errors
             if await self._advance(errors):
                 continue
-            error = all_failed(failed, self._kept_out)
+            error = all_failed(failed, self.purse.kept_out)
             error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
             if (own := self._answer_here(error)) is not None:
                 own.headers.update(error.headers)
@@ -592,6 +542,65 @@ class CallRunner:
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         out = self._context.steering.not_asked(planned.names, {*ending.full, *ending.asked}, learnt_as)
         return total_failure(planned.model, planned.plan, ending, out)
+
+
+class Beside:
+    """The fallbacks of a model that is late, for its race: planned and paid one by one, and used if one answers."""
+
+    def __init__(
+        self,
+        runner: CallRunner,
+        fallbacks: FallbackChain,
+        raced: dict[str, PlannedCall],
+        late: PlannedCall,
+        *,
+        late_s: float,
+        sink: Sink,
+        on_use: Callable[[PlannedCall], None],
+    ) -> None:
+        """``raced``: the race's plans; ``sink``: where their answers go; ``on_use`` is called with one that won."""
+        self.late_s = late_s
+        self._runner = runner
+        self._fallbacks = fallbacks
+        self._raced = raced
+        self._first = late
+        self._late = late.model.name  # the model that is late
+        self._sink = sink
+        self._on_use = on_use
+
+    async def next(self, *, is_rescued: bool) -> Further | None:
+        """Return the next fallback that limits and the late model's budget allow; None if there is none."""
+        runner, first = self._runner, self._first
+        while (planned := await self._fallbacks.beside(self._late)) is not None:
+            self._late = planned.model.name
+            planned = msgspec.structs.replace(planned, plan=plan_beside(planned.plan, first.model.name))
+            if await runner.purse.holds(planned) and (
+                self.late_s == 0.0 or runner.permits_beside(planned, first, is_second=is_rescued)
+            ):
+                self._raced[planned.model.name] = planned
+                allowance = Allowance(runner.purse, planned, beside=True)
+                return Further(
+                    planned.model,
+                    planned.plan,
+                    planned.call,
+                    self._sink,
+                    allowance.permits,
+                    allowance.no_seat,
+                    runner.late_s(planned),
+                )
+        return None
+
+    def won(self, model: str) -> None:
+        """Let a fallback answer the call."""
+        runner = self._runner
+        runner.use(self._raced[model])
+        if (reason := runner.open_call.narrowed) is not None:  # the late model's, which counts
+            runner.response_headers[NARROWED] = reason
+        self._on_use(runner.planned)
+
+    def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
+        """Whether the primary of a model, which another has overtaken, runs on to its first token."""
+        return self._runner.runs_on(self._raced[model], attempts)
 
 
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:

@@ -12,7 +12,7 @@ from multidict import CIMultiDictProxy, istr
 
 from gateway.core.calls import Call
 from gateway.core.ids import TRACEPARENT, TRACESTATE, TraceContext, begun_by
-from gateway.racing import Relayed, Winner
+from gateway.racing import Winner
 from gateway.steering import Explanation
 
 SERVER = "holeshot"  # without versions: they would help an attacker
@@ -118,17 +118,16 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
     return headers
 
 
-def of_relayed(relayed: Relayed, response_headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the response headers of a relayed answer; ``response_headers`` report what the gateway changed."""
-    answer = relayed.answer
-    fields = of_answer(relayed.call, relayed.provider, relayed.deployment, relayed.launched, answer.headers)
-    fields[_TTFT_MS] = f"{relayed.ttft_ms:.1f}"
-    if (deadline_ms := relayed.call.deadline_ms) is not None:
-        fields[_DEADLINE_MET] = "true" if relayed.ttft_ms <= deadline_ms else "false"
+def of_relayed(winner: Winner, response_headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
+    """Return the response headers of a relayed answer; ``response_headers`` report what the gateway changed.
+
+    ``body`` is that of a whole answer.
+    """
+    fields, upstream = for_client(winner), winner.exchange.headers
     fields.update(response_headers)
-    fields.update({name: value for name in _RELAYED if (value := answer.headers.get(name))})
+    fields.update({name: value for name in _RELAYED if (value := upstream.get(name))})
     if "content-type" not in fields:
-        is_json = answer.rest is None and answer.body.lstrip()[:1] in {b"{", b"["}
+        is_json = body.lstrip()[:1] in {b"{", b"["}
         fields["content-type"] = "application/json" if is_json else "application/octet-stream"
     return fields
 

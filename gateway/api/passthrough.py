@@ -1,7 +1,7 @@
 """Handlers of the APIs whose answers pass unread: deployments are tried in turn, best first, until one answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -34,18 +34,18 @@ from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import recalled
 from gateway.api.request import needs_of, required_turns
 from gateway.core.attempts import Role, WinOn
-from gateway.core.calls import Call, CallRecord, Maker, Mode, Objective, whole_cost_usd
+from gateway.core.calls import Call, Maker, Mode, Objective, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, NoDeploymentFits
 from gateway.core.prompt_classes import PromptClass
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import EXTRA_ROLES, Asking, ClientGone, Launching, Relay, Relayed, Unanswered
+from gateway.racing import EXTRA_ROLES, Block, ClientGone, Relayed, RelayedExchange, Winner
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Plan, Terms
-from providers import ErrorKind, encoded, finished
+from providers import ErrorKind, UpstreamError, encoded, finished
 from providers.dialects import DIALECTS, PIVOT, TokenCounting, raw_json
 
-# From a request to a relay: builds the call, selects its deployments, and plans their order.
+# From a request to a race: builds the call, selects its deployments, and plans their order.
 
 
 def plan_relay(
@@ -117,7 +117,7 @@ def plan_relay(
     plan = _as_asked(plan, model, api, parsed, chosen)
     if index is not None and is_race_set and index.name in model.deployments and model.tenant is None:
         context.vectors.compare(context, fleet, model, index, plan)
-    return PlannedCall(call, model, plan, response_headers, None, tuple(able))
+    return PlannedCall(call, model, plan, response_headers, None, tuple(able), _reading(api, parsed, model, plan))
 
 
 def _race_asked(parsed: RelayedRequest, found: Model, client: Client, api: RelayedApi) -> RaceSettings | None:
@@ -162,6 +162,7 @@ def _call_of(
         replica=context.replica,
         region=context.settings.region,
         request_id=client_context.request_id,
+        stateful=not api.is_short(parsed.size),
         deadline_ms=deadline_ms,
         profile=model.race.profile if instead_of is None else instead_of.profile,
         key_name=None if made_by is None else made_by.key_name,
@@ -211,6 +212,12 @@ def _as_asked(plan: Plan, model: Model, api: RelayedApi, parsed: RelayedRequest,
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
     if chosen is not None and chosen.order:
         plan = fitting.in_order(plan, chosen.order)
+    if not api.is_short(parsed.size):  # one after the other
+        first = [msgspec.structs.replace(each, audited=False) for each in plan.launches[:1]]
+        rest = (*(each.deployment for each in plan.launches[1:]), *plan.rest)
+        plan = msgspec.structs.replace(
+            plan, launches=tuple(first), rest=rest, rescue_s=None, width_asked=0, narrowed=None
+        )
     if chosen is not None and not chosen.failover:
         plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
     return plan
@@ -309,31 +316,41 @@ def _usd_per_character(deployment: Deployment) -> float | None:
     return None if price.unknown else max(price.input_usd, price.output_usd)
 
 
-# Writes a relayed answer to the client as it arrives: audio, images, texts and events that are not raced.
+# Passes a relayed answer on to the client: as it arrives, or whole, behind headers that say what it has cost.
 
 _IDENTITY = ("", "identity")
 
 
-class ResponseOutlet:
-    """Writes to the client's response. Until the answer begins, an error can still have its own status."""
+class PassingSink:
+    """Receives an answer that passes unread. One that goes on is written to the client's response as it arrives."""
 
-    def __init__(self, request: web.Request, response_headers: dict[str, str]) -> None:
+    understands = False
+
+    def __init__(self, request: web.Request, response_headers: Mapping[str, str]) -> None:
+        self.streams = False  # whether the answer goes on after its beginning
+        self.winner: Winner | None = None
+        self.body = b""  # of a whole answer
         self.response: web.StreamResponse | None = None
         self._request = request
         self._response_headers = response_headers
         self._transport = request.transport
 
-    async def begin(self, relayed: Relayed) -> None:
-        """Prepare the response, with the provider's content length if it is known."""
-        upstream = relayed.answer.headers
-        fields = headers.of_relayed(relayed, self._response_headers)
+    async def begin(self, winner: Winner) -> None:
+        """Start the answer: until here, an error can have its own status, and another deployment may answer."""
+        self.winner = winner
+        exchange = winner.exchange
+        assert isinstance(exchange, RelayedExchange)
+        if exchange.is_whole:
+            return
+        self.streams = True
+        fields = headers.of_relayed(winner, self._response_headers)
         is_stream = fields["content-type"].lower().startswith("text/event-stream")
         if is_stream:
             fields["cache-control"] = "no-cache"
             fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
-        response = self.response = web.StreamResponse(status=relayed.answer.status, headers=fields)
-        length = upstream.get("content-length", "")
-        is_known = length.isascii() and length.isdigit() and upstream.get("content-encoding", "") in _IDENTITY
+        response = self.response = web.StreamResponse(status=exchange.status, headers=fields)
+        length = exchange.headers.get("content-length", "")
+        is_known = length.isascii() and length.isdigit() and exchange.headers.get("content-encoding", "") in _IDENTITY
         if is_known and not is_stream:  # events may be masked or completed, so the length may change
             response.content_length = int(length)
         try:
@@ -341,39 +358,64 @@ class ResponseOutlet:
         except ConnectionError as error:
             raise ClientGone from error
 
-    async def write(self, data: bytes) -> None:
-        """Send some bytes; wait while the client is slow."""
-        assert self.response is not None
+    async def write(self, block: Block) -> None:
+        """Send some bytes, and wait while the client is slow; or keep a whole answer."""
+        response = self.response
+        if response is None:
+            self.body = block.forward
+            return
         try:
-            await self.response.write(data)
+            await response.write(block.forward)
             if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
                 await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
 
-    async def end(self, last: bytes) -> None:
+    async def end(self, last: Block) -> None:
         """Send the last bytes and the end of the response in one write."""
-        assert self.response is not None
-        try:
-            await self.response.write_eof(last)
-        except ConnectionError as error:
-            raise ClientGone from error
+        if self.response is not None:
+            await self._finish(self.response, last.forward)
 
-    def sent(self) -> web.StreamResponse:
-        """Return the response.
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: where in it another one would begin is not known."""
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        """End the response if the answer itself has told the client of the error; else abort the connection."""
+        exchange = None if self.winner is None else self.winner.exchange
+        if self.response is not None and isinstance(exchange, RelayedExchange) and exchange.error is error:
+            await self._finish(self.response, b"")
+        else:
+            self.drop()
+
+    async def answer(self, response_headers: Mapping[str, str]) -> web.StreamResponse:
+        """Return the response, which is sent already unless the answer is whole.
 
         Raises:
             ClientDisconnected: it never began.
 
         """
-        if self.response is None:
+        if self.response is not None:
+            return self.response
+        if self.winner is None:
             raise ClientDisconnected("the client disconnected")
-        return self.response
+        fields, status = headers.of_relayed(self.winner, response_headers, self.body), self.winner.exchange.status
+        if len(self.body) > LARGE_BYTES:
+            return await _in_pieces(self._request, self.body, status, fields)
+        return web.Response(body=self.body, status=status, headers=fields)
 
     def drop(self) -> None:
-        """Abort the connection, so that the client does not accept half an answer."""
-        if self._transport is not None:
+        """Abort the connection of a response that has begun, so that the client does not accept half an answer."""
+        if self.response is not None and self._transport is not None:
             self._transport.abort()
+
+    @staticmethod
+    async def _finish(response: web.StreamResponse, last: bytes) -> None:
+        try:
+            await response.write_eof(last)
+        except ConnectionError as error:
+            raise ClientGone from error
 
 
 def relaying(api: RelayedApi) -> Handler:
@@ -450,24 +492,11 @@ async def answered(
         ApiError: no model answered.
 
     """
-    response_headers: dict[str, str]
-    relays: list[Relay] = []
 
     async def entered(name: str, instead_of: Call | None, *, fleet: Fleet) -> PlannedCall:
         return plan_relay(
             context, api, parsed, client_context, name=name, fleet=fleet, instead_of=instead_of, made_by=made_by
         )
-
-    def begin(planned: PlannedCall, may: Launching) -> tuple[Relay, Callable[[], Awaitable[CallRecord | Unanswered]]]:
-        asking = _asking_of(api, parsed, planned.model, planned.plan)
-        relay = Relay(runner.open_call, planned.model, planned.plan, asking, call=planned.call, **may)
-        relays.append(relay)
-        return relay, partial(relay.run, outlet)
-
-    async def run(planned: PlannedCall) -> CallRecord | Unanswered:
-        if api.is_short(parsed.size):
-            return await runner.raced(planned, begin)
-        return await begin(planned, _ONE)[1]()  # one attempt runs at a time
 
     try:
         runner = CallRunner(
@@ -485,26 +514,28 @@ async def answered(
         if (own := answer_here(error)) is None:
             raise
         return own
-    response_headers = runner.response_headers
-    outlet = ResponseOutlet(request, response_headers)
-    record = await runner.run(run)
+    sink = PassingSink(request, runner.response_headers)
+    try:
+        record = await runner.run(partial(runner.gather, sink))
+    except BaseException:
+        sink.drop()
+        raise
     if isinstance(record, web.Response):
         record.headers.update(headers.identifying(runner.call.request_id or runner.call.id))
         return record
-    answer = _answer_of(relays)
-    if api.gives:
-        made_at = runner.planned.model.deployments[answer.deployment]
+    if api.gives and sink.winner is not None:
+        made_at = runner.planned.model.deployments[sink.winner.deployment]
         key_name = next((each.key_name for each in record.attempts if each.id == record.winner_attempt_id), None)
         maker = Maker(made_at.name, key_name, made_at.tenant)
-        await _keep_names(context, api.of, client_context.client.name, answer.answer.body, maker)
+        await _keep_names(context, api.of, client_context.client.name, sink.body, maker)
     usd = record.cost_usd if client_context.client.tenant is None else whole_cost_usd(record)
-    response_headers |= {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
-    return outlet.sent() if answer.answer.rest is not None else await _whole(request, answer, response_headers)
+    cost = {} if usd is None else {"x-holeshot-cost-usd": f"{usd:.8f}"}
+    return await sink.answer({**runner.response_headers, **cost})
 
 
-def _asking_of(api: RelayedApi, parsed: RelayedRequest, model: Model, plan: Plan) -> Asking:
+def _reading(api: RelayedApi, parsed: RelayedRequest, model: Model, plan: Plan) -> Relayed:
     costs = plan.cost_usd if api.by_character is not None else {}
-    return Asking(
+    return Relayed(
         api.path,
         DIALECTS.get(api.api, PIVOT),
         parsed.form,
@@ -523,19 +554,6 @@ async def _keep_names(context: Context, api: str, client: str | None, answer: by
     given.add(answer)
     await context.responses.keep_all(client, given.names, maker.deployment, maker.key_name, maker.tenant)
 
-
-def _answer_of(relays: Sequence[Relay]) -> Relayed:
-    return next(each.answer for each in reversed(relays) if each.answer is not None)
-
-
-async def _whole(request: web.Request, answer: Relayed, response_headers: dict[str, str]) -> web.StreamResponse:
-    fields = headers.of_relayed(answer, response_headers)
-    if len(answer.answer.body) > LARGE_BYTES:
-        return await _in_pieces(request, answer.answer.body, answer.answer.status, fields)
-    return web.Response(body=answer.answer.body, status=answer.answer.status, headers=fields)
-
-
-_ONE: Launching = {"may_launch": lambda _: True, "on_slot_refused": lambda _: None}
 
 PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
 

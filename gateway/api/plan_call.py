@@ -8,19 +8,19 @@ import msgspec
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
 from gateway.api.fitting import REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
-from gateway.api.headers import NARROWED
 from gateway.api.overrides import with_override
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import AnswerKind, Narrowed, Role, WinOn
+from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import (
     ANSWER_TOKENS,
-    Launching,
-    OpenCall,
+    EVENTS,
+    Attempt,
+    Reading,
     answer_kind,
     answers_asked,
     answers_made,
@@ -33,7 +33,6 @@ from gateway.steering import (
     CONVERSATION_BYTES,
     PREFIX_BYTES,
     STRATEGIES,
-    Launch,
     Plan,
     Prefix,
     Terms,
@@ -52,6 +51,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
     response_headers: dict[str, str]  # report what the gateway changed
     prefix: Prefix | None
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
+    reading: Reading[Attempt] = EVENTS  # how they are asked
 
 
 class PlanCall(Protocol):
@@ -268,82 +268,6 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
     if objective is Objective.AUTO:
         return Objective.READING if streamed and not for_program else Objective.COMPLETION
     return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
-
-
-def launching(
-    context: CallContext,
-    planned: PlannedCall,
-    open_call: OpenCall,
-    response_headers: dict[str, str],
-    *,
-    beside: bool = False,
-) -> Launching:
-    """Return what decides about the launches of its plan.
-
-    Why there are fewer attempts than asked for is noted in ``open_call`` and ``response_headers``: by the plan, or when
-    an extra attempt is due and a limit refuses it. ``beside``: another model's race runs, and these are that one's.
-    """
-    steering, model, plan = context.steering, planned.model, planned.plan
-    if not beside:
-        open_call.width_asked, open_call.cached = plan.width_asked, plan.cached
-        if open_call.narrowed is not Narrowed.LIMITS:  # which kept another fallback out
-            open_call.narrowed = None
-
-    def narrow(reason: Narrowed) -> None:
-        if not beside:
-            note_narrowed(reason, open_call, response_headers)
-
-    def on_slot_refused(_: Launch) -> None:
-        context.services.seats.refused(model.name)
-        narrow(Narrowed.CAPACITY)
-
-    is_rescued = False
-
-    def may_launch(launch: Launch) -> bool:
-        nonlocal is_rescued
-        if plan.withheld_by is not None and launch is plan.withheld:
-            steering.left_out(model.name, plan)
-            narrow(plan.withheld_by)
-            return False
-        rescues = launch.role is Role.FAILOVER
-        permitted = permits(context, model, launch, plan, is_needed=rescues and not is_rescued)
-        is_rescued |= permitted and rescues
-        if steering.refused_by is not None:
-            narrow(steering.refused_by)
-        return permitted
-
-    if plan.narrowed is not None and not beside:
-        steering.left_out(model.name, plan)
-        narrow(plan.narrowed)
-    return {"may_launch": may_launch, "on_slot_refused": on_slot_refused}
-
-
-def permits(
-    context: CallContext, model: Model, launch: Launch, plan: Plan, *, is_needed: bool, of: Model | None = None
-) -> bool:
-    """Whether an attempt of ``plan`` may start now; if it is extra, charge it to ``model``.
-
-    ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model that is
-    asked; None: ``model``.
-    """
-    cost_usd, of = plan.cost_usd.get(launch.deployment), of or model
-    learnt_as = None if of.tenant is None else of.learnt_as
-    if learnt_as is not None and launch.deployment in learnt_as:
-        cost_usd = None  # its client pays
-    return context.steering.permit(
-        model.name,
-        launch,
-        model.race,
-        cost_usd=cost_usd,
-        payer=model.payer,
-        is_needed=is_needed,
-        learnt_as=learnt_as,
-    )
-
-
-def note_narrowed(reason: Narrowed, open_call: OpenCall, response_headers: dict[str, str]) -> None:
-    """Tell why the call has fewer attempts than asked for, unless a reason that is told first is known."""
-    open_call.narrowed = response_headers[NARROWED] = reason.before(open_call.narrowed)
 
 
 def remember_prefix(context: CallContext, planned: PlannedCall, record: CallRecord) -> None:

@@ -42,7 +42,7 @@ from gateway.ledger import (
     SqlProbeBook,
     TargetCounting,
 )
-from gateway.racing import Attempt, AttemptTasks, OpenCall
+from gateway.racing import Attempt, AttemptTasks
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
 from gateway.watching.metrics import Metrics
@@ -213,7 +213,7 @@ def target_watch(
 
 def prober(context: Context, runtime: Runtime, database: Database, ledger: Ledger, metrics: Metrics) -> Prober:
     """Return the prober of quiet deployments; it does nothing until it is started, and while probes are off."""
-    own = AttemptTasks[Attempt, OpenCall]()  # those of calls are shown live, as calls
+    own = AttemptTasks[Attempt]()  # those of calls are shown live, as calls
     spent = SpentToday(runtime.utc_now)
     metrics.gauge(
         "holeshot_probes_today_usd",

@@ -25,7 +25,6 @@ from gateway.racing import (
     Attempt,
     AttemptTasks,
     Makers,
-    OpenCall,
     OtherApis,
     Outbox,
     Seats,
@@ -99,7 +98,7 @@ class Engine:
         runtime: Runtime,
         *,
         leases: Leases | None = None,
-        attempts: AttemptTasks[Attempt, OpenCall] | None = None,
+        attempts: AttemptTasks[Attempt] | None = None,
         outbox: Outbox | None = None,
         spending: Spending | None = None,
         strikes: Strikes | None = None,
@@ -118,7 +117,7 @@ class Engine:
         """
         watch, clock, unix_clock = watch or UnrecordedEvents(), runtime.clock, runtime.unix_clock
         self.leases = leases = leases or OwnShare(settings.workers, clock=clock, unix_clock=unix_clock)
-        self.attempts = attempts or AttemptTasks[Attempt, OpenCall]()
+        self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
         self.fleets = Fleets(runtime.open_upstream, self.tasks)

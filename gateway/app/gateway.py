@@ -42,7 +42,7 @@ from gateway.memory.answers import AnswerMemory
 from gateway.memory.sealed import SealedAnswers
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
-from gateway.racing import Attempt, AttemptTasks, OpenCall, Outbox
+from gateway.racing import Attempt, AttemptTasks, Outbox
 from gateway.settings import Settings, brought, targets_of
 from gateway.steering import Outages, Spending, Strikes
 from gateway.tracing.tracing import Tracing
@@ -87,7 +87,7 @@ class Gateway:
         runtime = self._runtime = runtime or Runtime()
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(lambda: self.context.fleet.models)
-        tasks, outbox, memory = AttemptTasks[Attempt, OpenCall](), Outbox(), memory_limit()
+        tasks, outbox, memory = AttemptTasks[Attempt](), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,
             default_most=calls_in(memory, settings.workers),

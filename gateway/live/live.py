@@ -23,7 +23,7 @@ class OwnCalls:
     """
 
     def __init__(
-        self, hub: Hub, tasks: AttemptTasks[Attempt, OpenCall], *, clock: Callable[[], float], replica: str, worker: str
+        self, hub: Hub, tasks: AttemptTasks[Attempt], *, clock: Callable[[], float], replica: str, worker: str
     ) -> None:
         self._hub = hub
         self._tasks = tasks
@@ -36,8 +36,6 @@ class OwnCalls:
                 race, token_at = attempt.race, attempt.token_at()
                 ttft_s = None if token_at is None else token_at - attempt.measurement.started
                 self._find(race.open_call, race.call, attempt.start, ttft_s)
-        for open_call, start in tasks.relayed.values():
-            self._find(open_call, open_call.call, start)
         self.sample()
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
@@ -184,7 +182,7 @@ class Live:
 
     def __init__(
         self,
-        tasks: AttemptTasks[Attempt, OpenCall],
+        tasks: AttemptTasks[Attempt],
         *,
         clock: Callable[[], float],
         unix_clock: Callable[[], float],

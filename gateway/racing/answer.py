@@ -94,6 +94,8 @@ class AnswerStream:
     ``text`` is set if the answer must be JSON; ``speech`` and ``validity`` if the win depends on them (``win_on``).
     """
 
+    status = 200  # of the response to the client
+
     __slots__ = (
         "_clock",
         "_forward",

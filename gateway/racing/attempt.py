@@ -1,14 +1,15 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It keeps the data until the first meaningful delta, bids for the win, and if it wins it forwards
-the rest to the sink. Nothing else uses its exchange, except that a cut aborts it. ``RaceHandle``: its race's interface.
+An attempt is one task. It keeps the data until its answer has begun, bids for the win, and if it wins it forwards the
+rest to the sink. Nothing else uses its exchange, except that a cut aborts it. Its race (``RaceHandle``) says how it
+asks and how its answer is read (``Reading``): as ``Events``, or unread (``relayed.py``).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum, StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
@@ -33,7 +34,7 @@ from gateway.racing.records import Ending, attempt_record, keep_words, outcome_o
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement, answers_made, may_call_tools
-from providers import ErrorKind, Exchange, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, Form, SendCount, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -107,6 +108,7 @@ class RaceHandle(Protocol[Attempt_contra]):
     open_call: OpenCall
     sink: Sink
     loop: asyncio.AbstractEventLoop
+    reading: "Reading[Any]"  # how its attempts ask
 
     def bid(self, attempt: Attempt_contra, now: float) -> Bid:
         """Decide about an attempt that has its first token. If it wins, all others are cut."""
@@ -151,6 +153,138 @@ class RaceHandle(Protocol[Attempt_contra]):
         """End the race because of a bug in the gateway."""
 
 
+# How an attempt asks, and how its answer is read.
+
+
+class Reader(Protocol):
+    """How far an answer has been read."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of it is left."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is complete, whatever may follow."""
+
+    @property
+    def held(self) -> Sized:
+        """What was read, but is of no use before more has come."""
+
+    async def read_long(self, data: bytes, now: float) -> Block:
+        """Parse a long read, so that other calls go on meanwhile."""
+
+
+class Answer(Protocol):
+    """One answer: read as it arrives, kept until the win, then written to the sink."""
+
+    announced: bool  # whether its first token was reported
+
+    @property
+    def status(self) -> int:
+        """The status of the response to the client."""
+
+    @property
+    def reader(self) -> Reader:
+        """What reads it."""
+
+    @property
+    def clocks(self) -> AttemptClocks:
+        """The clocks of its attempt."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether none of its parts is still to begin."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may bid only at its end."""
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """Its flaw, if it is complete and every answer is checked."""
+
+    def read(
+        self,
+        data: bytes,
+        now: float,
+        *,
+        finishing: bool = False,
+        block: Block | None = None,
+        broken: UpstreamError | None = None,
+    ) -> Block:
+        """Read on with these data (``b""`` at the end); return what of it may be forwarded."""
+
+    def keep(self, block: Block, *, has_token: bool) -> None:
+        """Keep a block until the win."""
+
+    def drop_kept(self) -> None:
+        """Drop what is kept: another attempt answers."""
+
+    async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
+        """Write what is kept."""
+
+    async def write(self, block: Block, sink: Sink, now: float) -> None:
+        """Forward a block, but for the last one, which is sent after the call is recorded."""
+
+    def forward(self, data: bytes) -> bool:
+        """Forward data at once, if that is possible."""
+
+    def check_whole(self) -> None:
+        """Check an answer that has ended."""
+
+    def take_last(self, call: Call) -> Block:
+        """Return the last block."""
+
+    def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
+        """Return the judgement of the answer."""
+
+
+class Reading(Protocol[Attempt_contra]):
+    """How the attempts of one race ask, and how their answers are read."""
+
+    @property
+    def form(self) -> Form | None:
+        """What is sent in place of the call's fields."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether a win is the call's first token, though no delta of it was read."""
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether answers are read token by token: else a whole one cannot break, and none has a speed."""
+
+    @property
+    def priced_as(
+        self,
+    ) -> Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]] | None:
+        """Return the deployments by whose prices attempts are billed; None: their own."""
+
+    def begin(self, attempt: Attempt_contra, at: float) -> tuple[bool, Measurement]:
+        """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
+
+    def clocks(self, attempt: Attempt_contra) -> AttemptClocks:
+        """Start the clocks of an attempt whose task runs."""
+
+    async def open(self, attempt: Attempt_contra, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
+        """Send the request; return the exchange, and what reads its answer."""
+
+    async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> "Instead":
+        """Return what its deployment is asked in place of what it has refused with ``error``."""
+
+    def record(self, attempt: Attempt_contra, ending: Ending, judgement: Judgement) -> AttemptRecord:
+        """Return the record of an attempt that has ended, without its cost."""
+
+
+class Instead(NamedTuple):
+    """How an attempt has failed, and whether its deployment is asked again: ``reworded``, or for a whole answer."""
+
+    error: UpstreamError
+    asks_again: bool = False
+    reworded: Reworded | None = None
+
+
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
 
 
@@ -158,7 +292,7 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "__weakref__", "_hold_over", "_watch", "answer", "claimed_at", "deployment", "ending", "exchange",
         "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
         "state", "still", "task", "whole",
     )  # fmt: skip
@@ -174,10 +308,6 @@ class Attempt:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, in another form
         self.lacks: Refusal | None = None  # of the API in which it was asked
-        known, call = race.open_call.services.whole, race.call
-        may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
-        again = start.role is Role.WHOLE or (refused is not None and refused.whole)
-        self.whole: bool = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
         self.start = start
         self.state = AttemptState.ASKED
         race.open_call.running += 1
@@ -187,39 +317,25 @@ class Attempt:
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
         self.claimed_at: float | None = None  # when it bid with its first token: it may be held or have lost
-        # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if start.continues or deployment.extra_body else call.inline_bytes
-        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
-        answers = answers_made(call.fields, call.dialect) if many else 1
-        self.measurement = Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
         self.sendings = SendCount()
         self.race = race
-        self._answer: AnswerStream | None = None  # set when the request is sent
+        self.whole, self.measurement = race.reading.begin(self, at)
+        self.answer: Answer | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
         self._watch: WatchEnd | None = None  # set when it is WATCHED
 
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
-        race, services = self.race, self.race.open_call.services
-        pauses = services.pauses[self.deployment.name]
-        if pauses.pool is None:
-            services.pauses.pool(pauses, self.start.model or race.call.model)
-        began, limits = None if self.refused is None else self.refused.measurement.started, self.deployment.clocks
-        if race.call.runs_on:
-            limits = in_background(limits)
-        may_call = race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call)
-        clocks = AttemptClocks(
-            limits, self.task, services.clock, race.loop, pauses, silenced=self, started=began, may_call=may_call
-        )
+        race, reading = self.race, self.race.reading
+        clocks = reading.clocks(self)
         try:
             try:
-                exchange, answer = await self._ask(clocks)
+                exchange, answer = await reading.open(self, clocks)
                 if await self._read(exchange, answer, clocks):
-                    pauses.streams += 1
                     await self._end(exchange, answer)
             except UpstreamError as error:
                 clocks.stop()
@@ -262,9 +378,9 @@ class Attempt:
     def audit(self, *, speed: bool, limit_s: float) -> None:
         """Lose, but read on: until a first token or the age ``limit_s``; with ``speed``, then some tokens more."""
         self._go_to(AttemptState.WATCHED)
-        self._watch = WatchEnd(AUDIT_TOKENS if speed else 1)
-        if self._answer is not None:
-            self._answer.drop_kept()
+        self._watch = WatchEnd(AUDIT_TOKENS if speed and self.race.reading.has_tokens else 1)
+        if self.answer is not None:
+            self.answer.drop_kept()
         self.end_hold()
         age_s = self.race.open_call.services.clock() - self.measurement.started
         left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
@@ -294,11 +410,11 @@ class Attempt:
         """Return the record that the attempt would have if it were cut now."""
         now, sendings = self.race.open_call.services.clock(), self.sendings
         ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
-        return _record_of(self, ending, UNJUDGED)
+        return self.race.reading.record(self, ending, UNJUDGED)
 
     def flaw(self) -> Flaw | None:
         """Return the flaw of its answer, if that is complete and ``win_on`` is VALID."""
-        return None if self._answer is None else self._answer.flaw
+        return None if self.answer is None else self.answer.flaw
 
     def _go_to(self, state: AttemptState) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
@@ -329,38 +445,13 @@ class Attempt:
         if self.exchange is not None:
             self.exchange.abort()
 
-    async def _ask(self, clocks: AttemptClocks) -> tuple[Exchange, AnswerStream]:
-        """Send the request; return the exchange and the stream of the answer."""
-        services, call, measurement = self.race.open_call.services, self.race.call, self.measurement
-        self.race.loop.call_soon(self._expect, clocks)  # while the provider works
-        exchange = self.exchange = await open_exchange(
-            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
-        )
-        measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        if self.refused is not None and services.apis is not None:
-            services.apis.answered(self, call)
-        if self.sendings.left_out:
-            self.race.sent_without(self, self.sendings.left_out)
-        answer = self._expect(clocks)
-        answer.reader.mask(exchange.secrets)
-        return exchange, answer
-
-    def _learn_calls(self, calls: ToolCalls, answer: AnswerStream) -> None:
+    def _learn_calls(self, calls: ToolCalls, answer: Answer) -> None:
         """Learn how the deployment sends calls; a translation may have joined their pieces."""
         is_own = self.deployment.spoken_to(self.race.call.dialect) is self.race.call.dialect
         if is_own and not self.whole and self.deployment.upstream_stream:
             answer.clocks.learn_calls(*calls.sizes())
 
-    def _expect(self, clocks: AttemptClocks) -> AnswerStream:
-        """Return the stream that reads the answer; create it on first use."""
-        if self._answer is None:
-            services = self.race.open_call.services
-            # A text that goes on with another's may end a thought that this one began.
-            habit = None if self.start.continues else services.thoughts[self.deployment.name]
-            self._answer = AnswerStream(self.race.call, self.measurement, clocks, services.clock, habit)
-        return self._answer
-
-    async def _read(self, exchange: Exchange, answer: AnswerStream, clocks: AttemptClocks) -> bool:
+    async def _read(self, exchange: Exchange, answer: Answer, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
         clock, reader = self.race.open_call.services.clock, answer.reader
         while not reader.done:
@@ -390,10 +481,10 @@ class Attempt:
                 break
             if is_large:  # more of it may wait already, and reading each takes some milliseconds
                 await asyncio.sleep(rest_s)
-        clocks.stop()
+        clocks.complete()
         return True
 
-    async def _end(self, exchange: Exchange, answer: AnswerStream) -> None:
+    async def _end(self, exchange: Exchange, answer: Answer) -> None:
         """Check the answer whose stream has ended; complete the race if it wins."""
         answer.check_whole()
         if (calls := self.measurement.reported.tool_calls) is not None:
@@ -414,7 +505,7 @@ class Attempt:
             self._go_to(AttemptState.DRAINING)
             await drain(exchange)
 
-    async def _keep_or_bid(self, block: Block, answer: AnswerStream, now: float) -> bool:
+    async def _keep_or_bid(self, block: Block, answer: Answer, now: float) -> bool:
         """Keep data before a win, and bid at the first token. Returns whether to read on."""
         is_first = not answer.announced and self.token_at() is not None
         if self._watch is None:
@@ -424,12 +515,12 @@ class Attempt:
             if self._watch is None:
                 return await self._bid(answer, now)
             self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.race.loop)
-        if self._watch is not None and answer.announced and self.measurement.meaningful >= self._watch.tokens:
+        if self._watch is not None and answer.announced and max(1, self.measurement.meaningful) >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
         return True
 
-    async def _bid(self, answer: AnswerStream, now: float) -> bool:
+    async def _bid(self, answer: Answer, now: float) -> bool:
         """Bid for the win; return whether to read on: as the winner, held, or watched."""
         self.claimed_at = now
         if (bid := self.race.bid(self, now)) is Bid.WON:
@@ -439,7 +530,7 @@ class Attempt:
             self._hold_over = self.race.loop.create_future()
         return bid is not Bid.LOST or self.state is AttemptState.WATCHED
 
-    async def _begin(self, answer: AnswerStream, now: float) -> None:
+    async def _begin(self, answer: Answer, now: float) -> None:
         """Start to answer with the data that was kept."""
         self._hold_over = None
         self._go_to(AttemptState.ANSWERING)
@@ -448,7 +539,7 @@ class Attempt:
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(answer.forward)
 
-    async def _send_held(self, hold_over: asyncio.Future[None], answer: AnswerStream) -> None:
+    async def _send_held(self, hold_over: asyncio.Future[None], answer: Answer) -> None:
         """Start sending a held answer that is complete. A backup first waits until the winner fails."""
         if self.race.is_standing_by(self):
             self._leave_seat()
@@ -458,7 +549,7 @@ class Attempt:
         if self.state is AttemptState.HELD:
             await self._begin(answer, self.race.open_call.services.clock())
 
-    async def _read_held(self, hold_over: asyncio.Future[None], exchange: Exchange, answer: AnswerStream) -> bytes:
+    async def _read_held(self, hold_over: asyncio.Future[None], exchange: Exchange, answer: Answer) -> bytes:
         """Read on while held, so that token times are correct; begin as soon as the hold is over."""
         async with reading(exchange, until=hold_over) as data:
             if hold_over.done():
@@ -467,7 +558,7 @@ class Attempt:
                     await self._begin(answer, self.race.open_call.services.clock())
             return await data
 
-    def _announce(self, answer: AnswerStream) -> None:
+    def _announce(self, answer: Answer) -> None:
         """Report the first token, once."""
         if answer.announced or (at := self.token_at()) is None:
             return
@@ -478,7 +569,7 @@ class Attempt:
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
-        now = (services := self.race.open_call.services).clock()
+        now = self.race.open_call.services.clock()
         if self.sendings.failed is not None:
             self.sendings.failed(error)
         try:
@@ -486,15 +577,12 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
-        reworded: Reworded | None = None
-        if not is_refused and services.apis is not None and self.state is AttemptState.ASKED:
-            reworded, error = await services.apis.instead(self, self.race.call, error)
+        asked = await self.race.reading.instead(self, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
-        self._settle(outcome_of(error), error)
-        asks_again = is_refused or reworded is not None
-        if was_in_race and not (asks_again and self.race.ask_again(self, reworded)):  # a watched one has lost already
-            await self.race.failed(self, error)
+        self._settle(outcome_of(asked.error), asked.error)
+        # A watched one has lost already.
+        if was_in_race and not (asked.asks_again and self.race.ask_again(self, asked.reworded)):
+            await self.race.failed(self, asked.error)
 
     async def _finish_if_whole(self, now: float) -> bool:
         """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
@@ -503,7 +591,7 @@ class Attempt:
             UpstreamError: the end of the answer is unusable.
 
         """
-        answer, exchange = self._answer, self.exchange
+        answer, exchange = self.answer, self.exchange
         if answer is None or exchange is None:
             return False
         finishing = exchange.finishing and answer.has_begun
@@ -527,7 +615,7 @@ class Attempt:
         await self._won(answer)
         return True
 
-    async def _won(self, answer: AnswerStream) -> None:
+    async def _won(self, answer: Answer) -> None:
         self._settle(Outcome.WON)
         self._leave_seat()
         await self.race.complete(answer.take_last(self.race.call))
@@ -540,7 +628,7 @@ class Attempt:
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Set how and when the attempt ends, once; its record is built later."""
         if error is not None:
-            keep_words(error, self.race.call, self.deployment)
+            keep_words(error, self.race.call, self.deployment, self.race.reading.form)
         if self.ending is not None:
             return
         had_won, open_call = self.state is AttemptState.ANSWERING, self.race.open_call
@@ -555,9 +643,9 @@ class Attempt:
 
     def _report(self, ending: Ending) -> None:
         """Build the record and report it. Its cost is added later, when the winner's usage is known."""
-        answer, call, had_won = self._answer, self.race.call, ending.had_won
+        answer, call, had_won = self.answer, self.race.call, ending.had_won
         judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
-        self.record = _record_of(self, ending, judgement)
+        self.record = self.race.reading.record(self, ending, judgement)
         self.race.open_call.ended(self.record, ending.at, whole=self.whole)
 
 
@@ -569,32 +657,121 @@ def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:
     return before, error.without_frames()
 
 
-def _record_of(attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
-    """Return the record of an ``attempt`` that has ended."""
-    race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
-    exchange, outcome = attempt.exchange, ending.outcome
-    if outcome is not Outcome.WON and exchange is not None and (usage := exchange.usage_so_far) is not None:
-        measurement.reported.use(usage)
-    paces, streamed = race.open_call.services.paces, race.call.streamed
-    dribble = UNKNOWN
-    if ending.had_won and streamed:
-        first_at, last_at = measurement.first_at, measurement.last_at
-        is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
-        dribble = paces.dribble(deployment, measurement) if is_long else NONE
-    cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
-    record = attempt_record(
-        race.call,
-        attempt.start,
-        ending,
-        measurement,
-        exchange=exchange,
-        censored_at=ending.at if cut else None,
-        overtaken=attempt.overtaken,
-        kept=None if streamed else race.was_kept(attempt),
-        judgement=judgement,
-        dribble=dribble,
-        whole=attempt.whole,
-    )
-    if outcome is Outcome.WON and record.decode_tps is not None:
-        paces.add(deployment, record.decode_tps)
-    return record
+# The usual reading: an answer of server-sent events, in the client's dialect, begins with its first meaningful delta.
+
+
+class Events:
+    """Reads answers as events."""
+
+    form: Form | None = None
+    is_compared = False
+    has_tokens = True
+    priced_as = None
+
+    def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
+        """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
+        race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
+        known, call = race.open_call.services.whole, race.call
+        may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
+        again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
+        whole = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
+        # Text that is added to the client's prompt has an unknown length.
+        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.inline_bytes
+        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
+        answers = answers_made(call.fields, call.dialect) if many else 1
+        return whole, Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
+
+    def clocks(self, attempt: Attempt) -> AttemptClocks:
+        """Start the clocks of an attempt whose task runs."""
+        assert attempt.task is not None
+        race, limits, services = attempt.race, attempt.deployment.clocks, attempt.race.open_call.services
+        pauses = services.pauses[attempt.deployment.name]
+        if pauses.pool is None:
+            services.pauses.pool(pauses, attempt.start.model or race.call.model)
+        return AttemptClocks(
+            in_background(limits) if race.call.runs_on else limits,
+            attempt.task,
+            services.clock,
+            race.loop,
+            pauses,
+            silenced=attempt,
+            started=None if attempt.refused is None else attempt.refused.measurement.started,
+            may_call=race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
+        )
+
+    async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
+        """Send the request; return the exchange, and what reads its answer."""
+        race, measurement = attempt.race, attempt.measurement
+        services, call = race.open_call.services, race.call
+        race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
+        exchange = attempt.exchange = await open_exchange(
+            attempt.deployment,
+            call,
+            attempt.start.id,
+            attempt.sendings,
+            clocks,
+            whole=attempt.whole,
+            makers=services.makers,
+        )
+        measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
+        if attempt.refused is not None and services.apis is not None:
+            services.apis.answered(attempt, call)
+        if attempt.sendings.left_out:
+            race.sent_without(attempt, attempt.sendings.left_out)
+        answer = cast("AnswerStream | None", attempt.answer) or _expect(attempt, clocks)
+        answer.reader.mask(exchange.secrets)
+        return exchange, answer
+
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> Instead:
+        """Ask for a whole answer where streams are refused, or in another API where one is."""
+        services, call = attempt.race.open_call.services, attempt.race.call
+        if services.whole.refused(call, attempt.deployment, error, services.clock(), whole=attempt.whole):
+            return Instead(error, asks_again=True)
+        if services.apis is None or attempt.state is not AttemptState.ASKED:
+            return Instead(error)
+        reworded, error = await services.apis.instead(attempt, call, error)
+        return Instead(error, asks_again=reworded is not None, reworded=reworded)
+
+    def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
+        """Return the record of an attempt that has ended, without its cost."""
+        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
+        exchange, outcome = attempt.exchange, ending.outcome
+        if outcome is not Outcome.WON and exchange is not None and (usage := exchange.usage_so_far) is not None:
+            measurement.reported.use(usage)
+        paces, streamed = race.open_call.services.paces, race.call.streamed
+        dribble = UNKNOWN
+        if ending.had_won and streamed:
+            first_at, last_at = measurement.first_at, measurement.last_at
+            is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
+            dribble = paces.dribble(deployment, measurement) if is_long else NONE
+        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
+        record = attempt_record(
+            race.call,
+            attempt.start,
+            ending,
+            measurement,
+            exchange=exchange,
+            censored_at=ending.at if cut else None,
+            overtaken=attempt.overtaken,
+            kept=None if streamed else race.was_kept(attempt),
+            judgement=judgement,
+            dribble=dribble,
+            whole=attempt.whole,
+        )
+        if outcome is Outcome.WON and record.decode_tps is not None:
+            paces.add(deployment, record.decode_tps)
+        return record
+
+
+EVENTS = Events()
+
+
+def _expect(attempt: Attempt, clocks: AttemptClocks) -> AnswerStream:
+    """Return the stream that reads the answer; create it on first use."""
+    answer = attempt.answer
+    if answer is None:
+        services = attempt.race.open_call.services
+        # A text that goes on with another's may end a thought that this one began.
+        habit = None if attempt.start.continues else services.thoughts[attempt.deployment.name]
+        answer = attempt.answer = AnswerStream(attempt.race.call, attempt.measurement, clocks, services.clock, habit)
+    return cast("AnswerStream", answer)

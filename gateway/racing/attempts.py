@@ -124,7 +124,7 @@ class Attempts:
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         self.excused: set[Attempt] = set()  # who failed by themselves, not by a timeout, or lost to a first token
-        is_kept = model.race.keep_rival and not open_call.call.streamed
+        is_kept = model.race.keep_rival and not open_call.call.streamed and race.reading.has_tokens
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property

@@ -6,7 +6,7 @@ loser may end later: then its row follows.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,7 +22,7 @@ from gateway.racing.hold import Held
 from gateway.racing.measurement import milliseconds
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
-from gateway.racing.seats import Seat, Wait
+from gateway.racing.seats import Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
 from providers import UpstreamError
@@ -56,19 +56,6 @@ class Broken(msgspec.Struct, frozen=True):
     error: UpstreamError
     times: Times
     again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
-
-
-Race_contra = TypeVar("Race_contra", contravariant=True)
-
-
-class Rivals(Protocol[Race_contra]):
-    """The races of a call's models, while several run beside each other."""
-
-    def won(self, race: Race_contra) -> None:
-        """Stop the others: ``race`` has a first token."""
-
-    def stop(self, race: Race_contra, reason: type[ApiError]) -> None:
-        """Stop the others: ``race`` ends the call with this error."""
 
 
 class Rescuing(Protocol):
@@ -126,7 +113,6 @@ class OpenCall:
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
-        self.rivals: Rivals[Any] | None = None  # None: one race runs at a time
         self._winner: AttemptRecord | None = None
         self._began: tuple[Call, CallStart] | None = None  # as whom, and how; None: nothing was launched
         self.attempts: list[AttemptRecord] = []  # those that have ended
@@ -329,107 +315,6 @@ class OpenCall:
 
 def _number(attempt: AttemptRecord) -> int:
     return attempt.number
-
-
-# The seat of one attempt that has no task of its own.
-
-
-class AttemptSeat:
-    """The seat of an attempt, and its count in the number of running attempts."""
-
-    def __init__(self, open_call: OpenCall) -> None:
-        self._open_call = open_call
-        self._under_way: AttemptStart | None = None  # the attempt that runs
-        self._seat: Seat | None = None  # the attempt's seat
-        self._called: asyncio.Future[str | None] | None = None  # while it waits for one
-        self._may_answer = False
-
-    async def take_seat(self, names: Sequence[str], tripped: Collection[str]) -> str | None:
-        """Occupy a seat at one of ``names``; return the one with a free seat, or the first that gets one.
-
-        Unhealthy ones are used only if there is no other to wait for, or the wait timed out.
-        """
-        if not self._open_call.services.seats.lines:
-            return names[0]
-        well = [name for name in names if name not in tripped]
-        chosen = next(filter(self._has_room, well), None)
-        if chosen is None:
-            if well and (name := await self._wait_for_seat(tuple(dict.fromkeys(well)))) is not None:
-                return name
-            chosen = next(filter(self._has_room, names), None)
-        if chosen is not None:
-            self._take(chosen)
-        return chosen
-
-    def take_beside(self, name: str, *, is_extra: bool) -> bool:
-        """Occupy a seat at ``name`` for an attempt beside another one; return whether one is left for that."""
-        line = self._open_call.services.seats.lines.get(name)
-        if line is not None and not (line.has_room_for_extra if is_extra else line.has_room):
-            return False
-        self._take(name)
-        return True
-
-    def enter(self, start: AttemptStart) -> None:
-        """Count an attempt."""
-        self._under_way = start
-        self._may_answer = True
-        self._open_call.running += 1
-        tasks = self._open_call.services.tasks
-        tasks.entered(start.deployment)
-        tasks.relayed[self] = (self._open_call, start)
-
-    def lose(self) -> None:
-        """Count the attempt no more as one that may answer: it has lost, and runs on."""
-        if self._may_answer:
-            self._may_answer = False
-            self._open_call.running -= 1
-
-    def leave_seat(self) -> None:
-        """Stop counting the attempt and give its seat back, once."""
-        start, self._under_way = self._under_way, None
-        if start is not None:
-            self.lose()
-            tasks = self._open_call.services.tasks
-            tasks.left(start.deployment)
-            del tasks.relayed[self]
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            seat.give_back()
-
-    def stop_waiting(self) -> None:
-        """Have ``take_seat`` return None if it waits."""
-        if self._called is not None and not self._called.done():
-            self._called.set_result(None)
-
-    async def _wait_for_seat(self, names: Sequence[str]) -> str | None:
-        """Wait for a seat at one of ``names``, which are all full; return the deployment, None after the timeout."""
-        loop = asyncio.get_running_loop()
-        called: asyncio.Future[str | None] = loop.create_future()
-        self._called = called
-
-        def seated(name: str) -> None:
-            if not called.done():  # else its client has just disconnected
-                self._take(name)
-                called.set_result(name)
-
-        def timed_out() -> None:
-            if not called.done():
-                called.set_result(None)
-
-        wait = self._open_call.wait(seated=seated, timed_out=timed_out, loop=loop)
-        wait.line_up(names)
-        try:
-            return await called if wait.start_clock() else None
-        finally:
-            self._open_call.waited(wait)
-
-    def _has_room(self, name: str) -> bool:
-        line = self._open_call.services.seats.lines.get(name)
-        return line is None or line.has_room
-
-    def _take(self, name: str) -> None:
-        line = self._open_call.services.seats.lines.get(name)
-        self._seat = None if line is None else Seat(line)
 
 
 # Releases a prompt after its last use: the answer may stream for minutes.

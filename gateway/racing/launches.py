@@ -6,7 +6,7 @@ candidate that can replace a failed attempt.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,13 +28,6 @@ _BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside 
 RETRIED_AFTER_S = 1.0  # minimum, of a rescue that was refused
 
 RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
-
-
-class Launching(TypedDict):
-    """What decides whether a launch may start beside others, and what is told if not."""
-
-    may_launch: Callable[[Launch], bool]  # called for each extra launch when it is due; probes are only counted
-    on_slot_refused: Callable[[Launch], None]  # called for each extra launch that gets no seat
 
 
 class LaunchSchedule:

@@ -26,7 +26,6 @@ from gateway.racing.measurement import (
     Overtaken,
     milliseconds,
 )
-from gateway.racing.plausibility import most_tokens, plausible, without_too_few
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import (
     CUT_SHORT,
@@ -40,14 +39,10 @@ from gateway.racing.validation import (
 )
 from providers import (
     LARGEST_REQUEST_BYTES,
-    NOTHING,
     ErrorKind,
     Exchange,
     Fleeting,
     Form,
-    Reported,
-    SendCount,
-    UpstreamAnswer,
     UpstreamError,
     headroom,
     keep,
@@ -255,105 +250,6 @@ def request_id(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-# Builds the records of attempts that are not raced, and decides whose prices apply.
-
-
-class RelayedAttempt(msgspec.Struct, eq=False):
-    """A running request at one deployment, whose answer passes unread."""
-
-    start: AttemptStart
-    deployment: Deployment
-    measurement: Measurement  # of its launch, and of its answer: the whole of one, or the first bytes of a sound
-    sendings: SendCount
-    overtaken: Overtaken | None = None
-    failed_at: float | None = None
-    claimed_at: float | None = None
-
-    @property
-    def began(self) -> float:
-        """When it was launched."""
-        return self.measurement.started
-
-    def token_at(self) -> float | None:
-        """Return the time of its answer; None before it."""
-        return self.measurement.first_at
-
-
-def relayed_record(
-    call: Call,
-    attempt: RelayedAttempt,
-    outcome: Outcome,
-    now: float,
-    *,
-    answer: UpstreamAnswer | None = None,
-    said: Reported = NOTHING,
-    error: UpstreamError | None = None,
-    ttft_s: float | None = None,
-) -> AttemptRecord:
-    """Return the record of an attempt that ended ``now``; ``said`` has the data its answer has reported so far."""
-    is_censored = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and ttft_s is None
-    first_ms, overtaken = None if ttft_s is None else milliseconds(ttft_s), attempt.overtaken
-    usage, source, beyond = said.usage, None, None
-    if usage is not None:
-        prompt_bytes = None if attempt.deployment.extra_body else call.inline_bytes
-        usage, fewest = without_too_few(usage, prompt_bytes, 0)
-        usage, beyond = plausible(usage, most_tokens(attempt.deployment.capabilities), prompt_bytes)
-        source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
-        if fewest is not None:
-            source, beyond = TokensSource.ESTIMATED, fewest
-    return AttemptRecord(
-        *msgspec.structs.astuple(attempt.start),
-        call_id=call.id,
-        client=call.client,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        win_on=call.win_on,
-        token_ms=first_ms,
-        is_overtaken=overtaken is not None,
-        overtaken_at_ms=None if overtaken is None else milliseconds(overtaken.at - attempt.began),
-        predicted_ms=None if overtaken is None or overtaken.expected_s is None else milliseconds(overtaken.expected_s),
-        outcome=outcome,
-        key_name=attempt.sendings.key_name if attempt.start.learnt_as is None else TENANT,
-        model_version=short(said.model, answer.secrets) if answer else None,
-        provider_request_id=request_id(answer.headers) if answer else None,
-        sends=attempt.sendings.times,
-        connect_ms=answer.connect_ms if answer else None,
-        headers_ms=answer.headers_ms if answer else None,
-        ttft_ms=first_ms,
-        censored_at_ms=milliseconds(now - attempt.began) if is_censored else None,
-        status_code=answer.status if answer else (error.status if error else None),
-        error_kind=error.kind if error else None,
-        error_message=error.kept if error else None,
-        retry_after_s=error.retry_after_s if error else None,
-        headroom=headroom(answer.headers) if answer else None,
-        prompt_tokens=usage.prompt_tokens if usage else None,
-        completion_tokens=usage.completion_tokens if usage else None,
-        cached_tokens=usage.cached_tokens if usage else None,
-        tokens_source=source,
-        reported_tokens=beyond,
-        tier=(usage.tier and short(usage.tier, answer.secrets if answer else ())) if usage else None,
-        other_units=usage.units if usage else None,
-        stated_usd=usage.stated_usd if usage else None,
-    )
-
-
-def billed(
-    deployments: Mapping[str, Deployment], attempts: Sequence[AttemptRecord], *, is_priced: bool
-) -> Mapping[str, Deployment]:
-    """Return the deployments of the ``attempts``; without their price if it does not apply to these tokens."""
-    having = {}
-    for attempt in attempts:
-        deployment = deployments[attempt.deployment]
-        # The table has prices of text: without an output price, images would look nearly free.
-        is_unknown = (
-            bool(attempt.completion_tokens) and deployment.price is not None and not deployment.price.output_usd
-        )
-        if is_unknown or not is_priced:
-            deployment = msgspec.structs.replace(deployment, price=None, listed=None)
-        having[attempt.deployment] = deployment
-    return having
-
-
 # What racing gained one call: an estimate of when the primary alone would have given the first token. The view
 # ``race_value`` sums it up. An overtaken primary is usually cut, so only a prediction is known. Audited ones run on
 # to their first token and show the error of the predictions (docs/steering.md, "What racing saves").
@@ -468,6 +364,8 @@ def call_record(
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     bill = with_caches(bill, winner, cached) if cached else bill
     counted = _counted(bill.attempts, winner)
+    is_unread = winner is not None and winner.chunks is None and winner.ttft_ms is not None
+    read = None if is_unread else winner
     rare: dict[str, Any] = {}  # as in ``attempt_record``
     if call.win_on is WinOn.VALID:
         rare["first_was_invalid"] = first_was_invalid(bill.attempts)
@@ -520,8 +418,8 @@ def call_record(
         finish_reason=winner.finish_reason if winner is not None else None,
         tool_calls=winner.tool_calls if winner is not None else None,
         tool_calls_valid=winner.tool_calls_valid if winner is not None else None,
-        is_empty=None if winner is None or overhead_ms is None else winner.chunks is None,
-        is_truncated=None if winner is None or overhead_ms is None else _is_truncated(winner),
+        is_empty=None if read is None or overhead_ms is None else read.chunks is None,
+        is_truncated=None if read is None or overhead_ms is None else _is_truncated(read),
         alone_ms=alone.seen_ms,
         attempts=bill.attempts,
         kind=call.kind,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -30,9 +30,6 @@ from providers import (
 )
 from providers.dialects import bound_reasoning
 
-if TYPE_CHECKING:
-    from gateway.core.attempts import AttemptStart
-
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
 
 
@@ -45,20 +42,14 @@ class HasDeployment(Protocol):
 
 
 AttemptT = TypeVar("AttemptT", bound=HasDeployment)
-CallT = TypeVar("CallT")
 
 
-class AttemptTasks(Generic[AttemptT, CallT]):
-    """The tasks of all running attempts. ``close`` cancels and awaits them.
-
-    ``relayed`` are the running attempts without a task of their own, with their calls, by their counter.
-    """
+class AttemptTasks(Generic[AttemptT]):
+    """The tasks of all running attempts. ``close`` cancels and awaits them."""
 
     def __init__(self) -> None:
-        self.relayed: dict[object, tuple[CallT, AttemptStart]] = {}
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
         self._in_flight: dict[str, int] = {}  # by deployment
-        self._watching: set[asyncio.Task[Any]] = set()  # of losers that are counted by ``entered``
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -82,23 +73,6 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         task.add_done_callback(self._ended)
         return task
 
-    def watch(self, task: asyncio.Task[Any]) -> None:
-        """Own the task of an attempt that has lost, runs on, and is counted by ``entered`` until its end."""
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
-
-    def entered(self, deployment: str) -> None:
-        """Count an attempt at ``deployment`` that has no task of its own, until ``left``."""
-        self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
-
-    def left(self, deployment: str) -> None:
-        """Stop counting an attempt of ``entered``."""
-        left = self._in_flight[deployment] - 1
-        if left:
-            self._in_flight[deployment] = left
-        else:
-            del self._in_flight[deployment]
-
     @property
     def attempts(self) -> Collection[AttemptT]:
         """The attempts whose tasks run."""
@@ -114,13 +88,17 @@ class AttemptTasks(Generic[AttemptT, CallT]):
         return self._in_flight.get(deployment, 0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self.left(self._tasks.pop(task).deployment.name)
+        deployment = self._tasks.pop(task).deployment.name
+        if (left := self._in_flight[deployment] - 1) > 0:
+            self._in_flight[deployment] = left
+        else:
+            del self._in_flight[deployment]
         if task.cancelled():
             retrieve(task)  # or it would keep its frames
 
     async def close(self) -> None:
         """Cancel and await every task."""
-        running = {*self._tasks, *self._watching}
+        running = set(self._tasks)
         for task in running:
             task.cancel()
         if running:
@@ -340,7 +318,7 @@ class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
     recorder: Recorder
-    tasks: AttemptTasks[Any, Any]  # of ``Attempt`` and ``OpenCall``, whose modules import this one
+    tasks: AttemptTasks[Any]  # of ``Attempt`` and ``OpenCall``, whose modules import this one
     seats: Seats
     clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]

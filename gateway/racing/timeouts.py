@@ -191,6 +191,7 @@ class AttemptClocks:
     """
 
     __slots__ = (
+        "_awaited",
         "_call_since",
         "_call_until",
         "_came",
@@ -226,11 +227,13 @@ class AttemptClocks:
         silenced: Silenced | None = None,
         started: float | None = None,
         may_call: bool = False,
+        awaited: str = "first token",
     ) -> None:
         """``pauses``: of its deployment. ``started``: if the attempt goes on with another one's time.
 
-        ``may_call``: the answer may be a call of one of the request's tools.
+        ``may_call``: the answer may be a call of one of the request's tools. ``awaited``: what an answer begins with.
         """
+        self._awaited = awaited
         self._clocks = clocks
         self._task: asyncio.Task[None] | None = task
         self._clock = clock
@@ -335,6 +338,13 @@ class AttemptClocks:
             self._still = False
             self._silenced.goes_on()
 
+    def complete(self) -> None:
+        """Stop: the answer has been read to its end."""
+        self._pauses.streams += 1
+        if self._timer is not None:  # as ``stop``, without a call
+            self._timer.cancel()
+            self._timer = None
+
     def stop(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:
@@ -417,7 +427,7 @@ class AttemptClocks:
             self._timer = self._sleep(now + READ_S, READ_S, now)
             return
         self._timer = None
-        self._expired = UpstreamError(kind, f"no {_WAITED_FOR[kind]} within {limit_s:g} s")
+        self._expired = UpstreamError(kind, f"no {_WAITED_FOR.get(kind, self._awaited)} within {limit_s:g} s")
         if self._task is not None:
             self._task.cancel()
 
@@ -444,7 +454,6 @@ class AttemptClocks:
 
 
 _WAITED_FOR = {
-    ErrorKind.TTFT_TIMEOUT: "first token",
     ErrorKind.STALL_TIMEOUT: "further event",
     ErrorKind.TOTAL_TIMEOUT: "end of the answer",
 }

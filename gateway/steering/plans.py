@@ -170,7 +170,7 @@ class Plan(msgspec.Struct, frozen=True):
     worth_s: tuple[float, float] | None = None
     # What mode, width and budget would launch at the start if nothing stood in the way; and what stood in the way,
     # None: nothing. A hedge that is not yet due is not narrowed.
-    width_asked: int = 1
+    width_asked: int = 1  # 0: such calls are never raced
     narrowed: Narrowed | None = None
     withheld: Launch | None = None  # a hedge that would be due then, had it a deployment
     withheld_by: Narrowed | None = None  # why it has none
@@ -189,3 +189,26 @@ class Plan(msgspec.Struct, frozen=True):
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
         return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s
+
+
+def plan_beside(plan: Plan, late: str) -> Plan:
+    """Return the plan of a model that runs beside the model ``late``: without the extra attempts of its start."""
+    if not plan.launches:
+        return plan
+    first, *others = plan.launches
+    later = [each for each in others if each.delay_s > 0]
+    left = [each.deployment for each in others if each.delay_s <= 0]
+    if (told := plan.explanation) is not None:
+        starts = (
+            msgspec.structs.replace(told.launches[0], role=Role.FALLBACK, audited=False, extra=True, why=Role.FALLBACK),
+            *(each for each in told.launches[1:] if each.delay_s > 0),
+        )
+        notes = (*told.notes, f"asked beside model {late!r}, as its answer was late")
+        told = msgspec.structs.replace(told, launches=starts, notes=notes, rest=(*left, *told.rest))
+    return msgspec.structs.replace(
+        plan,
+        launches=(msgspec.structs.replace(first, role=Role.FALLBACK, audited=False), *later),
+        rest=(*left, *plan.rest),
+        explores=False,
+        explanation=told,
+    )

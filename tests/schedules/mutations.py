@@ -21,7 +21,7 @@ from gateway.racing.call import OpenCall
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
-from gateway.racing.race import Claim, Race
+from gateway.racing.race import Entry
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
 from gateway.racing.seats import Line, Seat
@@ -41,7 +41,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Attempts, "overtaken", lambda self, winner, now: [])
-    patch.setattr(Race, "bid", lambda self, attempt, now: self._win(attempt, now) or Bid.WON)
+    patch.setattr(Entry, "bid", lambda self, attempt, now: self._win(attempt, now) or Bid.WON)
 
 
 def a_loser_is_not_cancelled(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def a_provider_is_not_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_attempt_outlives_the_gateway(patch: pytest.MonkeyPatch) -> None:
-    async def close(self: AttemptTasks[Any, Any]) -> None:
+    async def close(self: AttemptTasks[Any]) -> None:
         """Await nobody."""
 
     patch.setattr(AttemptTasks, "close", close)
@@ -293,13 +293,13 @@ def recorders_are_told_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_waits_is_told_before_the_first_bytes(patch: pytest.MonkeyPatch) -> None:
-    original = Claim.winner
+    original = Entry.begin
 
-    def winner(self: Claim, *args: Any, **options: Any) -> Any:
-        self._open_call.services.outbox.drain()
+    def begin(self: Entry, *args: Any, **options: Any) -> Any:
+        self.open_call.services.outbox.drain()
         return original(self, *args, **options)
 
-    patch.setattr(Claim, "winner", winner)
+    patch.setattr(Entry, "begin", begin)
 
 
 def what_waits_is_lost_at_the_end(patch: pytest.MonkeyPatch) -> None:

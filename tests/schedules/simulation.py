@@ -33,7 +33,6 @@ from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, St
 from gateway.ledger.folding import Folded
 from gateway.ledger.retention import Retention
 from gateway.racing.attempt import Attempt
-from gateway.racing.passthrough import Relay
 from gateway.racing.race import Race
 from gateway.racing.rescue import FEWEST, Rescue
 from gateway.server.connections import Connections
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0
-WATCHED: tuple[type, ...] = (Race, Relay, Attempt, Rescue)  # none may outlive its call
+WATCHED: tuple[type, ...] = (Race, Attempt, Rescue)  # none may outlive its call
 IDLE_S = 40.0  # after the last call: audited losers end, rows are shipped
 
 
@@ -544,7 +543,7 @@ def catalog() -> Mapping[str, Vendor]:
 
 @contextmanager
 def watched() -> Iterator[Any]:
-    """Note each race, relay and attempt that is made; yield what says which of them are still there."""
+    """Note each race and attempt that is made; yield what says which of them are still there."""
     references: list[weakref.ref[Any]] = []
     originals: dict[type, Any] = {}
     for each in WATCHED:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tools.documentation import (
+    capabilities,
     commands,
     configuration,
     conversations,
@@ -32,6 +33,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/policy.md": policy.page,
     f"{FOLDER}/conversations.md": conversations.page,
     f"{FOLDER}/vendors.md": vendors.page,
+    f"{FOLDER}/capabilities.md": capabilities.page,
     "migrations/comments.json": ledger_comments.text,
 }
 

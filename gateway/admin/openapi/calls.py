@@ -97,8 +97,6 @@ _OF_CALLS: Mapping[str, Any] = {
     PLAN_HEADER: (str, "The plan as JSON, if the request asked for it."),
     "x-holeshot-cost-usd": (float, "US dollars at list price; in answers that do not stream, where prices are known."),
     "x-holeshot-ttft-ms": (float, "Milliseconds from the receipt of the request to the first token."),
-}
-_OF_RACES: Mapping[str, Any] = {
     "x-holeshot-overhead-ms": (
         float,
         "Milliseconds of `x-holeshot-ttft-ms` that the gateway itself took, a wait for a seat included.",
@@ -108,7 +106,6 @@ _OF_RACES: Mapping[str, Any] = {
 _OF_STORED = ("x-request-id", "request-id", "x-holeshot-provider", "x-holeshot-deployment", "x-holeshot-cost-usd")
 HEADERS: Mapping[str, Any] = {
     **_OF_CALLS,
-    **_OF_RACES,
     ESTIMATED: (bool, "The number is an estimate: no deployment of the model counts tokens."),
     "retry-after": (str, "Seconds until it is worth trying again."),
     "etag": (str, "Names this state of the body: send it back as `if-none-match`, and an unchanged answer is a 304."),
@@ -210,7 +207,7 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
         api.summary,
         Tag.RACED,
         CALLER,
-        {200: Answer(about, content, (*_OF_CALLS, *_OF_RACES, *api.headers))},
+        {200: Answer(about, content, (*_OF_CALLS, *api.headers))},
         (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
         (*OF_CALLS, *api.errors),
         body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),

@@ -201,6 +201,7 @@ async def serving(
     utc_now: Callable[[], datetime] | None = None,
     unix_clock: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,
+    random: Random | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningGateway]:
     """Serve a gateway with one provider for each script (None: an ordinary answer), until the block ends.
@@ -216,7 +217,7 @@ async def serving(
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
         unix_clock = _since_a_full_minute() if in_one_minute else unix_clock
         runtime = Runtime(
-            random=Incurious(),
+            random=random or Incurious(),
             clock=clock,
             unix_clock=unix_clock,
             lease_times=lease_times,

@@ -189,7 +189,7 @@ def test_the_hold_of_an_answer_that_broke_and_that_nobody_could_finish_is_in_its
         race = track.race()
         broken = await race.run()
         assert isinstance(broken, Broken)
-        return await Takeover(race.call, track.model, track.plan, race.open_call, sink).finish(broken)
+        return await Takeover(race.open_call.call, track.model, track.plan, race.open_call, sink).finish(broken)
 
     sink = Sink()
     slow = Timetable("slow-decoder", [(0.2, delta("half")), (8.0, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])

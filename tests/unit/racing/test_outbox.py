@@ -13,7 +13,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.racing.attempt import Attempt
-from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.call import Unanswered
 from gateway.racing.reader import Block
 from gateway.racing.services import AttemptTasks, Outbox
 from gateway.settings import RaceSettings
@@ -69,7 +69,7 @@ def heard_at_first_write(track: Track) -> list[str]:
     return looks[0]
 
 
-class RememberingTasks(AttemptTasks[Attempt, OpenCall]):
+class RememberingTasks(AttemptTasks[Attempt]):
     """Keeps the attempts that were started."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The relay in virtual time: who is asked next, which clock runs out, what is recorded when."""
+"""Races of answers that pass unread: who is asked next, which clock runs out, what is recorded when."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -16,11 +16,13 @@ from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.fleet.models import Clocks, Deployment, Model
 from gateway.racing.attempt import Attempt
-from gateway.racing.call import OpenCall, Unanswered
-from gateway.racing.passthrough import Asking, Relay, Relayed
+from gateway.racing.call import Broken, OpenCall, Unanswered
+from gateway.racing.race import Race
+from gateway.racing.reader import Block
+from gateway.racing.relayed import Relayed, RelayedExchange
 from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
-from gateway.racing.sinks import ClientGone
+from gateway.racing.sinks import ClientGone, Winner
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, Usage
@@ -34,7 +36,7 @@ PICTURES = b'{"data":[],"usage":{"input_tokens":5,"output_tokens":1000}}'
 SLOW = UpstreamError(ErrorKind.SERVER_ERROR, "broken", status=500)
 WRONG = UpstreamError(ErrorKind.BAD_REQUEST, "wrong", status=400)
 LACKING = UpstreamError(ErrorKind.NO_SUCH_API, "Not Found", status=404)
-SPEECH = Asking(path="audio/speech")
+SPEECH = Relayed(path="audio/speech")
 CLOCKS = Clocks(connect_s=5.0, ttft_s=120.0, stall_s=30.0, total_s=None)
 
 
@@ -106,45 +108,57 @@ class Speaker:
 class RememberingOutlet:
     """Keeps what it was given, and what the recorder had heard by then."""
 
+    understands = False
+
     def __init__(self, recorder: RememberingRecorder, *, gone_after: int | None = None) -> None:
-        self.begun: Relayed | None = None
+        self.streams = False
+        self.begun: Winner | None = None  # of an answer that goes on
         self.written: list[bytes] = []
         self.recorded_at_end: bool | None = None
         self.dropped = False
         self._recorder = recorder
         self._gone_after = gone_after
 
-    async def begin(self, relayed: Relayed) -> None:
-        self.begun = relayed
+    async def begin(self, winner: Winner) -> None:
+        assert isinstance(winner.exchange, RelayedExchange)
+        self.streams = not winner.exchange.is_whole
+        if self.streams:
+            self.begun = winner
 
-    async def write(self, data: bytes) -> None:
-        self.written.append(data)
+    async def write(self, block: Block) -> None:
+        if self.streams:
+            self.written.append(block.forward)
         if len(self.written) == self._gone_after:
             raise ClientGone
 
-    async def end(self, last: bytes) -> None:
-        self.written.append(last)
+    async def end(self, last: Block) -> None:
+        self.written.append(last.forward)
         self.recorded_at_end = bool(self._recorder.records)
 
-    def drop(self) -> None:
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        del error
         self.dropped = True
 
 
 class Room:
-    """Everything of one relay."""
+    """Everything of one race."""
 
     def __init__(
         self,
         *speakers: Speaker,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
-        asking: Asking = SPEECH,
+        asking: Relayed = SPEECH,
         prompt_tokens: int = 0,
         gone_after: int | None = None,
         cancelled_as: type[ApiError] = ClientDisconnected,
         open_call: OpenCall | None = None,
         seats: Seats | None = None,
-        tasks: AttemptTasks[Attempt, OpenCall] | None = None,
+        tasks: AttemptTasks[Attempt] | None = None,
         beside: Sequence[Launch] = (),
         rescue_s: float | None = None,
         may_launch: Callable[[Launch], bool] = lambda _: True,
@@ -153,7 +167,7 @@ class Room:
     ) -> None:
         """``beside``: the plan's launches after the first."""
         self.recorder = RememberingRecorder()
-        self.tasks = tasks or AttemptTasks[Attempt, OpenCall]()
+        self.tasks = tasks or AttemptTasks[Attempt]()
         self.outlet = RememberingOutlet(self.recorder, gone_after=gone_after)
         names = [f"s{number}" for number in range(1, len(speakers) + 1)]
         deployments = {
@@ -207,10 +221,17 @@ class Room:
         )
         self.model, self.plan = Model(name="m", deployments=deployments, race=RaceSettings()), plan
         self.open_call = open_call or OpenCall(services, call, cancelled_as=lambda: cancelled_as)
-        self.relay = Relay(self.open_call, self.model, plan, asking, may_launch=may_launch)
+        self.may_launch, self.asking = may_launch, asking
+        self.race = self.race_in(self.open_call, self.outlet)
+
+    def race_in(self, open_call: OpenCall, outlet: RememberingOutlet) -> Race:
+        """Return a race of these deployments for ``open_call``."""
+        return Race(open_call, self.model, self.plan, outlet, may_launch=self.may_launch, reading=self.asking)
 
     async def run(self) -> CallRecord:
-        return recorded(self.open_call, await self.relay.run(self.outlet), self.model, self.plan)
+        ending = await self.race.run()
+        assert not isinstance(ending, Broken)
+        return recorded(self.open_call, ending, self.model, self.plan)
 
     async def fail(self) -> ApiError:
         with pytest.raises(ApiError) as caught:
@@ -239,7 +260,7 @@ def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[
 
 @in_virtual_time
 async def test_a_whole_answer_is_its_first_token() -> None:
-    room = Room(Speaker(0.25, VECTORS), asking=Asking(path="embeddings"))
+    room = Room(Speaker(0.25, VECTORS), asking=Relayed(path="embeddings"))
     record = await room.run()
     assert (record.status_code, record.prompt_tokens, record.total_ms) == (200, 3, 250.0)
     assert room.recorder.heard == ["call_started", "started s1", "first token s1", "won s1", "call_finished"]
@@ -269,14 +290,14 @@ async def test_a_failure_is_replaced_until_one_answers() -> None:
 @in_virtual_time
 async def test_a_record_says_how_often_it_was_sent_and_what_has_answered() -> None:
     told = Speaker(0.1, b'{"data":[],"model":"embed-2026-01-01"}')
-    record = await Room(Speaker(0.1, SLOW), told, asking=Asking(path="embeddings")).run()
+    record = await Room(Speaker(0.1, SLOW), told, asking=Relayed(path="embeddings")).run()
     assert [(each.sends, each.model_version) for each in record.attempts] == [(1, None), (1, "embed-2026-01-01")]
 
 
 @pytest.mark.parametrize("answer", [b'{"model":["m"],"usage":{"prompt_tokens":3}}', b'{"usage":{"prompt_tokens":3}}'])
 def test_an_answer_without_the_name_of_a_model_reports_its_tokens_all_the_same(answer: bytes) -> None:
     async def test() -> None:
-        record = await Room(Speaker(0.1, answer), asking=Asking(path="embeddings")).run()
+        record = await Room(Speaker(0.1, answer), asking=Relayed(path="embeddings")).run()
         assert (record.prompt_tokens, record.attempts[0].model_version) == (3, None)
 
     virtual_time.run(test())
@@ -284,8 +305,9 @@ def test_an_answer_without_the_name_of_a_model_reports_its_tokens_all_the_same(a
 
 @in_virtual_time
 async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end() -> None:
-    tasks = AttemptTasks[Attempt, OpenCall]()
-    tasks.entered("s1")
+    tasks = AttemptTasks[Attempt]()
+    other = asyncio.create_task(Room(Speaker(100.0, VECTORS), tasks=tasks).run())
+    await asyncio.sleep(0.0)
     first = Room(Speaker(0.1, SLOW), Speaker(1.0, VECTORS), tasks=tasks)
     second = Room(Speaker(5.0, VECTORS), Speaker(5.0, VECTORS), tasks=tasks)
     running = asyncio.create_task(first.run())
@@ -299,9 +321,11 @@ async def test_attempts_under_way_are_counted_with_those_of_races_until_they_end
         await late
     assert [each.in_flight for each in second.record.attempts] == [2]
     assert (tasks.in_flight("s1"), tasks.in_flight("s2")) == (1, 0)
+    other.cancel()
+    await asyncio.wait([other])
 
 
-EMBED = Asking(path="embeddings")
+EMBED = Relayed(path="embeddings")
 
 
 @in_virtual_time
@@ -313,6 +337,7 @@ async def test_a_late_answer_is_hedged_and_the_first_one_wins() -> None:
     first, second = record.attempts
     assert (first.censored_at_ms, first.ttft_ms, first.is_extra) == (500.0, None, False)
     assert (second.role, second.launch_offset_ms, second.ttft_ms, second.is_extra) == ("hedge", 300.0, 200.0, True)
+    await asyncio.sleep(0)
     assert (room.tasks.in_flight("s1"), room.tasks.in_flight("s2")) == (0, 0)
 
 
@@ -516,7 +541,7 @@ async def test_nobody_to_ask_is_a_rate_limit() -> None:
 @in_virtual_time
 async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
     room = Room(Speaker(0.1, SLOW))
-    assert isinstance(await room.relay.run(room.outlet), Unanswered)
+    assert isinstance(await room.race.run(), Unanswered)
     assert room.recorder.records == []
     following = Room(Speaker(0.1, VECTORS), open_call=room.open_call)
     record = await following.run()
@@ -529,7 +554,7 @@ async def test_a_call_that_goes_on_elsewhere_is_recorded_there() -> None:
 async def test_what_a_deployment_adds_to_prompts_is_left_out_where_it_is_not_taken() -> None:
     speakers = Speaker(0.1, VECTORS), Speaker(0.1, VECTORS)
     await Room(speakers[0]).run()
-    await Room(speakers[1], asking=Asking(path="messages/count_tokens", takes_extra_body=False)).run()
+    await Room(speakers[1], asking=Relayed(path="messages/count_tokens", takes_extra_body=False)).run()
     assert [speaker.requests[0][1].extra_body for speaker in speakers] == [{"own": msgspec.Raw(b"1")}, {}]
 
 
@@ -549,7 +574,7 @@ def test_a_cost_is_known_where_the_tokens_and_their_price_are(
     answer: bytes, price: Price | None, prompt_tokens: int, *, is_priced: bool, cost_usd: float | None
 ) -> None:
     async def relayed() -> CallRecord:
-        asking = Asking(path="embeddings", is_priced=is_priced)
+        asking = Relayed(path="embeddings", is_priced=is_priced)
         return await Room(Speaker(0.1, answer), price=price, asking=asking, prompt_tokens=prompt_tokens).run()
 
     assert virtual_time.run(relayed()).cost_usd == cost_usd

@@ -1,7 +1,7 @@
 """Attempts of one relayed call beside each other, in virtual time: as in a race."""
 
 import asyncio
-from functools import partial
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -9,9 +9,8 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
-from gateway.racing.beside import Beside, Lane, Rival
-from gateway.racing.passthrough import Asking, Relay
-from gateway.racing.race import Phase
+from gateway.racing.race import Further, Race
+from gateway.racing.relayed import Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange import UpstreamAnswer
@@ -34,7 +33,7 @@ WAVE = (
     b"RIFF\xff\xff\xff\xffWAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\xc0\x5d\x00\x00"
     b"\x80\xbb\x00\x00\x02\x00\x10\x00data\xff\xff\xff\xff"
 )
-TTS = Asking(path="audio/speech", is_sound=True)
+TTS = Relayed(path="audio/speech", is_sound=True)
 
 
 def roles(room: Room) -> list[str]:
@@ -218,7 +217,7 @@ async def test_a_client_that_leaves_after_a_header_leaves_no_stream_open() -> No
 
 @in_virtual_time
 async def test_a_loser_that_speaks_costs_what_its_text_does() -> None:
-    asking = Asking(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
+    asking = Relayed(path="audio/speech", is_sound=True, is_priced=False, cost_usd={"s1": 0.3, "s2": 0.2})
     room = Room(Speaker(17.0, b"sound"), Speaker(0.2, b"sound"), asking=asking, beside=[HEDGE])
     record = await room.run()
     assert (record.cost_usd, record.duplicate_cost_usd) == (pytest.approx(0.5), pytest.approx(0.3))
@@ -238,33 +237,61 @@ async def test_a_client_that_leaves_as_the_winner_answers_leaves_no_seat_taken()
         left_clean(seats)
 
 
-def beside(room: Room, other: Room, late_s: float, won: list[Rival]) -> Beside:
-    """Run the relay of ``other``, another model's, beside that of ``room`` when it is late."""
-    relay = Relay(room.open_call, other.model, other.plan, EMBED, call=msgspec.structs.replace(other.open_call.call))
+class Others:
+    """One other model, which is asked when the first is late; ``won`` has its name if it answers."""
 
-    async def begin() -> Lane | None:
-        return None if won or room.open_call.rivals is None or relay.phase is not Phase.RUNNING else next(lanes, None)
+    def __init__(self, room: Room, other: Room, late_s: float, won: list[str]) -> None:
+        self.late_s = late_s
+        self._sink = room.outlet
+        self._other: Room | None = other
+        self._won = won
 
-    lanes = iter([Lane(relay, partial(relay.run, room.outlet))])
-    first = Lane(room.relay, partial(room.relay.run, room.outlet), late_s)
-    return Beside(room.open_call, first, begin=begin, on_won=won.append, runs_on=lambda _: False)
+    async def next(self, *, is_rescued: bool) -> Further | None:
+        assert not is_rescued or self._other is None
+        other, self._other = self._other, None
+        if other is None:
+            return None
+        call = msgspec.structs.replace(other.open_call.call, model="other")
+        model = msgspec.structs.replace(other.model, name="other")
+        return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None)
+
+    def won(self, model: str) -> None:
+        self._won.append(model)
+
+    def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
+        return False
+
+
+def beside(room: Room, other: Room, late_s: float, won: list[str]) -> Race:
+    """Return a race in which the model of ``other`` is asked beside that of ``room`` when that is late."""
+    following = Others(room, other, late_s, won)
+    return Race(
+        room.open_call,
+        room.model,
+        room.plan,
+        room.outlet,
+        may_launch=room.may_launch,
+        reading=EMBED,
+        following=following,
+    )
 
 
 @in_virtual_time
 async def test_a_fallback_is_asked_beside_a_model_that_is_late_and_may_win() -> None:
     room, other = Room(Speaker(17.0, VECTORS), asking=EMBED), Room(Speaker(0.2, VECTORS), asking=EMBED)
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, len(won)) == (pytest.approx(1200.0), 1)
     assert [(each.outcome, each.number) for each in record.attempts] == [("lost", 1), ("won", 2)]
+    await asyncio.sleep(0)
     assert (room.tasks.in_flight("s1"), room.open_call.running) == (0, 0)
 
 
 @in_virtual_time
 async def test_a_late_model_may_still_win_over_its_fallback() -> None:
     room, other = Room(Speaker(1.5, VECTORS), asking=EMBED), Room(Speaker(17.0, VECTORS), asking=EMBED)
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, won) == (pytest.approx(1500.0), [])
@@ -290,7 +317,7 @@ async def test_a_model_that_waits_for_a_seat_gives_way_to_its_fallback() -> None
     room, other = Room(Speaker(0.2, VECTORS), asking=EMBED, seats=seats), Room(Speaker(0.2, VECTORS), asking=EMBED)
     other.model = msgspec.structs.replace(other.model, deployments={"s2": other.model.deployments["s1"]})
     other.plan = msgspec.structs.replace(other.plan, launches=(Launch("s2", 0.0, Role.FALLBACK),))
-    won: list[Rival] = []
+    won: list[str] = []
     record = await beside(room, other, 1.0, won).run()
     assert isinstance(record, CallRecord)
     assert (record.total_ms, [each.role for each in record.attempts]) == (pytest.approx(1200.0), ["fallback"])
@@ -342,6 +369,17 @@ async def test_an_audited_first_choice_runs_on_after_its_loss_and_its_row_follow
     [audited] = room.recorder.audited
     assert (audited.outcome, audited.audited, audited.ttft_ms) == ("superseded", True, pytest.approx(900.0))
     assert (rooms, room.tasks.in_flight("s1")) == ([False, True], 0)
+
+
+@in_virtual_time
+async def test_an_audited_sound_is_read_to_its_first_bytes_and_no_further() -> None:
+    rest = TimedRest([(60.0, b"more"), (0.1, None)])
+    speakers = Speaker(0.9, WAVE + b"sound", rest), Speaker(0.2, b"sound")
+    room = Room(*speakers, asking=msgspec.structs.replace(TTS, is_compared=True), beside=[HEDGE], audited=True)
+    await room.run()
+    await asyncio.sleep(0.5)
+    [audited] = room.recorder.audited
+    assert (audited.outcome, audited.ttft_ms, rest.aborted) == ("superseded", pytest.approx(900.0), True)
 
 
 @in_virtual_time

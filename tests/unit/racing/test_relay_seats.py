@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.calls import CallRecord
 from gateway.core.race_failures import AtCapacity
+from gateway.racing.reader import Block
 from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import SLOW, VECTORS, Room, Speaker, TimedRest, in_virtual_time
@@ -94,7 +95,7 @@ async def test_one_that_is_called_up_and_then_leaves_gives_its_seat_back() -> No
     line.give_back()
     running.cancel()
     await asyncio.wait({running})
-    assert (room.record.status_code, room.record.launched) == (499, 0)
+    assert (room.record.status_code, room.outcomes) == (499, {"s1": "client_gone"})
     left_clean(seats)
 
 
@@ -104,7 +105,7 @@ async def test_a_seat_is_free_once_the_provider_is_done_however_slowly_the_clien
     room = Room(Speaker(0.1, b"a", TimedRest([(0.1, b"b"), (0.1, None)])), seats=seats)
     taken: list[int] = []
 
-    async def end(last: bytes) -> None:
+    async def end(last: Block) -> None:
         taken.append(seats.lines["s1"].taken)
 
     room.outlet.end = end  # type: ignore[method-assign] # the client's end of it, slow

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from gateway.api.passthrough import HEDGED_PART, hedged
-from gateway.api.plan_call import launching
+from gateway.api.purse import Allowance, Purse
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall
-from gateway.racing.passthrough import Asking, Relay
+from gateway.racing.race import Race
+from gateway.racing.relayed import Relayed
 from gateway.racing.seats import Seats
 from gateway.racing.services import AttemptTasks, Services
 from gateway.settings import RaceSettings
@@ -147,9 +148,10 @@ class Course:
         open_call = OpenCall(self._services, call)
         context, entry = SimpleNamespace(steering=self._steering, services=self._services), SimpleNamespace()
         entry.model, entry.plan, entry.call = model, plan, call
-        may = launching(cast("Any", context), cast("Any", entry), open_call, {})
-        relay = Relay(open_call, model, plan, Asking(path="embeddings"), **may)
-        record = await relay.run(RememberingOutlet(RememberingRecorder()))
+        allowance = Allowance(Purse(cast("Any", context), open_call, {}), cast("Any", entry))
+        outlet, reading = RememberingOutlet(RememberingRecorder()), Relayed(path="embeddings")
+        may_launch = allowance.permits
+        record = await Race(open_call, model, plan, outlet, reading=reading, may_launch=may_launch).run()
         assert isinstance(record, CallRecord)
         if is_kept:
             self.records.append(record)

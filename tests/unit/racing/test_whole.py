@@ -182,7 +182,7 @@ def test_refusals_of_other_parameters_and_deployments_are_kept_apart() -> None:
     once = track(Timetable("a", whole(1.0)), Timetable("b", whole(1.0)))
 
     async def main() -> None:
-        call = once.race().call
+        call = once.race().open_call.call
         one, other = once.model.deployments.values()
         assert known.refused(call, one, refusal(), 0.0)
         assert (known.expected(call, one, 1.0), known.expected(call, other, 1.0)) == (True, False)

@@ -205,7 +205,7 @@ class RememberingSink:
         return b"".join(self.blocks)
 
 
-class DefectiveTasks(AttemptTasks[Attempt, OpenCall]):
+class DefectiveTasks(AttemptTasks[Attempt]):
     """Tasks that cannot be started for some deployments, by a bug."""
 
     def __init__(self, *deployments: str) -> None:
@@ -323,7 +323,7 @@ class Track:
         self._habits = HabitsByDeployment() if habits is None else habits
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
-        self.tasks: AttemptTasks[Attempt, OpenCall] = AttemptTasks()
+        self.tasks: AttemptTasks[Attempt] = AttemptTasks()
         self.sink = sink or RememberingSink()
         self._permits = permits
         names = list(self.upstreams)

@@ -1,0 +1,135 @@
+"""Whether a launch may be paid: the only place that asks the budget, dollars and limits, and tells why one is refused.
+
+A seat is asked for by the race itself, as it may wait for one; what is refused for want of one is told here as well.
+"""
+
+from collections.abc import MutableMapping
+
+from gateway.api.call_context import CallContext
+from gateway.api.headers import NARROWED
+from gateway.api.plan_call import PlannedCall, is_counted, payer_of, use_of
+from gateway.core.attempts import Narrowed, Role
+from gateway.fleet.models import Model
+from gateway.limits import LimitReached
+from gateway.racing import OpenCall
+from gateway.steering import Launch, Plan
+
+
+class Purse:
+    """Pays for the launches of one call, at all of its models."""
+
+    def __init__(self, context: CallContext, open_call: OpenCall, response_headers: MutableMapping[str, str]) -> None:
+        """``response_headers``: in which the client is told why it has fewer attempts than asked for."""
+        self.kept_out: dict[str, LimitReached] = {}  # models that a limit refused
+        self.open_call = open_call
+        self._context = context
+        self._response_headers = response_headers
+
+    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
+        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
+
+        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
+        """
+        plan, is_needed = fallback.plan, not (is_second or late.model.is_dear(fallback.model))
+        if not plan.launches:
+            return True
+        reason = self.refusal(late.model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
+        if reason is not None:
+            self.tell(reason)
+        return reason is None
+
+    async def holds(self, planned: PlannedCall) -> bool:
+        """Hold the expected use of limits by a further model; return whether they allow it, and keep why not."""
+        self.kept_out.pop(planned.model.name, None)
+        if is_counted(planned.call, planned.model):
+            try:
+                await self._context.limits.hold_fallback(planned.call.id, payer_of(planned), use_of(planned))
+            except LimitReached as error:
+                self.kept_out[planned.model.name] = error
+                self.tell(Narrowed.LIMITS)
+                return False
+        return True
+
+    def refusal(
+        self, model: Model, launch: Launch, plan: Plan, *, is_needed: bool, of: Model | None = None
+    ) -> Narrowed | None:
+        """Charge an attempt of ``plan`` to ``model`` if it is extra; return why it may not start now.
+
+        ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model that is
+        asked; None: ``model``.
+        """
+        steering, cost_usd, of = self._context.steering, plan.cost_usd.get(launch.deployment), of or model
+        learnt_as = None if of.tenant is None else of.learnt_as
+        if learnt_as is not None and launch.deployment in learnt_as:
+            cost_usd = None  # its client pays
+        is_permitted = steering.permit(
+            model.name,
+            launch,
+            model.race,
+            cost_usd=cost_usd,
+            payer=model.payer,
+            is_needed=is_needed,
+            learnt_as=learnt_as,
+        )
+        return None if is_permitted else steering.refused_by or Narrowed.BUDGET
+
+    def left_out(self, planned: PlannedCall) -> None:
+        """Count what a plan asks for and does not start."""
+        self._context.steering.left_out(planned.model.name, planned.plan)
+
+    def no_seat(self, planned: PlannedCall) -> None:
+        """Count an extra launch of a plan that gets no seat."""
+        self._context.services.seats.refused(planned.model.name)
+
+    def tell(self, reason: Narrowed) -> None:
+        """Tell why the call has fewer attempts than asked for, unless a reason that is told first is known."""
+        open_call = self.open_call
+        open_call.narrowed = self._response_headers[NARROWED] = reason.before(open_call.narrowed)
+
+
+class Allowance:
+    """What one plan may spend: asked for each launch that is due.
+
+    Its call is told why it starts fewer attempts than asked for, unless it runs ``beside`` another model.
+    """
+
+    __slots__ = ("_is_rescued", "_is_told", "_planned", "_purse")
+
+    def __init__(self, purse: Purse, planned: PlannedCall, *, beside: bool = False) -> None:
+        self._purse = purse
+        self._planned = planned
+        self._is_told = not beside
+        self._is_rescued = False
+        if beside:
+            return
+        open_call, plan = purse.open_call, planned.plan
+        open_call.width_asked, open_call.cached = plan.width_asked or None, plan.cached
+        if open_call.narrowed is not Narrowed.LIMITS:  # which kept another fallback out
+            open_call.narrowed = None
+        if plan.narrowed is not None:
+            purse.left_out(planned)
+            purse.tell(plan.narrowed)
+
+    def permits(self, launch: Launch) -> bool:
+        """Whether a launch beside another attempt may start now; then it is paid. Probes are only counted."""
+        planned, rescues = self._planned, launch.role is Role.FAILOVER
+        plan = planned.plan
+        if plan.withheld_by is not None and launch is plan.withheld:
+            self._purse.left_out(planned)
+            self._tell(plan.withheld_by)
+            return False
+        is_needed = rescues and not self._is_rescued
+        reason = self._purse.refusal(planned.model, launch, plan, is_needed=is_needed)
+        self._is_rescued |= rescues and reason is None
+        if reason is not None:
+            self._tell(reason)
+        return reason is None
+
+    def no_seat(self, launch: Launch) -> None:  # noqa: ARG002 - whichever it is
+        """Tell that an extra launch gets no seat."""
+        self._purse.no_seat(self._planned)
+        self._tell(Narrowed.CAPACITY)
+
+    def _tell(self, reason: Narrowed) -> None:
+        if self._is_told:
+            self._purse.tell(reason)
