@@ -65,6 +65,12 @@ class ClientSockets:
         self.held = 0  # refusals of handshakes that wait
         self.handshakes = Count(HANDSHAKES_PER_S)
         self.unasked = Count(UNASKED_PER_S, 2 * UNASKED)
+        self._reads = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait until one of its connections may read a message: one in each turn of the loop, in order of arrival."""
+        async with self._reads:
+            await asyncio.sleep(0)
 
     def is_used(self, now_s: float) -> bool:
         """Whether anything of it counts."""
@@ -132,6 +138,7 @@ class Pace:
         self._own = own
         self._refused = Count(1 / FORGOTTEN_S, FREE + 6.0)  # forgotten in two minutes
         self._warmed = Count(WARM_UPS_PER_S, 2 * WARM_UPS)
+        self.turn = own.turn
 
     def refused(self, now_s: float, most_s: float = LONGEST_S, size: int = 0) -> None:
         """Count a message that was refused, which delays the next one by ``most_s`` at most.
