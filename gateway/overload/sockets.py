@@ -15,7 +15,7 @@ MOST_OPEN = 256  # of one client
 BURST = 100  # handshakes at once: many may come again after a restart
 HANDSHAKES_PER_S = 10.0
 HELD_S = 1.0  # the refusal of a handshake
-HELD_EACH = 16  # of one client; further ones are sent at once
+HELD_EACH = MOST_OPEN  # of one client; further ones are sent at once
 
 # Messages that no provider is asked for: refused ones, and turns that only prepare. Usual clients are refused once in a
 # while (a response that is not known any more), and prepare once. Of one client, at once and then a second:
@@ -68,7 +68,7 @@ class ClientSockets:
         self._reads = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Wait until one of its connections may read a message: one in each turn of the loop, in order of arrival."""
+        """Wait until one of its connections may go on: one in each turn of the loop, in order of arrival."""
         async with self._reads:
             await asyncio.sleep(0)
 
@@ -120,6 +120,7 @@ class OpenSockets:
         own.held += 1
         try:
             await pause(HELD_S, until)
+            await own.turn()  # those that came together do not go on together
         finally:
             own.held -= 1
 
