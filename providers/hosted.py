@@ -31,14 +31,16 @@ BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also
 ANTHROPICS: Final = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")
 DECLARED: Final = "functionDeclarations"  # the only one of Google's kinds of tools that the client runs
 _DECLARED: Final = frozenset({DECLARED, "function_declarations"})
+_SPECIFIED: Final = frozenset({"toolSpec", "cachePoint"})  # of Converse, likewise
 
 
 class _Way(Enum):
     """How the value of a field says that something is to run."""
 
     SWITCH = auto()  # anything but null, false, "off", an empty list, or an object that is switched off
-    PLUGINS = auto()  # a list of names, or of objects with an id
+    PLUGINS = auto()  # a list of names, or of objects with an id; or an object by name
     GOOGLES = auto()  # a list of tools in Google's form
+    CONVERSES = auto()  # a list of tools in the form of Bedrock's Converse
     MODELS = auto()  # a list of models, of which one runs something of its own accord
     PRESET = auto()  # the name of one of Perplexity's presets: others have presets of a prompt, or of routes
 
@@ -76,6 +78,16 @@ FIELDS: Final = (
     _Asking("tencent", ("enable_deep_search",)),
     _Asking("baidu", ("web_search",)),  # cloud.baidu.com/doc/qianfan-api: {"enable": true}
     _Asking("cohere", ("connectors",), _Way.PLUGINS),  # docs.cohere.com/v1/docs/connectors
+    # platform.claude.com/docs/en/agents-and-tools/mcp-connector
+    _Asking("anthropic", ("mcp_servers",), searches=False),
+    # docs.aws.amazon.com/nova/latest/nova2-userguide/web-grounding.html: an operator's, as no client speaks Converse
+    _Asking("bedrock", ("toolConfig", "tools"), _Way.CONVERSES),
+    # docs.nano-gpt.com/api-reference/endpoint/chat-completion.md: the second is the first one's old name
+    _Asking("nano-gpt", ("webSearch",)),
+    _Asking("nano-gpt", ("linkup",)),
+    _Asking("302.ai", ("web-search",)),  # 302ai-en.apifox.cn/273308610e0
+    # sensecore.cn/help/docs/model-as-a-service/nova/chat/ChatCompletions/ChatCompletion; its plugins are an object
+    _Asking("sensenova", ("know_ids",), searches=False),
 )  # fmt: skip
 # OpenRouter's plugins that neither act nor cost anything. Another one that is not known may do both.
 _HARMLESS: Final = frozenset(
@@ -88,6 +100,10 @@ _PRESETS: Final = frozenset(
 # How the names of models end, or begin, which run something of their own accord or by their suffix.
 MODELS: Final = (
     ("openrouter", "*:online"),  # openrouter.ai/announcements/introducing-web-search-via-the-api
+    ("nano-gpt", "*:online/*"),  # docs.nano-gpt.com/api-reference/endpoint/chat-completion.md
+    ("nano-gpt", "brave-research*"),
+    ("302.ai", "*-web-search"),  # 302ai-en.apifox.cn/273308610e0
+    ("jina", "jina-deepsearch*"),  # jina.ai/deepsearch: it searches until it has an answer
     ("openrouter", "openrouter/fusion*"),  # openrouter.ai/docs/guides/routing/routers/fusion-router
     # docs.venice.ai/api-reference/endpoint/chat/model_feature_suffix
     ("venice", "*:*enable_web_search=on*"),
@@ -104,16 +120,14 @@ FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
 SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
 _OWN_BODY: Final = "extra_body"  # of a program that sends it as it stands
 _OFF: Final = frozenset({"off", "false", "none", "disabled", "no", ""})
-_SWITCHES: Final = ("enable", "enabled", "mode", "type")
-# How types of tools begin that run at providers, where the API is not known: in what an operator adds to requests.
-_TYPES: Final = (
-    *ANTHROPICS,
-    *("browser_", "builtin_function", "code_interpreter", "collections_search", "file_search", "image_generation"),
-    *("openrouter:", "retrieval", "visit_website", "wolfram", "x_search"),
-)
+_SWITCHES: Final = ("enable", "enabled", "mode", "search_enable", "type")
+# How types of tools begin that the client runs, where the API is not known: in what an operator adds to requests.
+# Another type that nobody here knows may act, so it counts as one that does.
+_BY_CLIENTS_ANYWHERE: Final = (*(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}), "bash", "memory", "text_editor")
 # In the tools of any API; a search that is switched off counts too, as it may be billed.
 _SEARCH_TOOL: Final = re.compile(
-    rb'"(type"\s*:\s*"(web|x|browser)_search|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
+    rb'"(type"\s*:\s*"(openrouter:)?(web|x|browser)_search|name"\s*:\s*"(\$web_search|nova_grounding)"'
+    rb'|google_?search(_?retrieval)?"|(google_?maps|enterprise_?web_?search)"\s*:)',
     re.IGNORECASE,
 )
 
@@ -186,14 +200,24 @@ def _is_on(value: Any) -> bool:
 
 
 def _has_plugin(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_on, value.values()))
     listed = value if isinstance(value, list) else []
     asked = (each.get("id") if isinstance(each, dict) else each for each in listed if _is_on(each))
     return any(not isinstance(each, str) or each not in _HARMLESS for each in asked)
 
 
 def _has_googles(value: Any) -> bool:
-    listed = value if isinstance(value, list) else [value]
-    return any(isinstance(each, dict) and not each.keys() <= _DECLARED for each in listed)
+    return _has_others(value, _DECLARED)
+
+
+def _has_converses(value: Any) -> bool:
+    return _has_others(value, _SPECIFIED)
+
+
+def _has_others(tools: Any, by_clients: frozenset[str]) -> bool:
+    listed = tools if isinstance(tools, list) else [tools]
+    return any(isinstance(each, dict) and not each.keys() <= by_clients for each in listed)
 
 
 def _has_model(value: Any) -> bool:
@@ -210,17 +234,24 @@ def _has_hosted(value: Any) -> bool:
         if not isinstance(each, dict):
             continue
         kind = each.get("type")
-        if isinstance(kind, str) and kind.startswith(_TYPES) and not is_switched_off(each.get(kind, {})):
+        if isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
             return True
         if kind is None and "name" not in each and _has_googles(each):
             return True
     return False
 
 
+def _is_clients(kind: str, tool: dict[str, Any]) -> bool:
+    place = tool.get("environment")
+    where = place.get("type") if isinstance(place, dict) else None
+    return kind.startswith(_BY_CLIENTS_ANYWHERE) or (kind, where) in BY_CLIENTS_IN
+
+
 _HOW: Final[Mapping[_Way, Callable[[Any], bool]]] = {
     _Way.SWITCH: _is_on,
     _Way.PLUGINS: _has_plugin,
     _Way.GOOGLES: _has_googles,
+    _Way.CONVERSES: _has_converses,
     _Way.MODELS: _has_model,
     _Way.PRESET: _is_preset,
 }

@@ -116,7 +116,7 @@ class HttpExchange:
         return self._events_of_answer(body, self.secrets)
 
     def _events_of_large(self, body: bytes) -> bytes:
-        check_room(3 * len(body))
+        check_room(10 * len(body))  # the events of a response say a text four times, and are joined
         check_values(body)
         return self._events_of_answer(body, self.secrets)
 
@@ -229,7 +229,8 @@ class TranslatedExchange:
         self._exchange.abort()
 
     def _translated_large(self, block: bytes) -> bytes:
-        check_room(3 * len(block))
+        # Each step reads it, builds what it says and makes events of that, in a buffer that is copied as it grows.
+        check_room((1 + 3 * len(self._translations)) * len(block))
         return self._translated(block)
 
     def _translated(self, block: bytes) -> bytes:

@@ -23,7 +23,7 @@ from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, 
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
-from providers.large_bodies import check_room, encoded
+from providers.large_bodies import check_room, encoded, raw_json
 from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
@@ -112,7 +112,7 @@ def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
         merged = _options_decoder.decode(options)
     except msgspec.ValidationError:  # null, or an invalid value
         return _INCLUDE_USAGE
-    return msgspec.Raw(msgspec.json.encode({**merged, "include_usage": _TRUE}))
+    return raw_json({**merged, "include_usage": _TRUE})
 
 
 # Of the APIs that are not raced, nothing but whose request it is may be left out.

@@ -14,6 +14,7 @@ from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.forms import Asked, adapted, taken
+from providers.large_bodies import encoded
 from providers.learnt import Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
@@ -135,7 +136,7 @@ def event(response: Any, chunk: Any) -> bytes:
             if "usage" not in data:
                 return b""
     try:
-        return b"data: " + msgspec.json.encode(data) + b"\n\n"
+        return b"data: " + encoded(data) + b"\n\n"
     except UnicodeEncodeError:  # half a character, as JSON writes it; the other half may be in the next event
         return b"data: " + json.dumps(data).encode() + b"\n\n"
 

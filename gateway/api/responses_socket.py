@@ -164,8 +164,8 @@ class _Session:
                 keeping = self._tasks.create_task(self._keep_up())
                 try:
                     while (message := await self._socket.receive()) is not None:
+                        await self._pace.turn()  # others have theirs, however many it sends on however many connections
                         await self._read(message)
-                        await asyncio.sleep(0)  # others have their turn, however many it sends
                         await self._rest()
                 finally:
                     self._is_over = True
@@ -173,9 +173,10 @@ class _Session:
                 for stream in self._streams.values():
                     if stream.task is not None:
                         stream.task.cancel()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             if self._context.phase is Phase.CUTTING:
                 self._socket.close(GOING_AWAY, "the gateway stopped")
+            cancelled.__traceback__ = None  # the group's frame has the error, whose frames have a message
             raise
         finally:
             self._conversations.close()

@@ -297,7 +297,8 @@ class Prober:
             name = deployment.name
             if name in self._running:
                 continue
-            reason = self._gateway.hindrance() or self._unfit(deployment, settings.quiet_s, now_s)
+            reason = NotProbed.ACTS if deployment.acts else self._gateway.hindrance()
+            reason = reason or self._unfit(deployment, settings.quiet_s, now_s)
             if reason is not None:
                 self.not_probed[name] = reason
             elif now_s >= self._ask_again_at.get(name, now_s):

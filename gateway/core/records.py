@@ -96,6 +96,7 @@ class NotProbed(StrEnum):
     HEADROOM = "headroom"  # little is left of its rate limit
     FULL = "full"  # max_in_flight
     UNFIT = "unfit"  # it serves none of the APIs that return answers
+    ACTS = "acts"  # whatever it is asked, it searches, acts or spends beside its answer
     NO_PRICE = "no_price"  # what it would cost is unknown
     MONEY = "usd_per_day"
     NUMBER = "max_per_day"

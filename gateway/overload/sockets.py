@@ -15,7 +15,7 @@ MOST_OPEN = 256  # of one client
 BURST = 100  # handshakes at once: many may come again after a restart
 HANDSHAKES_PER_S = 10.0
 HELD_S = 1.0  # the refusal of a handshake
-HELD_EACH = 16  # of one client; further ones are sent at once
+HELD_EACH = MOST_OPEN  # of one client; further ones are sent at once
 
 # Messages that no provider is asked for: refused ones, and turns that only prepare. Usual clients are refused once in a
 # while (a response that is not known any more), and prepare once. Of one client, at once and then a second:
@@ -65,6 +65,12 @@ class ClientSockets:
         self.held = 0  # refusals of handshakes that wait
         self.handshakes = Count(HANDSHAKES_PER_S)
         self.unasked = Count(UNASKED_PER_S, 2 * UNASKED)
+        self._reads = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait until one of its connections may go on: one in each turn of the loop, in order of arrival."""
+        async with self._reads:
+            await asyncio.sleep(0)
 
     def is_used(self, now_s: float) -> bool:
         """Whether anything of it counts."""
@@ -114,6 +120,7 @@ class OpenSockets:
         own.held += 1
         try:
             await pause(HELD_S, until)
+            await own.turn()  # those that came together do not go on together
         finally:
             own.held -= 1
 
@@ -132,6 +139,7 @@ class Pace:
         self._own = own
         self._refused = Count(1 / FORGOTTEN_S, FREE + 6.0)  # forgotten in two minutes
         self._warmed = Count(WARM_UPS_PER_S, 2 * WARM_UPS)
+        self.turn = own.turn
 
     def refused(self, now_s: float, most_s: float = LONGEST_S, size: int = 0) -> None:
         """Count a message that was refused, which delays the next one by ``most_s`` at most.

@@ -16,6 +16,8 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
 from referencing import Registry
 
+from providers import encoded
+
 MOST_STEPS = 10_000  # for schema, elements and errors together; 15 ms at most
 MOST_BYTES = 64 * 1024  # of a schema
 SCHEMAS_KEPT = 64
@@ -144,7 +146,7 @@ class _Check:
         self._charge(len(entries))
         if refused := sum(each is False for each in entries):
             if self._quoted is None:
-                self._quoted = 1 + len(msgspec.json.encode(self._value)) // _STEP_CHARS
+                self._quoted = 1 + len(encoded(self._value)) // _STEP_CHARS
             self._charge(refused * self._quoted)
 
     def _charge_leaves(self, said: Any) -> None:

@@ -72,6 +72,7 @@ from providers.dialects.wording import (
     results_first,
 )
 from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
 
 # Translates a chat completion request into a Gemini request.
 
@@ -476,7 +477,7 @@ def _json_schema(raw: msgspec.Raw) -> JsonFormat | None:
 def _older_schema(raw: msgspec.Raw) -> JsonFormat | None:
     try:
         schema = _schemas.decode(raw)
-        return None if schema is None else JsonFormat(schema=msgspec.json.encode(json_schema_of(schema)))
+        return None if schema is None else JsonFormat(schema=encoded(json_schema_of(schema)))
     except UNREADABLE:
         return None
 
@@ -504,7 +505,7 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
             if each.name is not None:
                 schema = schema_in(each.parameters_json_schema)
                 if schema is None and each.parameters is not None:
-                    schema = msgspec.json.encode(json_schema_of(each.parameters))
+                    schema = encoded(json_schema_of(each.parameters))
                 yield OfferedTool(each.name, schema)
 
 

@@ -92,7 +92,7 @@ def body_of(fields: Fields) -> dict[str, msgspec.Raw]:
             body[name] = value
     config.update(object_at(body.get(CONFIG), CONFIG))
     if config:
-        body[CONFIG] = msgspec.Raw(msgspec.json.encode(config))
+        body[CONFIG] = raw_json(config)
     return body
 
 

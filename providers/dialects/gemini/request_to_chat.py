@@ -32,6 +32,7 @@ from providers.dialects.wording import (
     shown,
     with_properties,
 )
+from providers.large_bodies import encoded
 
 _NO_FIELD = "chat has no such field"
 _NO_PART = "chat has no such part"
@@ -202,7 +203,7 @@ def _text_of(response: RawObject, path: str) -> str:
                 return text_at(response, name, path)
         if is_string(response.get("error")):
             return f"Error: {text_at(response, 'error', path)}"
-    return msgspec.json.encode(response).decode()
+    return encoded(response).decode()
 
 
 def parts_of(part: RawObject, at: str, losses: Losses) -> list[Object]:

@@ -234,3 +234,15 @@ async def test_a_probe_that_runs_while_a_limit_is_set_gives_its_seat_back(serve:
         go_on.set()
         await ended(running)
         assert running.gateway.context.services.seats.lines["alpha/m"].taken == 0
+
+
+async def test_what_runs_something_at_its_provider_by_itself_is_not_probed(serve: Serve) -> None:
+    config = probing("beta")
+    searching = {"deployment": "alpha/m", "price_per_mtok": PRICE, "extra_body": {"enable_search": True}}
+    config["models"]["llama"]["deployments"] += [searching, {"deployment": "gamma/m:online", "price_per_mtok": PRICE}]
+    async with serve(config=config, alpha=answer("ok"), beta=answer("ok"), gamma=answer("ok")) as running:
+        await ended(running, 2)
+        probed = await running.rows("select distinct deployment from probes")
+        assert [row["deployment"] for row in probed] == ["beta/m"]
+        assert running.gateway.probes.not_probed["alpha/m"] == "acts"
+        assert running.gateway.probes.not_probed["gamma/m:online"] == "acts"

@@ -1,16 +1,19 @@
 """Responses over a WebSocket, by a plain client: each turn is a call, and any provider may answer the next one."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import aiohttp
 import pytest
 
 from gateway.api import responses_socket, turns
+from gateway.api.bodies import read_contents
 from providers.simulator.script import (
     Delta,
     Finish,
@@ -290,6 +293,26 @@ async def test_messages_that_nobody_reads_any_more_do_not_count(serve: Serve) ->
                 await socket.create("x" * 2_000_000)
             socket.wire.get_extra_info("socket").shutdown(2)
         await until(lambda: not bodies.size)
+
+
+async def test_a_message_whose_client_leaves_while_it_is_read_is_forgotten_without_the_collector(serve: Serve) -> None:
+    def known_frames() -> list[Any]:
+        frames = (each for each in gc.get_objects() if isinstance(each, FrameType))
+        return [each for each in frames if each.f_code is read_contents.__code__]
+
+    async with serve(alpha=None, config=SPEAKS) as running:
+        context, large = running.gateway.context, "x" * 1_000_000
+        gc.collect()
+        gc.disable()
+        try:
+            async with connected(running) as socket, context.body_work.slice():
+                await socket.create(large)
+                await until(lambda: context.bodies.size > len(large))
+                socket.wire.get_extra_info("socket").shutdown(2)
+                await until(lambda: not context.bodies.size)
+            await until(lambda: not known_frames())
+        finally:
+            gc.enable()
 
 
 async def test_named_streams_run_beside_each_other_and_one_stream_in_order(serve: Serve) -> None:

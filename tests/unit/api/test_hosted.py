@@ -63,6 +63,14 @@ ASKING: list[dict[str, Any]] = [
     {"data_sources": [{"type": "azure_search"}]},
     {"models": ["openai/gpt-5", "openai/gpt-5:online"]},
     {"preset": "pro-search"},
+    {"mcp_servers": [{"type": "url", "url": "https://example.com/sse", "name": "x"}]},
+    {"webSearch": {"enabled": True, "provider": "exa"}},
+    {"linkup": {"enabled": True}},
+    {"web-search": True},
+    {"plugins": {"web_search": {"search_enable": True}}},
+    {"know_ids": ["k"]},
+    {"toolConfig": {"tools": [{"systemTool": {"name": "nova_grounding"}}]}},
+    {"google": {"tools": {"google_maps": {}}}},
 ]
 NOT_ASKING: list[dict[str, Any]] = [
     {},
@@ -90,6 +98,12 @@ NOT_ASKING: list[dict[str, Any]] = [
     {"extra_body": "odd"},
     {"plugins": "odd"},
     {"google": {"tools": None}},
+    {"mcp_servers": []},
+    {"webSearch": {"enabled": False, "provider": "exa"}},
+    {"plugins": {"web_search": {"search_enable": False}}},
+    {"plugins": {}},
+    {"know_ids": []},
+    {"toolConfig": {"tools": [{"toolSpec": {"name": "f"}}, {"cachePoint": {"type": "default"}}]}},
 ]
 
 
@@ -120,6 +134,9 @@ TOOL = {"type": "function", "function": {"name": "f"}}
         ({"type": "builtin_function", "function": {"name": "$web_search"}}, True),
         ({"type": "browser_search"}, True),
         ({"type": "openrouter:web_search"}, True),
+        ({"type": "connector", "connector_id": "c"}, True),
+        ({"type": "document_library", "library_ids": ["l"]}, True),
+        ({"type": "web_search", "web_search": {"search_enable": False}}, False),
     ],
     ids=str,
 )
@@ -143,6 +160,11 @@ def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[s
         ("openai/o3-deep-research", True),
         ("sonar-pro", False),  # its search is a part of each answer's price
         ("gpt-4o-search-preview", False),
+        ("openai/gpt-5.2:online/exa-deep", True),
+        ("brave-research", True),
+        ("jina-deepsearch-v1", True),
+        ("gpt-4o-web-search", True),
+        ("openai/gpt-5:onlinex", False),
         ("some/online-model", False),
     ],
 )
@@ -159,6 +181,16 @@ def test_a_model_may_run_something_by_its_name(model: str, there: bool) -> None:
         ({"tools": [{"googleSearch": {}}]}, True),
         ({"tools": {"google_search": {}}}, True),
         ({"tools": [{"type": "mcp", "server_url": "x"}]}, True),
+        ({"mcp_servers": [{"type": "url", "url": "x", "name": "x"}]}, True),
+        ({"tools": [{"type": "connector", "connector_id": "c"}]}, True),
+        ({"tools": [{"type": "document_library", "library_ids": []}]}, True),
+        ({"tools": [{"type": "web_extractor"}]}, True),
+        ({"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}, True),
+        ({"tools": [{"type": "shell", "environment": {"type": "local"}}]}, False),
+        ({"tools": [{"type": "web_search", "web_search": {"enable": False}}]}, False),
+        ({"toolConfig": {"tools": [{"systemTool": {"name": "nova_grounding"}}]}}, True),
+        ({"tools": [{"type": "custom", "name": "f"}, {"type": "memory_20250818", "name": "memory"}]}, False),
+        ({"tools": [{"type": "text_editor_20250728", "name": "e"}, {"type": "computer_20250124"}]}, False),
         ({"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}, {"name": "f", "input_schema": {}}]}, False),
         ({"tools": [{"functionDeclarations": []}]}, False),
         ({"service_tier": "flex", "provider": {"only": ["x"]}}, False),
@@ -174,6 +206,24 @@ def test_only_searches_count_as_such() -> None:
     assert not lets_search(raw({"enable_code_interpreter": True}))
     assert runs_there(raw({"enable_code_interpreter": True}))
     assert not lets_search(raw({"search_parameters": {"mode": "off"}}))
+    assert not lets_search(raw({"know_ids": ["k"]}))
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "web_search"},
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"type": "openrouter:web_search"},
+        {"type": "builtin_function", "function": {"name": "$web_search"}},
+        {"google_search": {}},
+        {"systemTool": {"name": "nova_grounding"}},
+    ],
+    ids=str,
+)
+def test_a_search_is_known_among_tools(tool: dict[str, Any]) -> None:
+    assert lets_search(raw({"tools": [TOOL, tool]}))
+    assert not lets_search(raw({"tools": [TOOL]}))
 
 
 def test_what_nobody_can_read_asks_for_nothing() -> None:

@@ -89,6 +89,24 @@ def test_a_refusal_that_says_when_to_come_again_delays_no_longer() -> None:
     assert pace.until_s == 11.0
 
 
+async def test_one_message_of_a_client_is_read_in_a_turn_of_the_loop_on_however_many_connections() -> None:
+    own, loop, turns, read = ClientSockets(), asyncio.get_running_loop(), 0, []
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(count)
+
+    async def one(name: int) -> None:
+        await own.turn()
+        read.append((turns, name))
+
+    loop.call_soon(count)
+    await asyncio.gather(*map(one, range(30)))
+    assert [name for _, name in read] == [*range(30)]
+    assert len({turn for turn, _ in read}) == 30
+
+
 def test_warm_ups_delay_nothing_unless_they_come_without_end() -> None:
     usual, endless = Pace(ClientSockets()), Pace(ClientSockets())
     for each in range(1000):
