@@ -26,7 +26,7 @@ from gateway.racing import (
     AttemptTasks,
     Makers,
     OpenCall,
-    OtherApis,
+    OtherForms,
     Outbox,
     Seats,
     ServedTiers,
@@ -164,7 +164,7 @@ class Engine:
             outbox=self.outbox,
             makers=Makers(makers, self.tasks.start),
             tiers=ServedTiers(runtime.clock),
-            apis=OtherApis(self._rewording),
+            forms=OtherForms(self._rewording),
         )
 
     def start(self) -> None:

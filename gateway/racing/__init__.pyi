@@ -21,8 +21,10 @@ from .launches import Launching as Launching
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
-from .other_apis import OtherApis as OtherApis
-from .other_apis import Reworded as Reworded
+from .other_forms import OtherForms as OtherForms
+from .other_forms import Reworded as Reworded
+from .other_forms import asked_whole as asked_whole
+from .other_forms import cannot_read as cannot_read
 from .passthrough import Asking as Asking
 from .passthrough import Relay as Relay
 from .passthrough import Relayed as Relayed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import AnswerStream, open_exchange
+from gateway.racing.answer import AnswerStream, open_exchange, request_of
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
@@ -26,14 +26,14 @@ from gateway.racing.measurement import (
     ToolCalls,
     WatchEnd,
 )
-from gateway.racing.other_apis import Refusal, Reworded
+from gateway.racing.other_forms import Again, Refusal, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement, answers_made, may_call_tools
-from providers import ErrorKind, Exchange, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, Request, SendCount, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -141,8 +141,8 @@ class RaceHandle(Protocol[Attempt_contra]):
     def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
 
-    def ask_again(self, attempt: Attempt_contra, reworded: Reworded | None) -> bool:
-        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
+    def ask_again(self, attempt: Attempt_contra, again: Again) -> bool:
+        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -158,7 +158,7 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_answer", "_hold_over", "_watch", "claimed_at", "deployment", "ending", "exchange",
+        "__weakref__", "_answer", "_hold_over", "_watch", "again", "claimed_at", "deployment", "ending", "exchange",
         "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
         "state", "still", "task", "whole",
     )  # fmt: skip
@@ -173,11 +173,12 @@ class Attempt:
     ) -> None:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, in another form
+        self.again: Again | None = None  # how its deployment was asked again after it
         self.lacks: Refusal | None = None  # of the API in which it was asked
-        known, call = race.open_call.services.whole, race.call
-        may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
+        call, learnt = race.call, deployment.learnt
         again = start.role is Role.WHOLE or (refused is not None and refused.whole)
-        self.whole: bool = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
+        may_be = deployment.whole or (learnt is not None and learnt.stops_streams)
+        self.whole: bool = again or call.runs_on or bool(may_be and asked_whole(call, deployment))
         self.start = start
         self.state = AttemptState.ASKED
         race.open_call.running += 1
@@ -334,11 +335,20 @@ class Attempt:
         services, call, measurement = self.race.open_call.services, self.race.call, self.measurement
         self.race.loop.call_soon(self._expect, clocks)  # while the provider works
         exchange = self.exchange = await open_exchange(
-            self.deployment, call, self.start.id, self.sendings, clocks, whole=self.whole, makers=services.makers
+            self.deployment,
+            call,
+            self.start.id,
+            self.sendings,
+            clocks,
+            whole=self.whole,
+            makers=services.makers,
+            taught=() if self.refused is None else facts_of(self),
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        if self.refused is not None and services.apis is not None:
-            services.apis.answered(self, call)
+        if self.refused is not None and self.refused.exchange is None:  # else a status says nothing
+            services.forms.answered(self, call)
+        if (learnt := self.deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
+            accepted(self, call, learnt)
         if self.sendings.left_out:
             self.race.sent_without(self, self.sendings.left_out)
         answer = self._expect(clocks)
@@ -473,6 +483,8 @@ class Attempt:
             return
         answer.announced = True
         open_call = self.race.open_call
+        if self.refused is not None and self.refused.exchange is not None:
+            open_call.services.forms.answered(self, self.race.call)
         first_token = partial(open_call.first_token, whole=True) if self.whole else open_call.first_token
         open_call.services.outbox.add(first_token, self.race.call, self.start, self.measurement.started, at)
 
@@ -486,15 +498,18 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        is_refused = services.whole.refused(self.race.call, self.deployment, error, now, whole=self.whole)
-        reworded: Reworded | None = None
-        if not is_refused and services.apis is not None and self.state is AttemptState.ASKED:
-            reworded, error = await services.apis.instead(self, self.race.call, error)
+        again: Again | None = None
+        if self.state is AttemptState.ASKED and not self.measurement.meaningful:
+            again, error = await services.forms.after(self, self.race.call, error, self._request)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
-        asks_again = is_refused or reworded is not None
-        if was_in_race and not (asks_again and self.race.ask_again(self, reworded)):  # a watched one has lost already
+        if was_in_race and not (again is not None and self.race.ask_again(self, again)):  # a watched one has lost
             await self.race.failed(self, error)
+
+    def _request(self) -> Request:
+        """Return its request, as it was sent."""
+        call, taught = self.race.call, facts_of(self)
+        return request_of(self.deployment, call, self.start.id, self.sendings, whole=self.whole, taught=taught)
 
     async def _finish_if_whole(self, now: float) -> bool:
         """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
