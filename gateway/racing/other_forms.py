@@ -106,7 +106,7 @@ After = tuple[Again | None, UpstreamError]
 class OtherForms:
     """What deployments are asked in place of what they refuse; their refusals are remembered.
 
-    ``reword``: None where nobody is asked in another API.
+    ``reword``: None: deployments are asked in one API only.
     """
 
     def __init__(self, reword: Reword | None = None) -> None:
