@@ -47,6 +47,7 @@ from .exchange import Rest as Rest
 from .exchange import Upstream as Upstream
 from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
+from .forms import taught as taught
 from .hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS
 from .hosted import ANTHROPICS as ANTHROPICS
 from .hosted import BY_CLIENTS as BY_CLIENTS
@@ -74,6 +75,7 @@ from .large_bodies import encoded as encoded
 from .large_bodies import packed as packed
 from .large_bodies import raw_json as raw_json
 from .learnt import Fact as Fact
+from .learnt import Facts as Facts
 from .learnt import Kind as Kind
 from .learnt import Learnt as Learnt
 from .learnt import learnt_of as learnt_of
@@ -94,6 +96,7 @@ from .redaction import MaskedRecord as MaskedRecord
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .redaction import redact_word as redact_word
+from .refusals import refuses_to_stream as refuses_to_stream
 from .sendings import SendCount as SendCount
 from .sse import BACKSLASH as BACKSLASH
 from .sse import LARGE_BYTES as LARGE_BYTES

@@ -27,11 +27,12 @@ from providers.dialects import (
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.forms import Asked, Sent, adapted, taken
+from providers.forms import Asked, Sent, adapted, learn, taken
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
 from providers.http_upstream import HttpUpstream
 from providers.large_bodies import encoded
+from providers.learnt import Facts
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
 
@@ -46,6 +47,12 @@ _IN_CHAT: Mapping[str, str] = {
     **{name: name for name in ("reasoning_effort", "temperature", "top_p", "top_k", "service_tier")},
     "stop_sequences": "stop",
 }
+
+
+def _asked_in_chat(request: Request) -> Asked:
+    return Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
+
+
 _REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
 _LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
 _REQUEST_ID = "x-amzn-requestid"
@@ -100,7 +107,7 @@ class BedrockUpstream(HttpUpstream):
         """
         if request.dialect is not CHAT:
             raise self._lacks(request.dialect.name)
-        asked = Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
+        asked = _asked_in_chat(request)
         response = await taken(
             self.learnt,
             asked,
@@ -108,6 +115,11 @@ class BedrockUpstream(HttpUpstream):
             ask=lambda sent: self._asked(request, sent),
         )
         return ConverseExchange(response, self._secrets, request.model)
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        asked = _asked_in_chat(request)
+        return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
 
     async def _asked(self, request: Request, sent: Sent) -> Body:
         """Return the response to a request in the form that is ``sent``, which is translated.

@@ -12,6 +12,7 @@ import msgspec
 from providers.dialects import PIVOT, Dialect, Loss, bound_reasoning
 from providers.errors import UpstreamError
 from providers.large_bodies import aside
+from providers.learnt import Facts
 from providers.listings import Listing
 from providers.multipart import Form
 from providers.redaction import MaskedRecord
@@ -37,6 +38,7 @@ class Request(MaskedRecord, frozen=True):
     is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     key_name: str | None = None  # of several keys only this one may be used; None: any
+    taught: Facts = ()  # what errors within answers to it have taught: see ``forms.taught``
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
 

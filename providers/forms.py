@@ -26,7 +26,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
-from providers.refusals import Reading, Refused, mentions, read
+from providers.refusals import Reading, Refused, is_within_answer, mentions, read
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -159,7 +159,40 @@ def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None
     """Note that a form to which ``facts`` led was answered, and what it lacked."""
     request.sendings.left_out = sent.told
     if learnt.supposed:
-        learnt.confirm(request.model, facts)
+        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught))
+
+
+def known_of(learnt: Learnt, request: Request) -> Facts:
+    """Return what is known of the model of ``request``, and what was taught by the answers to it."""
+    facts = learnt.of(request.model)
+    return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
+
+
+def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
+    """Return what an ``error`` within an answer to ``request``, before anything of it, teaches of ``upstream``.
+
+    The request is to be sent again with these facts; nothing: it says nothing, or the upstream has no other form.
+    """
+    learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
+    return NOTHING if learn is None else learn(request, error)
+
+
+def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
+    """Return what an ``error`` within an answer teaches, as ``in_another_form`` does after a status.
+
+    It is remembered when the next answer has begun: this provider's status says nothing.
+    """
+    request = asked.request
+    if request.once or not is_within_answer(error) or lacking(error) in _OF_THE_API:
+        return NOTHING
+    known = known_of(learnt, request)
+    sent = say(known)
+    found = tuple(fact for fact in understood(read(error), sent.fields, asked) if fact not in known)
+    if say((*known, *found)).fields == sent.fields:
+        learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(error, _names(fact))])
+        return NOTHING
+    _suppose(learnt, request.model, found)
+    return found
 
 
 async def taken(
@@ -172,7 +205,7 @@ async def taken(
 
     """
     request = asked.request
-    facts = learnt.of(request.model)
+    facts = known_of(learnt, request)
     sent = say(facts)
     try:
         answer = await ask(sent)

@@ -18,7 +18,19 @@ from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, R
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.forms import Asked, Fields, Sent, adapted, answered, in_another_form, may_teach, taken, with_strict
+from providers.forms import (
+    Asked,
+    Fields,
+    Sent,
+    adapted,
+    answered,
+    in_another_form,
+    known_of,
+    learn,
+    may_teach,
+    taken,
+    with_strict,
+)
 from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
@@ -235,7 +247,7 @@ class HttpUpstream:
 
     async def _accepted(self, head: Head, request: Request) -> Body:
         """Return the response to ``request``, which is asked again in another form where it was refused for that."""
-        api, facts = request.dialect.name, self.learnt.of(request.model)
+        api, facts = request.dialect.name, known_of(self.learnt, request)
         sent = _said(request, self._quirks, facts)
         try:
             response = await self._ask(head, api, request, _encoded(request, sent.fields))
@@ -255,6 +267,11 @@ class HttpUpstream:
             say=lambda facts: _said(request, self._quirks, facts),
             ask=lambda sent: self._ask(head, api, request, _encoded(request, sent.fields)),
         )
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        asked = Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
+        return learn(self.learnt, asked, error, lambda facts: _said(request, self._quirks, facts))
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.

@@ -22,7 +22,8 @@ from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
-from providers.learnt import learnt_of
+from providers.forms import taught
+from providers.learnt import Facts, learnt_of
 from providers.listings import Listing
 from providers.sendings import SendCount
 
@@ -273,6 +274,10 @@ class KeyRing:
 
     def __repr__(self) -> str:
         return f"KeyRing({self._provider!r}, {len(self._keys)} keys)"
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an error within an answer teaches of the model, with any key."""
+        return taught(self._keys[0].upstream, request, error)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that the provider would refuse, with any key."""

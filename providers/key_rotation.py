@@ -15,7 +15,8 @@ from providers.availability import LONG_AGO_S
 from providers.dialects import Dialect, Loss
 from providers.errors import ErrorKind, UpstreamError
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer
-from providers.learnt import learnt_of
+from providers.forms import taught
+from providers.learnt import Facts, learnt_of
 from providers.listings import Listing
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
@@ -81,6 +82,10 @@ class RotatedKey:
 
     def __repr__(self) -> str:
         return f"RotatedKey({len(self._keys)} keys)"
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an error within an answer teaches of the model, with any key."""
+        return taught(self._new, request, error)
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that the provider would refuse, with any key."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 SUPPOSED_S = 60.0
-HOUR_S = 3_600.0  # of a length, which is about one prompt, and its estimate
+HOUR_S = 3_600.0  # of what costs more than a refused request, if it has changed: see ``_SHORT``
 DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
@@ -26,6 +26,8 @@ class Kind(StrEnum):
     SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
+    STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
+    REASONING = "reasoning"  # what ``field`` made, with one of its keys, and only that can read
     LENGTH = "length"  # a prompt of ``tokens``
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
@@ -44,22 +46,24 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """What is refused, and what is sent in its place."""
-        match self.kind:
-            case Kind.HISTORY:
-                return f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts"
-            case Kind.SCHEMAS:
-                return "strict schemas that it has no rules for" if self.value else "strict schemas"
-            case Kind.LENGTH:
-                return f"a prompt of {self.tokens} tokens"
-            case Kind.LIMIT:
-                return f"{self.field} above {self.tokens}"
-            case Kind.API | Kind.TOOLS:
-                return f"{'tools in ' if self.kind is Kind.TOOLS else ''}{self.field} (asked in {self.instead})"
+        own = {
+            Kind.HISTORY: f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts",
+            Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
+            Kind.STREAM: f"streaming, in {self.field} with {self.value or 'no parameters'}",
+            Kind.REASONING: f"encrypted reasoning of {self.field}",
+            Kind.LENGTH: f"a prompt of {self.tokens} tokens",
+            Kind.LIMIT: f"{self.field} above {self.tokens}",
+            Kind.API: f"{self.field} (asked in {self.instead})",
+            Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
+        }
+        if (words := own.get(self.kind)) is not None:
+            return words
         named = f"{self.field}: {self.value}" if self.value else self.field
         return f"{named} (sent: {self.instead})" if self.instead else named
 
 
 _STEERING = frozenset({Kind.API, Kind.TOOLS, Kind.LENGTH})
+_SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
 Facts = tuple[Fact, ...]
 NOTHING: Facts = ()
 OnFact = Callable[[str, Fact, float], object]
@@ -81,6 +85,7 @@ class Learnt:
         self._wall_clock = wall_clock
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
         self.steers = False  # whether anything is known of APIs or lengths, which decides who is asked, and in what
+        self.stops_streams = False  # whether anything is known of streams
         self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
 
     def of(self, model: str) -> Facts:
@@ -99,7 +104,7 @@ class Learnt:
         if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
             return
         is_own, now = until is None, self._wall_clock()
-        latest = now + (HOUR_S if fact.kind is Kind.LENGTH else DAY_S)
+        latest = now + (HOUR_S if fact.kind in _SHORT else DAY_S)
         until = latest if until is None else min(until, latest)
         if until <= now:
             return
@@ -176,7 +181,8 @@ class Learnt:
             self._until[model] = known
         while len(self._until) > MOST_MODELS:
             del self._until[next(iter(self._until))]
-        self.steers = any(fact.kind in _STEERING for facts in self._until.values() for fact in facts)
+        kinds = {fact.kind for facts in self._until.values() for fact in facts}
+        self.steers, self.stops_streams = not _STEERING.isdisjoint(kinds), Kind.STREAM in kinds
 
 
 def _is_api(fact: Fact, *, tools: bool) -> bool:

@@ -13,9 +13,9 @@ from providers.dialects import CHAT, Dialect, Loss, events_of_answer
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.forms import Asked, adapted, taken
+from providers.forms import Asked, adapted, learn, taken
 from providers.large_bodies import encoded
-from providers.learnt import Learnt
+from providers.learnt import Facts, Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
 
@@ -361,6 +361,11 @@ class LiteLLMUpstream:
             say=lambda facts: adapted(request.fields, facts, asked),
             ask=lambda sent: self._opened(litellm, msgspec.structs.replace(request, fields=sent.fields)),
         )
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        asked = Asked(request, CHAT.name, CHAT.requests)
+        return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
 
     async def _opened(self, litellm: Any, request: Request) -> Exchange:
         """Return the exchange of a request in one form, when litellm has the response's headers."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from providers.errors import SURPRISES, UNREADABLE, UpstreamError
+from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.too_long import is_too_long
 
 _Q = r"['\"`]?"
@@ -184,6 +184,19 @@ _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
 
+# Of answers that are streamed, or of streaming them with a parameter: Groq (``response_format``), Bedrock (tools),
+# llama.cpp (``logprobs``), OpenAI (organizations that are not verified, formats of sounds), vLLM (``best_of``).
+_STREAM = r"(?<![\w./-])stream(?:ed|ing|s)?(?![\w/-])"
+_NOT = (
+    r"(?:\bnot\b|n['\u2019]t\b|\bcannot\b|\bunable\b|\bonly\b|\bmust\b|\bno such\b|incompatible|unsupported|unavailable"
+    r"|unknown|unrecogni[sz]ed|invalid|disabled|disallowed|forbidden)"
+)
+_OF_STREAMING = re.compile(
+    rf"{_NOT}[^.;!?\n]{{0,80}}{_STREAM}|{_STREAM}[^.;!?\n]{{0,80}}{_NOT}",
+    re.IGNORECASE,
+)
+_REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
+
 # What llama.cpp answers with 500, of a history that the model's template refuses, and of pictures that it cannot see
 # (sipeed/picoclaw/issues/207, vllm-project/vllm/issues/17119, ggml-org/llama.cpp/issues/12947 and 15377).
 _OF_REQUESTS = re.compile(
@@ -222,6 +235,10 @@ _ROOM = re.compile(
     re.IGNORECASE,
 )
 _LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
+
+# An error within an answer may have no code, or one that says nothing.
+_WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
+_STATUSES_WITHIN = frozenset({None, 400, 403, 404, 422, 500, 501})
 
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
@@ -344,6 +361,18 @@ def _param_of(body: bytes | None) -> tuple[str, str]:
         return "", ""
     param, code = error.get("param"), error.get("code")
     return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def refuses_to_stream(error: UpstreamError) -> bool:
+    """Whether an error refuses to stream an answer, or to stream it with what was asked for."""
+    if error.status not in _REFUSING_STREAMS and not (error.status is None and error.kind in _WITHIN_ANSWERS):
+        return False
+    return _OF_STREAMING.search(error.message[:_LONGEST]) is not None or _param_of(error.body)[0] == "stream"
+
+
+def is_within_answer(error: UpstreamError) -> bool:
+    """Whether an error that came within an answer may be a refusal of the request, as its words would tell."""
+    return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
 
 
 def blames_request(said: str) -> bool:

@@ -596,7 +596,7 @@ def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
 _Launched = TypeVar("_Launched", Launch, Start)
 
 
-def led_by(maker: Maker, strangers: Container[tuple[Maker, str]], plan: Plan) -> Plan:
+def led_by(maker: Maker, strangers: Container[str], plan: Plan) -> Plan:
     """Return a plan whose first launch is at the maker of the conversation's reasoning, or else at its provider.
 
     Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
@@ -604,7 +604,7 @@ def led_by(maker: Maker, strangers: Container[tuple[Maker, str]], plan: Plan) ->
     """
     names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
     provider = maker.deployment.partition("/")[0]
-    able = [name for name in names if name not in plan.tripped and (maker, name) not in strangers]
+    able = [name for name in names if name not in plan.tripped and name not in strangers]
     leader = next((name for name in able if name == maker.deployment), None)
     leader = leader or next((name for name in able if name.partition("/")[0] == provider), None)
     if leader is None:
@@ -613,15 +613,13 @@ def led_by(maker: Maker, strangers: Container[tuple[Maker, str]], plan: Plan) ->
 
     def exchanged(launches: Iterable[_Launched]) -> tuple[_Launched, ...]:
         named = [(swapped.get(each.deployment, each.deployment), each) for each in launches]
-        return tuple(
-            msgspec.structs.replace(each, deployment=name) for name, each in named if (maker, name) not in strangers
-        )
+        return tuple(msgspec.structs.replace(each, deployment=name) for name, each in named if name not in strangers)
 
     launches = exchanged(plan.launches)
     launched = {each.deployment for each in launches}
     rest = [swapped.get(name, name) for name in plan.rest]
     rest += [name for name in names if name not in launched and name not in rest]
-    rest.sort(key=lambda name: (maker, name) in strangers)
+    rest.sort(key=lambda name: name in strangers)
     explanation = plan.explanation
     if explanation is not None:
         first, *later = exchanged(explanation.launches)

@@ -25,6 +25,8 @@ from gateway.racing import (
     answers_asked,
     answers_made,
     asked_tier,
+    asked_whole,
+    cannot_read,
     most_answer_tokens,
     most_per_token,
     tier_wanted,
@@ -168,7 +170,7 @@ async def plan_call(
     if model.common.binds:
         call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
     prefix = _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None
-    seats, known = context.services.seats, context.services.whole
+    seats = context.services.seats
     terms = Terms(
         call.objective,
         call.prompt_tokens,
@@ -191,8 +193,7 @@ async def plan_call(
         else [
             each.name
             for each in fitting.deployments
-            if (each.whole or (each.learnt_as or each.name) in known.until)
-            and known.expected(call, each, call.received_at)
+            if (each.whole or (each.learnt is not None and each.learnt.stops_streams)) and asked_whole(call, each)
         ],
         asked=None if race_asked is model.race else race_asked,
         learnt_as=None if model.tenant is None else model.learnt_as,
@@ -211,7 +212,8 @@ async def plan_call(
     if parsed.runs_on:
         plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
     if call.maker is not None:
-        plan = led_by(call.maker, context.services.makers.strangers, plan)
+        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each)]
+        plan = led_by(call.maker, strangers, plan)
     return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
 
 

@@ -25,7 +25,7 @@ from gateway.racing import (
     Attempt,
     AttemptTasks,
     Makers,
-    OtherApis,
+    OtherForms,
     Outbox,
     Seats,
     ServedTiers,
@@ -163,7 +163,7 @@ class Engine:
             outbox=self.outbox,
             makers=Makers(makers, self.tasks.start),
             tiers=ServedTiers(runtime.clock),
-            apis=OtherApis(self._rewording),
+            forms=OtherForms(self._rewording),
         )
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
 """What refusals have taught one replica, known to all: in one hash of Redis, with an end for each fact.
 
-It has names of models and fields, and no more of any request.
+It has names of models, fields and deployments, kinds of values, and no more of any request.
 """
 
 import asyncio

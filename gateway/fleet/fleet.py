@@ -17,7 +17,7 @@ import msgspec
 from pydantic import SecretStr
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
-from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters
+from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters, learnt_by
 from gateway.fleet.tenants import LazyUpstream, TenantKeys, TenantUpstreams, digest_of, is_of_account
 from gateway.settings import (
     DeploymentSettings,
@@ -142,7 +142,7 @@ class Resolver:
         common = Common.of(deployments.values())
         if parameters is not None and is_added(parameters.defaults):
             common = msgspec.structs.replace(common, acts=True)
-        learnt = tuple({id(each.learnt): each.learnt for each in deployments.values() if each.learnt}.values())
+        learnt = learnt_by(deployments.values())
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
             return Model(
@@ -413,8 +413,9 @@ class Fleet:
         key = tenant.keys.get(provider)
         if key is None or provider not in self._upstreams:  # a reload may have removed it
             return deployment if self._settings.tenant_keys.mixed else None
-        opened = partial(self._of_tenants.of, tenant.client, provider, key)
-        return deployment.with_key(LazyUpstream(self._upstreams[provider], opened), digest_of(provider, key))
+        place = tenant.client, provider, key
+        lazy = LazyUpstream(self._upstreams[provider], partial(self._of_tenants.of, *place))
+        return deployment.with_key(lazy, digest_of(provider, key), self._of_tenants.learnt(*place))
 
     def may_ask(self, deployment: Deployment, tenant: TenantKeys | None) -> bool:
         """Whether a call of a client that brings these keys, None for none, may use ``deployment``."""

@@ -97,14 +97,18 @@ class Deployment(MaskedRecord, frozen=True):
     searches: bool = False  # that is a search of the web
     may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
-    def with_key(self, upstream: Upstream, digest: str) -> "Deployment":
-        """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider."""
+    def with_key(self, upstream: Upstream, digest: str, learnt: Learnt | None = None) -> "Deployment":
+        """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider.
+
+        ``learnt``: what refusals have taught with that key.
+        """
         body = self.extra_body
         return msgspec.structs.replace(
             self,
             upstream=upstream,
             tenant=digest,
             learnt_as=f"{self.name}\x1f{digest}",
+            learnt=learnt,
             extra_headers=tuple(each for each in self.extra_headers if not is_of_account(*each)),
             extra_body={name: raw for name, raw in body.items() if not has_account({name: msgspec.json.decode(raw)})},
         )
@@ -178,6 +182,11 @@ _ARRAY, _EMPTY_ARRAY, _STRING = (re.compile(rb"\s*" + begin) for begin in (rb"\[
 _NULL = msgspec.Raw(b"null")
 
 Fields = dict[str, msgspec.Raw]
+
+
+def learnt_by(deployments: Iterable[Deployment]) -> tuple[Learnt, ...]:
+    """Return what refusals have taught of the providers of ``deployments``, each once."""
+    return tuple({id(each.learnt): each.learnt for each in deployments if each.learnt is not None}.values())
 
 
 class Parameters(msgspec.Struct, frozen=True):
@@ -376,6 +385,7 @@ class Model(msgspec.Struct, frozen=True):
             self,
             deployments=deployments,
             race=race,
+            learnt=learnt_by(deployments.values()),
             prices=kept(self.prices),
             limits=kept(self.limits),
             weights=kept(self.weights),

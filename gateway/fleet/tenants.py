@@ -13,7 +13,19 @@ from weakref import WeakSet
 import msgspec
 
 from gateway.settings import LONGEST_KEY
-from providers import Exchange, Listing, MaskedRecord, Request, Upstream, UpstreamAnswer
+from providers import (
+    Exchange,
+    Facts,
+    Learnt,
+    Listing,
+    MaskedRecord,
+    Request,
+    Upstream,
+    UpstreamAnswer,
+    UpstreamError,
+    learnt_of,
+    taught,
+)
 from providers.dialects import Dialect, Loss
 
 KEY = re.compile(rf"[\x21-\x7e]{{1,{LONGEST_KEY}}}")  # printable ASCII without blanks
@@ -107,6 +119,11 @@ class TenantUpstreams:
         self._kept[place] = (upstream, now_s)
         return upstream
 
+    def learnt(self, client: str | None, provider: str, key: str) -> Learnt | None:
+        """Return what refusals have taught with a client's key; None: it was not asked, or is forgotten."""
+        known = self._kept.get((client, provider, key))
+        return None if known is None else learnt_of(known[0])
+
     def forget(self) -> None:
         """Forget those that were not used for a while."""
         before_s = self._clock() - KEPT_S
@@ -147,6 +164,15 @@ class LazyUpstream:
 
     async def warm_up(self) -> None:
         """Do nothing: there is nothing to prepare."""
+
+    @property
+    def learnt(self) -> Learnt | None:
+        """What refusals have taught with this key; None: it has not been asked."""
+        return None if self._opened is None else learnt_of(self._opened)
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an error within an answer teaches of the model, with this key."""
+        return taught(self._asked(), request, error)
 
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events."""

@@ -18,8 +18,10 @@ from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
-from .other_apis import OtherApis as OtherApis
-from .other_apis import Reworded as Reworded
+from .other_forms import OtherForms as OtherForms
+from .other_forms import Reworded as Reworded
+from .other_forms import asked_whole as asked_whole
+from .other_forms import cannot_read as cannot_read
 from .plausibility import MOST_TOKENS as MOST_TOKENS
 from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .race import Following as Following

@@ -13,7 +13,7 @@ from gateway.racing.sinks import Forward, Sink
 from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
-from providers import ErrorKind, Exchange, Request, SendCount, TranslatedExchange, UpstreamError, events
+from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
 from providers.dialects import translations
 
 if TYPE_CHECKING:
@@ -23,28 +23,13 @@ if TYPE_CHECKING:
 # The exchange of an attempt, and how it is opened.
 
 
-async def open_exchange(
-    deployment: Deployment,
-    call: Call,
-    attempt_id: str,
-    sendings: SendCount,
-    clocks: AttemptClocks,
-    *,
-    whole: bool = False,
-    makers: "Makers | None" = None,
-) -> Exchange:
-    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
-
-    The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
-    reasoning.
-
-    Raises:
-        UpstreamError: as for ``Upstream.stream``.
-
-    """
+def request_of(
+    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool, taught: Facts
+) -> Request:
+    """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
     spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers)
-    request = Request(
+    return Request(
         model=deployment.model,
         fields=call.wordings.get(deployment.name, call.fields),
         dialect=spoken,
@@ -59,11 +44,37 @@ async def open_exchange(
         is_ceiling=call.dialect.requests.with_limit is not None,
         once=call.stateful,
         key_name=call.key_name,
+        taught=taught,
         sendings=sendings,
     )
+
+
+async def open_exchange(
+    deployment: Deployment,
+    call: Call,
+    attempt_id: str,
+    sendings: SendCount,
+    clocks: AttemptClocks,
+    *,
+    whole: bool = False,
+    makers: "Makers | None" = None,
+    taught: Facts = (),
+) -> Exchange:
+    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
+
+    The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
+    reasoning. ``taught``: what errors within its answers have taught before.
+
+    Raises:
+        UpstreamError: as for ``Upstream.stream``.
+
+    """
+    spoken = deployment.spoken_in(call)
+    request = request_of(deployment, call, attempt_id, sendings, whole=whole, taught=taught)
     exchange = await deployment.upstream.stream(request)
     if makers is not None and spoken.answers.binds:
-        exchange = makers.watched(exchange, request, Maker(deployment.name, sendings.key_name, deployment.tenant))
+        maker = Maker(deployment.name, sendings.key_name, deployment.tenant)
+        exchange = makers.watched(exchange, request, maker, deployment.learnt)
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets

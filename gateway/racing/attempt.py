@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum, StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from gateway.racing.answer import AnswerStream, open_exchange
+from gateway.racing.answer import AnswerStream, open_exchange, request_of
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
@@ -27,14 +27,14 @@ from gateway.racing.measurement import (
     ToolCalls,
     WatchEnd,
 )
-from gateway.racing.other_apis import Refusal, Reworded
+from gateway.racing.other_forms import Again, Refusal, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
 from gateway.racing.reader import LONG_BYTES, Block, drain, reading
 from gateway.racing.records import Ending, attempt_record, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement, answers_made, may_call_tools
-from providers import ErrorKind, Exchange, Form, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, Form, Request, SendCount, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -143,8 +143,8 @@ class RaceHandle(Protocol[Attempt_contra]):
     def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
 
-    def ask_again(self, attempt: Attempt_contra, reworded: Reworded | None) -> bool:
-        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
+    def ask_again(self, attempt: Attempt_contra, again: Again) -> bool:
+        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -270,19 +270,11 @@ class Reading(Protocol[Attempt_contra]):
     async def open(self, attempt: Attempt_contra, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what reads its answer."""
 
-    async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> "Instead":
-        """Return what its deployment is asked in place of what it has refused with ``error``."""
+    async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
+        """Return how its deployment is asked in place of what it has refused with ``error``; and the error."""
 
     def record(self, attempt: Attempt_contra, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""
-
-
-class Instead(NamedTuple):
-    """How an attempt has failed, and whether its deployment is asked again: ``reworded``, or for a whole answer."""
-
-    error: UpstreamError
-    asks_again: bool = False
-    reworded: Reworded | None = None
 
 
 _ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
@@ -292,7 +284,7 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_hold_over", "_watch", "answer", "claimed_at", "deployment", "ending", "exchange",
+        "__weakref__", "_hold_over", "_watch", "again", "answer", "claimed_at", "deployment", "ending", "exchange",
         "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
         "state", "still", "task", "whole",
     )  # fmt: skip
@@ -307,6 +299,7 @@ class Attempt:
     ) -> None:
         self.deployment = deployment
         self.refused = refused  # the attempt whose request it repeats, in another form
+        self.again: Again | None = None  # how its deployment was asked again after it
         self.lacks: Refusal | None = None  # of the API in which it was asked
         self.start = start
         self.state = AttemptState.ASKED
@@ -564,6 +557,8 @@ class Attempt:
             return
         answer.announced = True
         open_call = self.race.open_call
+        if self.refused is not None and self.refused.exchange is not None:
+            open_call.services.forms.answered(self, self.race.call)
         first_token = partial(open_call.first_token, whole=True) if self.whole else open_call.first_token
         open_call.services.outbox.add(first_token, self.race.call, self.start, self.measurement.started, at)
 
@@ -577,12 +572,11 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        asked = await self.race.reading.instead(self, error)
+        again, error = await self.race.reading.instead(self, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
-        self._settle(outcome_of(asked.error), asked.error)
-        # A watched one has lost already.
-        if was_in_race and not (asked.asks_again and self.race.ask_again(self, asked.reworded)):
-            await self.race.failed(self, asked.error)
+        self._settle(outcome_of(error), error)
+        if was_in_race and not (again is not None and self.race.ask_again(self, again)):  # a watched one has lost
+            await self.race.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
         """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
@@ -671,10 +665,10 @@ class Events:
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
         """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
         race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
-        known, call = race.open_call.services.whole, race.call
-        may_be = deployment.whole or (deployment.learnt_as or deployment.name) in known.until
+        call, learnt = race.call, deployment.learnt
+        may_be = deployment.whole or (learnt is not None and learnt.stops_streams)
         again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
-        whole = again or call.runs_on or bool(may_be and known.expected(call, deployment, at))
+        whole = again or call.runs_on or bool(may_be and asked_whole(call, deployment))
         # Text that is added to the client's prompt has an unknown length.
         prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.inline_bytes
         many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
@@ -712,25 +706,32 @@ class Events:
             clocks,
             whole=attempt.whole,
             makers=services.makers,
+            taught=() if attempt.refused is None else facts_of(attempt),
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
-        if attempt.refused is not None and services.apis is not None:
-            services.apis.answered(attempt, call)
+        if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
+            services.forms.answered(attempt, call)
+        if (learnt := attempt.deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
+            accepted(attempt, call, learnt)
         if attempt.sendings.left_out:
             race.sent_without(attempt, attempt.sendings.left_out)
         answer = cast("AnswerStream | None", attempt.answer) or _expect(attempt, clocks)
         answer.reader.mask(exchange.secrets)
         return exchange, answer
 
-    async def instead(self, attempt: Attempt, error: UpstreamError) -> Instead:
-        """Ask for a whole answer where streams are refused, or in another API where one is."""
-        services, call = attempt.race.open_call.services, attempt.race.call
-        if services.whole.refused(call, attempt.deployment, error, services.clock(), whole=attempt.whole):
-            return Instead(error, asks_again=True)
-        if services.apis is None or attempt.state is not AttemptState.ASKED:
-            return Instead(error)
-        reworded, error = await services.apis.instead(attempt, call, error)
-        return Instead(error, asks_again=reworded is not None, reworded=reworded)
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
+        """Ask in another form, as long as nothing of an answer has come."""
+        if attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful:
+            return None, error
+        call = attempt.race.call
+
+        def request() -> Request:
+            taught = facts_of(attempt)
+            return request_of(
+                attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
+            )
+
+        return await attempt.race.open_call.services.forms.after(attempt, call, error, request)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""

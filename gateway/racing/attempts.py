@@ -201,9 +201,8 @@ class Attempts:
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
-    def launch_again(self, refused: Attempt, *, whole: bool) -> None:
-        """Repeat the request of an attempt in its seat: for a whole answer, or in another API."""
-        role = Role.WHOLE if whole else Role.API
+    def launch_again(self, refused: Attempt, role: Role) -> None:
+        """Repeat the request of an attempt in its seat, in another form."""
         launch = Launch(refused.deployment.name, 0.0, role, audited=refused.start.audited)
         self.excused.add(refused)
         self._ask([self._prepare(launch, refused)])

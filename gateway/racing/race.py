@@ -22,7 +22,7 @@ from gateway.racing.call import Broken, OpenCall, Times, Unanswered
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule, Replacements
 from gateway.racing.measurement import milliseconds
-from gateway.racing.other_apis import Reworded
+from gateway.racing.other_forms import Again, Reworded, without_reasoning
 from gateway.racing.reader import Block
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import alone, outcome_of
@@ -266,8 +266,6 @@ class Entry:
         active = self.attempts.active
         self.hold.failed(attempt, self.attempts.others(attempt))
         self.failures.append((attempt.deployment.name, error))
-        if error.is_bound and self.call.maker is not None:
-            self.open_call.services.makers.refused(self.call.maker, attempt.deployment.name)
         if outcome_of(error) is not Outcome.TIMEOUT:
             self.attempts.excused.add(attempt)
         self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
@@ -295,13 +293,13 @@ class Entry:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
         self.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
 
-    def ask_again(self, attempt: Attempt, reworded: Reworded | None) -> bool:
-        """Ask the deployment of ``attempt`` again in another API, or for a whole answer; return whether it was."""
+    def ask_again(self, attempt: Attempt, again: Again) -> bool:
+        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
         if self.phase is not Phase.RUNNING:
             return False
-        if reworded is not None:
-            self._use(reworded, attempt.deployment.name)
-        self.guarded(lambda: self.attempts.launch_again(attempt, whole=reworded is None))
+        if again.reworded is not None:
+            self._use(again.reworded, attempt.deployment.name)
+        self.guarded(lambda: self.attempts.launch_again(attempt, again.role))
         return True
 
     def _answers_beside(self, failed: Attempt) -> bool:
@@ -381,14 +379,10 @@ class Entry:
         if name is None:
             return False
         deployment = next(each.deployment for each in self.attempts.all if each.deployment.name == name)
-        without = deployment.spoken_in(self.call).requests.without_bound_reasoning
-        before = self.call
-        wording = None if without is None else without(before.wordings.get(name, before.fields))
-        if wording is None or not wording.losses:
+        if (reworded := without_reasoning(self.call, deployment)) is None:
             return False
         asked.add(name)
-        left_out = (*before.dropped.get(name, ()), *(loss.field for loss in wording.losses))
-        self._use(Reworded(deployment.spoken_in(before), wording.fields, left_out), name)
+        self._use(reworded, name)
         self._schedule.unlimit()
         self._schedule.add(name)
         return self._replace()

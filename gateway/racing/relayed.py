@@ -13,8 +13,9 @@ import msgspec
 from gateway.core.attempts import AttemptRecord, Flaw, Outcome, TokensSource
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
-from gateway.racing.attempt import Answer, Attempt, Instead
+from gateway.racing.attempt import Answer, Attempt
 from gateway.racing.measurement import Measurement, Tokens
+from gateway.racing.other_forms import After
 from gateway.racing.plausibility import most_tokens, plausible, without_too_few
 from gateway.racing.reader import Block, joined
 from gateway.racing.records import Ending, attempt_record
@@ -277,9 +278,9 @@ class Relayed(msgspec.Struct, frozen=True):
         attempt.answer = passed
         return exchange, passed
 
-    async def instead(self, attempt: Attempt, error: UpstreamError) -> Instead:  # noqa: ARG002 - as of other readings
-        """Ask for nothing else: such requests are not translated."""
-        return Instead(error)
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> After:  # noqa: ARG002 - as of others
+        """Ask for nothing else: the upstream itself knows the other forms of such requests."""
+        return None, error
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, with its cost if that is not one of tokens."""

@@ -1,7 +1,6 @@
 """The services that all running calls of a gateway share: created once, by ``app.py``."""
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
@@ -10,24 +9,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.core.calls import Call, Maker, Recorder
+from gateway.core.calls import Maker, Recorder
 from gateway.core.log import get_logger
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
-from gateway.racing.other_apis import OtherApis
+from gateway.racing.other_forms import OtherForms, read_after_all
 from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
-from providers import (
-    UNREADABLE,
-    BoundReasoningExchange,
-    ErrorKind,
-    Exchange,
-    Request,
-    UpstreamError,
-    parameters_of,
-)
+from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request
 from providers.dialects import bound_reasoning
 
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
@@ -169,62 +160,9 @@ class RescueBudget:
         return True
 
 
-# What a deployment answers, but refuses to stream: known by its vendor's row, or by its refusals of the last hour.
-
-WHOLE_S = 3600.0  # how long a refusal is remembered
-MOST_WHOLE = 1000  # deployments, and refusals of each: clients may name their own
-_REFUSING = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
-_OF_STREAMS = re.compile(r"\bstream", re.IGNORECASE)
-_Parameters = frozenset[tuple[str, str]]
-
-
-class WholeAnswers:
-    """The requests that deployments refuse to stream, as their parameters."""
-
-    def __init__(self) -> None:
-        self.until: dict[str, dict[_Parameters, float]] = {}  # by deployment, and by each client's own key there
-
-    def expected(self, call: Call, deployment: Deployment, now: float) -> bool:
-        """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
-        name = deployment.learnt_as or deployment.name
-        if call.streamed or not (deployment.whole or name in self.until):
-            return False
-        parameters = _parameters(call, deployment)
-        rules = deployment.whole
-        is_listed = any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters)
-        return is_listed or self.until.get(name, {}).get(parameters, now) > now
-
-    def refused(
-        self, call: Call, deployment: Deployment, error: UpstreamError, now: float, *, whole: bool = False
-    ) -> bool:
-        """Whether ``error`` refuses to stream what the client has not asked to stream; then it is remembered.
-
-        Whichever status says so, it is no strike. If the request was refused ``whole``, too, that is forgotten.
-        """
-        name = deployment.learnt_as or deployment.name
-        if whole and error.kind is ErrorKind.BAD_REQUEST:
-            self.until.get(name, {}).pop(_parameters(call, deployment), None)
-        if whole or call.streamed or error.status not in _REFUSING or not _OF_STREAMS.search(error.message):
-            return False
-        known = self.until.setdefault(name, {})
-        known[_parameters(call, deployment)] = now + WHOLE_S
-        if len(known) > MOST_WHOLE:
-            del known[next(iter(known))]
-        if len(self.until) > MOST_WHOLE:
-            del self.until[next(iter(self.until))]
-        error.kind = ErrorKind.BAD_REQUEST
-        return True
-
-
-def _parameters(call: Call, deployment: Deployment) -> _Parameters:
-    fields = call.wordings.get(deployment.name, call.fields)
-    return parameters_of(fields, deployment.spoken_in(call).requests.reading_order)
-
-
 # Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
 
 MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
-MOST_STRANGERS = 1_000
 
 
 class SharedNames(Protocol):
@@ -244,7 +182,6 @@ class Makers:
         self, shared: SharedNames | None = None, start: Callable[[Coroutine[Any, Any, None]], object] | None = None
     ) -> None:
         """``start`` runs the telling of the other replicas in the background."""
-        self.strangers: dict[tuple[Maker, str], None] = {}  # deployments that refused what a maker made
         self._known: dict[bytes, Maker] = {}  # the newest last
         self._shared = shared
         self._start = start
@@ -259,19 +196,16 @@ class Makers:
         if is_new and self._shared is not None and self._start is not None:
             self._start(self._shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
 
-    def watched(self, exchange: Exchange, request: Request, maker: Maker) -> Exchange:
-        """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``."""
+    def watched(self, exchange: Exchange, request: Request, maker: Maker, learnt: Learnt | None) -> Exchange:
+        """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
+
+        ``learnt``: of the provider's models, which may have refused what others made.
+        """
         for each in bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b""))):
             if (before := self._known.get(each)) is not None:
-                self.strangers.pop((before, maker.deployment), None)
+                read_after_all(before, learnt, request.model)
             self.remember(each, maker)
         return BoundReasoningExchange(exchange, partial(self.remember, maker=maker))
-
-    def refused(self, maker: Maker, deployment: str) -> None:
-        """Remember that ``deployment`` cannot read what ``maker`` made."""
-        self.strangers[maker, deployment] = None
-        if len(self.strangers) > MOST_STRANGERS:
-            del self.strangers[next(iter(self.strangers))]
 
     async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
         """Return the maker of the newest, the last one, that is known; None: none is."""
@@ -328,7 +262,6 @@ class Services(msgspec.Struct, frozen=True):
     thoughts: HabitsByDeployment = msgspec.field(default_factory=HabitsByDeployment)  # within deployments' texts
     outbox: Outbox = msgspec.field(default_factory=Outbox)
     rescues: RescueBudget = msgspec.field(default_factory=RescueBudget)
-    whole: WholeAnswers = msgspec.field(default_factory=WholeAnswers)
     makers: Makers = msgspec.field(default_factory=Makers)
     tiers: ServedTiers | None = None  # that answers named; None: they are not remembered
-    apis: OtherApis | None = None  # in which a deployment is asked that refuses one; None: it is not
+    forms: OtherForms = msgspec.field(default_factory=OtherForms)  # in which deployments are asked after a refusal

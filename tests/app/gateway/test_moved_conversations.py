@@ -175,6 +175,36 @@ async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve,
         assert len(refused) <= (mode == "auto")  # a stranger is raced only until it is known as one
 
 
+async def test_who_cannot_read_the_reasoning_is_told_and_forgotten_when_it_can(serve: Serve) -> None:
+    config = {
+        "providers": {name: speaking("responses") for name in ("alpha", "beta")},
+        "models": {MODEL: {"race": {"mode": "single"}}},
+    }
+
+    async def ask(body: Any = None) -> str:
+        async with running.post(body or asked(RESPONSES), path=RESPONSES.path) as response:
+            await response.read()
+        assert response.status == 200
+        return str(response.headers["x-holeshot-provider"])
+
+    async def refuses() -> dict[str, list[str]]:
+        async with running.get("/leaderboard") as response:
+            rows = (await response.json())["models"][0]["deployments"]
+        return {row["deployment"]: row["refuses"] for row in rows if row.get("refuses")}
+
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("beta", "alpha")
+        running["beta"].script = [Raw(ANSWERS["responses"] + RESPONSES.answer, token=True)]
+        assert await ask({"model": MODEL, "input": [user], "stream": True, "store": False}) == "beta"
+        running["alpha"].answers = reads(RESPONSES, own=False)
+        running["beta"].answers = lambda _: [Status(503, {})]
+        assert await ask() == "alpha"  # without the reasoning
+        assert await refuses() == {"alpha/m": ["encrypted reasoning of beta/m"]}
+        running["alpha"].answers = reads(RESPONSES, own=True)
+        assert await ask() == "alpha"
+        assert await refuses() == {}
+
+
 @pytest.mark.parametrize("made", [RESPONSES, MESSAGES, GEMINI], ids=lambda made: made.api)
 async def test_of_several_keys_the_one_that_could_read_the_reasoning_is_asked_from_then_on(
     serve: Serve, made: Made

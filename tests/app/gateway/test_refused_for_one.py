@@ -222,3 +222,38 @@ async def test_a_ceiling_of_messages_is_lowered_to_what_its_prompt_leaves_of_the
         async with running.post({"model": MODEL, **asked, "max_tokens": 39000}, path="/v1/messages") as response:
             assert "x-holeshot-lowered" not in response.headers
         assert len(running["alpha"].received) == 3
+
+
+@pytest.mark.parametrize("raced", [False, True], ids=["alone", "raced"])
+async def test_what_llama_cpp_does_not_stream_is_asked_for_whole_and_streamed_it_stays_refused(
+    serve: Serve, raced: bool
+) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    asked = {"model": NAME, "messages": QUESTION, "tools": [tool], "logprobs": True}
+    kinds = [("llama_cpp", "local")] * (1 + raced)
+    async with at(serve, kinds) as (running, vendors):
+        for _ in range(3):
+            assert (await told(running, asked))[0] == 200
+        for vendor in vendors:
+            refused_streams = [each for each in vendor.refusals if each.rule == "logprobs"]
+            assert len(refused_streams) <= 1 + raced, vendor.said  # a second, if the first was cut with its race
+        sent = sum(len(vendor.refusals) for vendor in vendors)
+        assert (await told(running, asked | {"stream": True}))[0] == 400
+        assert sum(len(vendor.refusals) for vendor in vendors) <= sent + len(vendors)
+
+
+async def test_a_length_that_is_taken_after_all_is_forgotten(serve: Serve) -> None:
+    said = "This model's maximum context length is 150 tokens, your prompt has 200. context_length_exceeded"
+    asked = {"messages": [{"role": "user", "content": "word " * 200}]}
+
+    async def refuses() -> list[str]:
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+        return list(row.get("refuses") or ())
+
+    async with serve(alpha=refused(said, code="context_length_exceeded")) as running:
+        assert (await told(running, asked))[0] == 400
+        assert len(await refuses()) == 1
+        running["alpha"].script = ANSWERS["chat"]
+        assert (await told(running, asked))[0] == 200
+        assert await refuses() == []

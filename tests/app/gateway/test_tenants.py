@@ -494,3 +494,37 @@ async def test_what_a_clients_own_key_costs_need_not_be_known(serve: Serve, unpr
         async with running.chat({**bearer("hs-app"), **brings()}, web_search_options={}) as response:
             assert response.status == 200, await response.text()
         assert sent_to(running, "alpha") == [KEY]
+
+
+OWN = "key-of-another-account"
+
+
+async def test_what_a_clients_key_has_taught_is_known_with_that_key_alone(serve: Serve) -> None:
+    said = "`response_format` does not support streaming"
+    fields = {"response_format": {"type": "json_object"}}
+    received: list[tuple[bool, str]] = []
+
+    def answered(body: Any) -> Sequence[Step]:
+        own = sent_to(running, "alpha")[-1] == OWN
+        received.append((own, body["stream"]))
+        return [Status(400, error(said))] if own and body["stream"] else answer("Hello")
+
+    async with serve(alpha=None, config=ON) as running:
+        running["alpha"].answers = answered
+        for headers in (brings(f"alpha={OWN}"), brings(f"alpha={OWN}"), {}, brings(f"alpha={OWN}")):
+            assert (await asked(running, headers, **fields))[0] == 200
+    assert received == [(True, True), (True, False), (True, False), (False, True), (True, False)]
+
+
+async def test_nor_is_the_length_or_the_api_that_its_account_lacks(serve: Serve) -> None:
+    long = "This model's maximum context length is 100 tokens, your prompt has 200. context_length_exceeded"
+    async with serve(alpha=None, config=ON) as running:
+        running["alpha"].answers = lambda _: (
+            [Status(400, error(long))] if sent_to(running, "alpha")[-1] == OWN else answer("Hello")
+        )
+        fields = {"messages": [{"role": "user", "content": "word " * 200}]}
+        assert (await asked(running, brings(f"alpha={OWN}"), **fields))[0] == 400
+        assert (await asked(running, {}, **fields))[0] == 200
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+        assert not row.get("refuses")

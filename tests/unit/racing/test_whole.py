@@ -10,11 +10,12 @@ from gateway.core.attempts import Role
 from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
 from gateway.fleet.models import Clocks
+from gateway.racing.other_forms import asked_whole
 from gateway.racing.seats import Seats
-from gateway.racing.services import WHOLE_S, WholeAnswers
 from gateway.racing.sinks import GatheringSink
-from providers import ErrorKind, UpstreamError
+from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT
+from providers.learnt import HOUR_S
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 
@@ -32,7 +33,14 @@ def whole(at: float, text: str = "whole") -> list[tuple[float, Any]]:
 
 
 def track(*upstreams: Timetable, **options: Any) -> Track:
-    return Track(*upstreams, sink=GatheringSink(CHAT), streamed=False, **{"fields": JSON, **options})
+    once = Track(*upstreams, sink=GatheringSink(CHAT), streamed=False, **{"fields": JSON, **options})
+    return remembering(once, Learnt())
+
+
+def remembering(once: Track, learnt: Learnt) -> Track:
+    able = {name: msgspec.structs.replace(each, learnt=learnt) for name, each in once.model.deployments.items()}
+    once.model = msgspec.structs.replace(once.model, deployments=able)
+    return once
 
 
 @pytest.mark.parametrize("status", [400, 403, 422])
@@ -72,16 +80,21 @@ def test_what_a_whole_answer_took_is_learnt_in_a_class_of_its_own() -> None:
 
 def test_a_refusal_costs_one_request_and_not_one_a_call() -> None:
     async def main() -> list[bool]:
-        picky = Timetable("picky", [(0.1, refusal())], whole(1.0), whole(1.0), whole(1.0))
-        once = track(picky)
+        picky, later_s = Timetable("picky", [(0.1, refusal())], whole(1.0), whole(1.0), whole(1.0)), [0.0]
+        learnt = Learnt(wall_clock=lambda: later_s[0])
+        once = remembering(track(picky), learnt)
         await once.run()
         assert once.open_call is not None
-        known = once.open_call.services.whole
-        call, deployment, now = once.open_call.call, once.model.deployments["picky"], asyncio.get_running_loop().time()
-        assert known.expected(call, deployment, now)
-        assert not known.expected(call, deployment, now + WHOLE_S)
-        again = track(picky, open_call=once.open_call)
-        await again.run()
+        call, deployment = once.open_call.call, once.model.deployments["picky"]
+        assert asked_whole(call, deployment)
+        assert [fact.words for fact in learnt.of("picky-model")] == [
+            "streaming, in chat with response_format=json_object"
+        ]
+        later_s[0] = HOUR_S
+        assert not asked_whole(call, deployment)
+        later_s[0] = HOUR_S - 1.0
+        learnt.note("picky-model", Fact(Kind.STREAM, "chat", value="response_format=json_object"))
+        await remembering(track(picky), learnt).run()
         return [request.upstream_stream for request in picky.requests]
 
     assert run(main()) == [True, False, False]
@@ -93,7 +106,7 @@ def test_a_request_that_is_refused_whole_too_is_the_clients_fault_and_is_forgott
         run(once.run())
     assert caught.value.status_code == 400
     assert once.open_call is not None
-    assert not once.open_call.services.whole.expected(once.open_call.call, once.model.deployments["picky"], 1.0)
+    assert not asked_whole(once.open_call.call, once.model.deployments["picky"])
 
 
 @pytest.mark.parametrize(
@@ -178,15 +191,63 @@ def test_what_a_vendors_row_says_is_never_streamed(fields: dict[str, Any], is_wh
 
 
 def test_refusals_of_other_parameters_and_deployments_are_kept_apart() -> None:
-    known = WholeAnswers()
-    once = track(Timetable("a", whole(1.0)), Timetable("b", whole(1.0)))
+    once = track(Timetable("a", [(0.1, refusal())], whole(1.0)), Timetable("b", whole(9.0)))
 
     async def main() -> None:
-        call = once.race().open_call.call
+        await once.run()
+        assert once.open_call is not None
+        call = once.open_call.call
         one, other = once.model.deployments.values()
-        assert known.refused(call, one, refusal(), 0.0)
-        assert (known.expected(call, one, 1.0), known.expected(call, other, 1.0)) == (True, False)
+        assert (asked_whole(call, one), asked_whole(call, other)) == (True, False)
         plain = msgspec.structs.replace(call, fields={"messages": msgspec.Raw(b"[]")})
-        assert not known.expected(plain, one, 1.0)
+        assert not asked_whole(plain, one)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("message", "again"),
+    [
+        ("response format `json_schema` cannot be combined with streaming", True),
+        ("This model doesn\u2019t support tool use in streaming mode.", True),
+        ("logprobs is not supported with tools + stream", True),
+        ("Your organization must be verified to stream this model.", True),
+        ("Unknown parameter: 'stream'", True),
+        ("The model `acme/stream-7b` does not exist", False),
+        ("messages: field required. Streams of events are described in our guide.", False),
+        ("stream_options is not supported", False),
+        ("temperature must be below 2 (asked was /v1/models/m:streamGenerateContent)", False),
+    ],
+)
+def test_what_only_mentions_a_stream_is_not_asked_again(message: str, again: bool) -> None:
+    picky = Timetable("picky", [(0.1, refusal(message=message))], whole(1.0))
+    once = track(picky)
+    if again:
+        assert run(once.run()).status_code == 200
+    else:
+        with pytest.raises(ApiError):
+            run(once.run())
+    assert len(picky.requests) == 1 + again
+
+
+def test_what_clients_write_into_parameters_is_not_remembered() -> None:
+    learnt, canary = Learnt(), "canary-4711"
+    once = track(
+        Timetable("picky", [(0.1, refusal())], whole(1.0)), fields={**JSON, "metadata": {"type": canary}, "x y": 1}
+    )
+    assert run(remembering(once, learnt).run()).status_code == 200
+    assert len(learnt.of("picky-model")) == 1
+    assert canary not in str(learnt.models)
+
+
+def test_a_stream_that_is_answered_after_all_is_forgotten_to_be_refused() -> None:
+    learnt = Learnt()
+    learnt.note("picky-model", Fact(Kind.STREAM, "chat", value="response_format=json_object"))
+    picky = Timetable("picky", whole(1.0))
+    streamed = Track(picky, streamed=True, fields=JSON)
+
+    async def main() -> None:
+        assert (await remembering(streamed, learnt).run()).status_code == 200
+
+    run(main())
+    assert learnt.of("picky-model") == ()

@@ -9,7 +9,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing.other_apis import OtherApis, Reworded
+from gateway.racing.other_forms import OtherForms, Reworded
 from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
@@ -41,7 +41,7 @@ def track(*upstreams: Timetable, **options: Any) -> tuple[Track, Learnt]:
 async def ran(once: Track) -> Any:
     race = once.race()
     services = race.open_call.services
-    race.open_call.services = msgspec.structs.replace(services, apis=OtherApis(reworded))
+    race.open_call.services = msgspec.structs.replace(services, forms=OtherForms(reworded))
     return await race.run()
 
 

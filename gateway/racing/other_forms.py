@@ -1,0 +1,357 @@
+"""Asks a deployment again in another form of a request that it has refused.
+
+In another API, or for a whole answer, where it refuses to stream one that its client does not stream; in the form that
+an error within its answer tells of, as upstreams do after a status; and without the reasoning that no key can read.
+"""
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from gateway.core.attempts import AttemptStart, Role
+from gateway.core.calls import Call, Maker
+from gateway.fleet.models import Deployment
+from gateway.racing.validation import requested
+from providers import (
+    ErrorKind,
+    Exchange,
+    Fact,
+    Facts,
+    Kind,
+    Lacking,
+    Learnt,
+    Request,
+    UpstreamError,
+    lacking,
+    learnt_of,
+    offered,
+    parameters_of,
+    refuses_to_stream,
+    stated_limit,
+    taught,
+)
+from providers.dialects import Dialect
+
+MOST_TAUGHT = 6  # forms that are tried after errors within answers, each as the last was about another field
+_DIGEST_CHARS = 16
+_LONGEST_NAMED = 200  # characters
+_NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
+_PLAIN_KINDS = frozenset({"object", "list", "text", "true", "0"})
+_KINDS = frozenset(  # that clients have not made up
+    {"1", "aac", "flac", "json_object", "json_schema", "many", "mp3", "opus", "pcm16", "wav", *_PLAIN_KINDS}
+)
+
+
+class Reworded(msgspec.Struct, frozen=True):
+    """A call's request as one deployment gets it in another API."""
+
+    spoken: Dialect
+    fields: Mapping[str, msgspec.Raw]
+    dropped: tuple[str, ...]
+
+    def of(self, call: Call, deployment: str) -> Call:
+        """Return ``call`` with this as the request of ``deployment``."""
+        return msgspec.structs.replace(
+            call,
+            wordings={**call.wordings, deployment: self.fields},
+            dropped={**call.dropped, deployment: self.dropped},
+            spoken={**call.spoken, deployment: self.spoken},
+        )
+
+
+# Renders a call's request for a deployment in a dialect; None: it would lose what may not be lost, or cannot be.
+Reword = Callable[[Call, Deployment, Dialect], Awaitable[Reworded | None]]
+
+
+class Again(msgspec.Struct, frozen=True):
+    """How a deployment is asked again."""
+
+    role: Role
+    reworded: Reworded | None = None  # None: by the same fields
+    facts: Facts = ()  # about its model, of which this form makes use
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What a deployment has refused for the API in which it was asked."""
+
+    spoken: Dialect
+    lacks: Lacking
+    error: UpstreamError
+    kind: ErrorKind  # of the error, before it was known that the deployment has another API
+
+
+class Asked(Protocol):
+    """An attempt, as far as this file needs it."""
+
+    deployment: Deployment
+    start: AttemptStart
+    lacks: Refusal | None
+    again: Again | None
+    whole: bool
+    exchange: Exchange | None
+
+    @property
+    def refused(self) -> "Asked | None":
+        """The attempt whose request it repeats."""
+
+
+# Returns the request of a call as a deployment gets it; for errors within answers, which are rare.
+Requested = Callable[[], Request]
+After = tuple[Again | None, UpstreamError]
+
+
+class OtherForms:
+    """What deployments are asked in place of what they refuse; their refusals are remembered.
+
+    ``reword``: None: deployments are asked in one API only.
+    """
+
+    def __init__(self, reword: Reword | None = None) -> None:
+        self._reword = reword
+
+    async def after(self, attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> After:
+        """Return the form in which the deployment of ``attempt`` is asked again after its ``error``; and the error.
+
+        What continues an answer, or must not be sent twice, is not repeated.
+        """
+        if error.is_too_long:
+            _note_length(attempt.deployment, call, error)
+        if error.is_bound and call.maker is not None and (learnt := _learnt_of(attempt.deployment)) is not None:
+            learnt.note(attempt.deployment.model, reasoning_of(call.maker))
+        if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
+            again = _taught_after(attempt, call, error, request)
+        if again is None and self._reword is not None:
+            again, error = await self._in_another_api(attempt, call, error, self._reword)
+        attempt.again = again
+        return again, error
+
+    async def _in_another_api(self, attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> After:
+        """Return the request in another API that its deployment may have, if it refused this one; and its error.
+
+        Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
+        answered in another API is no fault.
+        """
+        lacks = lacking(error)
+        if lacks is None or attempt.start.continues is not None:
+            return None, error
+        spoken = attempt.deployment.spoken_in(call)
+        if call.stateful:
+            _suppose_another(attempt.deployment, Refusal(spoken, lacks, error, error.kind))
+            return None, error
+        refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
+        attempt.lacks = refusals[-1]
+        learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
+        if learnt is not None:
+            learnt.forget(model, _facts(refusals[:-1], spoken))
+        asked = {refusal.spoken for refusal in refusals}
+        for dialect in attempt.deployment.others(offered(error.message)):
+            if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
+                error.kind = ErrorKind.NO_SUCH_API
+                if learnt is not None:
+                    for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
+                        learnt.suppose(model, fact)
+                return Again(Role.API, found), error
+        return None, _told(refusals)
+
+    def answered(self, attempt: Asked, call: Call) -> None:
+        """Remember what its deployment has refused before it took this attempt's request in another form."""
+        deployment, before = attempt.deployment, attempt.refused
+        learnt, model = _learnt_of(deployment), deployment.model
+        if learnt is None or before is None:
+            return
+        spoken = deployment.spoken_in(call)
+        for fact in facts_of(attempt):
+            if spoken.name in {fact.dialect, fact.field}:  # else it was about another API
+                learnt.note(model, fact)
+        refusals = list(_refusals(attempt))
+        if not refusals:
+            return
+        learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken.name])
+        for fact in _facts(refusals, spoken):
+            learnt.note(model, fact)
+
+
+def _learnt_of(deployment: Deployment) -> Learnt | None:
+    """Return where a refusal is remembered: with a client's own key apart from all others, once it was asked."""
+    return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
+
+
+def facts_of(attempt: Asked) -> Facts:
+    """Return what the errors before ``attempt`` have taught of the form that its request is sent in."""
+    return tuple(fact for again in _agains(attempt) for fact in again.facts)
+
+
+def _agains(attempt: Asked) -> Iterator[Again]:
+    """Yield how its deployment was asked again up to ``attempt``, the first at first."""
+    before = attempt.refused
+    if before is not None and before.again is not None:
+        yield from _agains(before)
+        yield before.again
+
+
+def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
+    """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
+    tried = sum(again.role is Role.FORM for again in _agains(attempt))
+    if attempt.start.continues is not None or call.stateful or tried >= MOST_TAUGHT:
+        return None
+    found = taught(attempt.deployment.upstream, request(), error)
+    if not found:
+        return None
+    error.kind = ErrorKind.BAD_REQUEST  # it is no strike
+    return Again(Role.FORM, facts=found)
+
+
+# Of a deployment that answers, but refuses to stream: known by its vendor's row, or by its refusals.
+
+
+def asked_whole(call: Call, deployment: Deployment) -> bool:
+    """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
+    learnt, rules = deployment.learnt, deployment.whole
+    is_taught = learnt is not None and learnt.stops_streams
+    if call.streamed or not (rules or is_taught):
+        return False
+    parameters = _parameters(call, deployment)
+    if any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters):
+        return True
+    return is_taught and learnt is not None and _stream_of(call, deployment) in learnt.of(deployment.model)
+
+
+def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
+    """Return that an answer is to be asked for whole, if ``error`` refuses to stream what its client does not stream.
+
+    Whichever status says so, it is no strike. If the request was refused whole, too, that is forgotten.
+    """
+    deployment = attempt.deployment
+    learnt, model = _learnt_of(deployment), deployment.model
+    if attempt.whole and error.kind is ErrorKind.BAD_REQUEST and learnt is not None and learnt.stops_streams:
+        learnt.forget(model, [_stream_of(call, deployment)])
+    if attempt.whole or call.streamed or not deployment.upstream_stream or not refuses_to_stream(error):
+        return None
+    error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
+    if learnt is not None:
+        learnt.suppose(model, fact)
+    return None if call.stateful else Again(Role.WHOLE, facts=(fact,))
+
+
+def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]]:
+    fields = call.wordings.get(deployment.name, call.fields)
+    return parameters_of(fields, deployment.spoken_in(call).requests.reading_order)
+
+
+def _stream_of(call: Call, deployment: Deployment) -> Fact:
+    """Return that requests with the parameters of ``call`` are not streamed. Of words that are no names, a digest."""
+    parameters = sorted(each for each in _parameters(call, deployment) if each[0] != "model")
+    said = ", ".join(name if kind in _PLAIN_KINDS else f"{name}={kind}" for name, kind in parameters)
+    is_plain = all(_NAME.fullmatch(name) and kind in _KINDS for name, kind in parameters)
+    if len(said) > _LONGEST_NAMED or not is_plain:
+        said = _digest(said)
+    return Fact(Kind.STREAM, deployment.spoken_in(call).name, value=said)
+
+
+# Of what is taken after all, though it was refused before.
+
+
+def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
+    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or a prompt so long."""
+    deployment, model = attempt.deployment, attempt.deployment.model
+    refused = learnt.refused_length(model)
+    wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.prompt_tokens >= refused else set()
+    if learnt.stops_streams and call.streamed and deployment.upstream_stream:
+        wrong.add(_stream_of(call, deployment))
+    if not wrong.isdisjoint(learnt.of(model)):
+        learnt.forget(model, wrong)
+
+
+# Of reasoning that is encrypted or signed.
+
+
+def reasoning_of(maker: Maker) -> Fact:
+    """Return that what ``maker`` made cannot be read. Its key is known by a digest."""
+    account = "" if maker.key_name is None and maker.tenant is None else _digest(f"{maker.key_name}\n{maker.tenant}")
+    return Fact(Kind.REASONING, maker.deployment, value=account)
+
+
+def cannot_read(maker: Maker, deployment: Deployment) -> bool:
+    """Whether ``deployment`` is known to refuse what ``maker`` made."""
+    learnt = deployment.learnt
+    return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model)
+
+
+def read_after_all(maker: Maker, learnt: Learnt | None, model: str) -> None:
+    """Forget that ``model`` cannot read what ``maker`` made."""
+    if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(model):
+        learnt.forget(model, (fact,))
+
+
+def without_reasoning(call: Call, deployment: Deployment) -> Reworded | None:
+    """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none."""
+    spoken, name = deployment.spoken_in(call), deployment.name
+    without = spoken.requests.without_bound_reasoning
+    wording = None if without is None else without(call.wordings.get(name, call.fields))
+    if wording is None or not wording.losses:
+        return None
+    return Reworded(spoken, wording.fields, (*call.dropped.get(name, ()), *(loss.field for loss in wording.losses)))
+
+
+def _digest(said: str) -> str:
+    return hashlib.sha256(said.encode()).hexdigest()[:_DIGEST_CHARS]
+
+
+def _told(refusals: Sequence[Refusal]) -> UpstreamError:
+    """Return the error of a request that no API took: that of the one in which it is usually asked."""
+    first = refusals[0]
+    is_unknown = first.lacks is Lacking.MODEL and first.kind is ErrorKind.NOT_FOUND
+    kind = ErrorKind.NO_SUCH_API if is_unknown else first.kind  # its name is right
+    if len(refusals) > 1:
+        return first.error.again(kind)
+    first.error.kind = kind
+    return first.error
+
+
+def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
+    """Return what ``refusals`` teach if the request is taken in the dialect ``instead``."""
+    kinds = {Lacking.TOOLS: Kind.TOOLS}
+    return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name) for each in refusals]
+
+
+def _refusals(attempt: Asked) -> Iterator[Refusal]:
+    """Yield what was refused before ``attempt``, the first at first."""
+    before = attempt.refused
+    if before is not None:
+        yield from _refusals(before)
+        if before.lacks is not None:
+            yield before.lacks
+
+
+def _suppose_another(deployment: Deployment, refusal: Refusal) -> None:
+    """Have the next request asked in another API at once, where this one must not be sent twice."""
+    others = deployment.others(offered(refusal.error.message))
+    instead = next((each for each in others if each is not refusal.spoken), None)
+    learnt = _learnt_of(deployment)
+    if learnt is not None and instead is not None:
+        for fact in _facts([refusal], instead):
+            learnt.suppose(deployment.model, fact)
+
+
+def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
+    learnt, model = _learnt_of(deployment), deployment.model
+    if learnt is not None and call.prompt_tokens > 0 and _is_long(deployment, call, error):
+        known = learnt.refused_length(model) or call.prompt_tokens
+        learnt.note(model, Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens)))
+
+
+def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
+    """Whether it is the prompt of ``call`` that is too long for ``deployment``, and others of its size are as well.
+
+    The same words are said of a short prompt with a large limit of its answer, of one that goes on from a stored
+    conversation, and of one with a large picture.
+    """
+    answer = requested(call.fields, call.dialect).max_tokens or 0
+    limit = stated_limit(error.message) or deployment.capabilities.context_tokens
+    if limit is None:
+        return call.inline_bytes is not None and answer <= call.prompt_tokens
+    return call.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)
