@@ -42,6 +42,7 @@ from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import added_tools as added_tools
 from .responses.turns import Heard as Heard
+from .responses.turns import answered_again as answered_again
 from .responses.turns import id_of as id_of
 from .responses.turns import is_bare as is_bare
 from .responses.turns import items_of as items_of
