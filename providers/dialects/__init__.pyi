@@ -1,6 +1,8 @@
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event
+from .chat.one_call import OneCall as OneCall
+from .chat.one_call import wants_one_call as wants_one_call
 from .completions.dialect import COMPLETIONS as COMPLETIONS
 from .continuing import Begun as Begun
 from .continuing import Continuing as Continuing
