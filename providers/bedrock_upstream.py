@@ -20,9 +20,11 @@ from providers.dialects import (
     Frames,
     Loss,
     Malformed,
+    OneCall,
     Wording,
     converse_from_chat,
     events_of_converse,
+    wants_one_call,
 )
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
@@ -114,7 +116,9 @@ class BedrockUpstream(HttpUpstream):
             say=lambda facts: adapted(request.fields, facts, asked),
             ask=lambda sent: self._asked(request, sent),
         )
-        return ConverseExchange(response, self._secrets, request.model)
+        return ConverseExchange(
+            response, self._secrets, request.model, OneCall() if wants_one_call(request.fields) else None
+        )
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
@@ -206,7 +210,8 @@ class ConverseExchange:
     finishing = False  # ends are passed on as they arrive
     usage_so_far = None  # likewise
 
-    def __init__(self, response: Body, secrets: Sequence[str], model: str) -> None:
+    def __init__(self, response: Body, secrets: Sequence[str], model: str, one_call: OneCall | None = None) -> None:
+        """``one_call``: given where the client takes no more than one tool call at a time."""
         self.status = response.status
         self.headers = masked_headers(response.headers, secrets)
         self.connect_ms = response.connect_ms
@@ -215,6 +220,7 @@ class ConverseExchange:
         self._frames = Frames()
         self._is_whole = "json" in self.headers.get("content-type", "")
         self._over = False
+        self._one_call = one_call
         self._to_chat = ConverseToChat(model, self.headers.get(_REQUEST_ID) or uuid4().hex, secrets)
 
     @property
@@ -234,15 +240,18 @@ class ConverseExchange:
                 if self._is_whole:
                     self._over = True
                     body = await read_body(self._response, _LARGEST_ANSWER_BYTES)
-                    return events_of_converse(body, self._to_chat, self.secrets)
+                    return self._said(events_of_converse(body, self._to_chat, self.secrets))
                 data = await self._response.read()
                 self._over = not data
-                if block := self._to_chat.feed(self._frames.feed(data)) if data else self._to_chat.end():
+                if block := self._said(self._to_chat.feed(self._frames.feed(data)) if data else self._to_chat.end()):
                     return block
         except BaseException:
             self.abort()
             raise
         return b""
+
+    def _said(self, block: bytes) -> bytes:
+        return block if self._one_call is None else self._one_call.feed(block)
 
     def conclude(self) -> bytes:
         """Return nothing: no end is held back."""

@@ -30,7 +30,7 @@ from gateway.fleet.models import Deployment
 from gateway.limits import Payer
 from gateway.racing import settle
 from providers import UNREADABLE, ErrorKind, Request, SendCount, UpstreamAnswer, UpstreamError
-from providers.dialects import RESPONSES
+from providers.dialects import RESPONSES, answered_again
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
 
@@ -43,7 +43,9 @@ ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the b
 async def _kept_response(
     request: web.Request, client: Client, _received: ReceivedBody, _waited_s: float
 ) -> web.Response:
-    """Pass the request on to the deployment that made the response, if it was made for this client.
+    """Pass the request on to the deployment that stores the response, if it was made for this client.
+
+    One that no provider stores is answered with as far as the gateway remembers it.
 
     No model runs, so this is not a call, and has a row in the ledger only if it shows the end of a response in the
     background. But the request uses the operator's key, and the answer takes memory, so the client's ``rpm`` and
@@ -65,7 +67,7 @@ async def _kept_response(
     with context.fleet:
         deployment = _deployment(context.fleet, made_by, client)
         if deployment is None or not deployment.upstream.can_fetch:
-            raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
+            return await _remembered(context, client, request)
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
         method = _fetched_by(request)
         try:
@@ -91,6 +93,27 @@ async def _kept_response(
 
 
 kept_response = admitted_call(_kept_response, runs_model=False)
+
+
+async def _remembered(context: Context, client: Client, request: web.Request) -> web.Response:
+    """Answer with a response that no provider stores, and that the gateway keeps for the next turn.
+
+    Raises:
+        ResponseNotFound: it is not known, or what is asked of it is not kept.
+
+    """
+    response_id = request.match_info["id"]
+    known = await context.memory.answer(scope_of(client), response_id)
+    if known is None:
+        raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
+    if _fetched_by(request) != METH_GET or "rest" in request.match_info:
+        raise ResponseNotFound(
+            f"no provider stores the response {response_id!r}: of what the gateway keeps for the next turn, only"
+            f" GET /v1/responses/{response_id} can be asked; send 'store: true' with what is to be stored at a provider"
+        )
+    fields = {"content-type": JSON}
+    fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
+    return web.Response(body=answered_again(*known), headers=fields)
 
 
 def _fetched_by(request: web.Request) -> str:

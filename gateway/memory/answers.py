@@ -48,11 +48,19 @@ class _Piece:
         self.users = 0
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """What an answer was beside its items: they are the last of its conversation."""
+
+    about: bytes = b""  # empty: not kept
+    names: Sequence[str | None] = ()  # of its items
+
+
 class _Turn(msgspec.Struct):
     """A conversation up to an answer."""
 
     pieces: Sequence[_Piece]
     named: Sequence[tuple[str, bytes]]  # its answer's items, with their ids
+    answer: "_Answer"
     until: float  # monotonic seconds
     shared: int = 0  # links of its chain in Redis
     parent: str | None = None  # the answer that it is chained to there
@@ -107,8 +115,18 @@ class AnswerMemory:
         turn = self._known(scope, response_id)
         if turn is None and (links := await self._found(scope, response_id)):
             items = [item for link in links for item in link.items]
-            turn = self._put(scope, response_id, items, list(links[-1].named.items()))
+            last = links[-1]
+            turn = self._put(scope, response_id, items, list(last.named.items()), _Answer(last.about, last.names))
         return None if turn is None else [piece.data for piece in turn.pieces]
+
+    async def answer(self, scope: Scope, response_id: str) -> tuple[bytes, Said] | None:
+        """Return what an answer was beside its items, and those; None: it is not known, or not to this client."""
+        items = await self.conversation(scope, response_id)
+        turn = None if items is None else self._known(scope, response_id)
+        if items is None or turn is None or not turn.answer.about:
+            return None
+        names = turn.answer.names
+        return turn.answer.about, list(zip(names, items[len(items) - len(names) :], strict=True))
 
     async def item(self, scope: Scope, item_id: str) -> bytes | None:
         """Return an item of an answer; None: it is not known, or not to this client."""
@@ -131,15 +149,16 @@ class AnswerMemory:
         said: Said,
         *,
         follows: str | None = None,
+        about: bytes = b"",
     ) -> None:
         """Keep a conversation: the items that were ``asked``, and those of the answer, with their ids.
 
-        ``follows``: the answer whose conversation the first of them are.
+        ``follows``: the answer whose conversation the first of them are; ``about``: the answer without its items.
         """
         if not self.is_on:
             return
         items = [*asked, *(data for _, data in said)]
-        turn = self._put(scope, response_id, items, said)
+        turn = self._put(scope, response_id, items, said, _Answer(about, tuple(name for name, _ in said)))
         if turn is not None and self._sealed is not None and self._shares_out and self._sharing < MOST_SHARING:
             self._sharing += 1
             self._start(self._tell(self._sealed, scope, response_id, turn, said, follows))
@@ -182,7 +201,7 @@ class AnswerMemory:
         share.turns.move_to_end(response_id)
         return turn
 
-    def _put(self, scope: Scope, response_id: str, items: Sequence[bytes], said: Said) -> _Turn | None:
+    def _put(self, scope: Scope, response_id: str, items: Sequence[bytes], said: Said, answer: _Answer) -> _Turn | None:
         size = sum(map(len, items))
         if size > min(MOST_CONVERSATION_BYTES, self._most_bytes // 4):
             return None
@@ -205,7 +224,7 @@ class AnswerMemory:
         for name, data in named:
             if share.items.setdefault(name, data) != data:
                 del share.items[name]
-        turn = share.turns[response_id] = _Turn(tuple(pieces), tuple(named), self._clock() + self._ttl_s)
+        turn = share.turns[response_id] = _Turn(tuple(pieces), tuple(named), answer, self._clock() + self._ttl_s)
         self._count(share, _weight(turn))
         self._make_room()
         if self._timer is None:
@@ -268,7 +287,14 @@ class AnswerMemory:
             if before is not None and may_follow and pieces[: len(before.pieces)] == before.pieces:
                 pieces, parent = pieces[len(before.pieces) :], follows
             named = {name: data for name, data in said[:MOST_NAMES] if name is not None}
-            link = Link(parent=parent, items=[piece.data for piece in pieces], named=named)
+            answer = turn.answer
+            link = Link(
+                parent=parent,
+                items=[piece.data for piece in pieces],
+                named=named,
+                about=answer.about,
+                names=answer.names,
+            )
             if await sealed.put(scope, response_id, link):
                 turn.shared, turn.parent = 1 if before is None or parent is None else before.shared + 1, parent
                 while before is not None and parent is not None:  # all of them are needed for as long as this one
@@ -281,7 +307,7 @@ class AnswerMemory:
 
 def _weight(turn: _Turn) -> int:
     """Return what a conversation takes beside its pieces."""
-    return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named)
+    return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named) + len(turn.answer.about)
 
 
 def _size_of(entry: tuple[Scope, _Share]) -> int:
@@ -336,4 +362,4 @@ class Remembering:
             items = single_items(asked)
         except UNREADABLE:
             return
-        self._memory.keep(self._scope, heard.id, items, heard.said, follows=self._follows)
+        self._memory.keep(self._scope, heard.id, items, heard.said, follows=self._follows, about=heard.about)

@@ -50,6 +50,8 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     items: Sequence[bytes]
     parent: str | None = None
     named: Mapping[str, bytes] = {}  # the answer's items, by their ids
+    about: bytes = b""  # the answer without its items, the last of ``items``
+    names: Sequence[str | None] = ()  # their ids
 
 
 _link = msgspec.msgpack.Decoder(Link)

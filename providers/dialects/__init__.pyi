@@ -1,6 +1,8 @@
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event
+from .chat.one_call import OneCall as OneCall
+from .chat.one_call import wants_one_call as wants_one_call
 from .completions.dialect import COMPLETIONS as COMPLETIONS
 from .continuing import Begun as Begun
 from .continuing import Continuing as Continuing
@@ -42,6 +44,7 @@ from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import added_tools as added_tools
 from .responses.turns import Heard as Heard
+from .responses.turns import answered_again as answered_again
 from .responses.turns import id_of as id_of
 from .responses.turns import is_bare as is_bare
 from .responses.turns import items_of as items_of

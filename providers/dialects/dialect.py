@@ -263,6 +263,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     body: Callable[[Fields], Fields] | None = None
     json_formats: Mapping[str, Callable[[msgspec.Raw], JsonFormat | None]] = {}  # by field; None: no JSON is wanted
     tools: Mapping[str, Callable[[msgspec.Raw], Iterable[OfferedTool]]] = {}  # by field
+    # Whether a request wants no more than one tool call at a time. None: none can say so.
+    one_call: Callable[[Fields], bool] | None = None
     # From the fields to those with all tools among the tools, where some may stand elsewhere. None: they never do.
     with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
@@ -317,6 +319,7 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
+    takes_one_call: bool = True  # a request can say that it wants no more than one tool call at a time
     # From a model's name, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.
     habits_of: Callable[[str, int | None, Habits], Habits] | None = None
 

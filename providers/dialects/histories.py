@@ -264,17 +264,24 @@ class _Conversation:
                 self._set(first, "content", _joined(first.get("content", _NULL), message.get("content", _NULL)))
 
     def _without_users_after_tools(self) -> Iterator[tuple[int, _Message]]:
-        """Yield the messages, a text of the user's after a tool's result at the end of that."""
+        """Yield the messages, a text of the user's after a tool's result at the end of that.
+
+        Of several in a row the last stays the user's: programs tell so of the result before they ask (Codex: that a
+        command was stopped), and what is asked in a tool's result is not answered.
+        """
         before: _Message = {}
-        for number, message in self.messages:
-            role = _role(message)
+        has_joined = False
+        roles = [_role(message) for _, message in self.messages]
+        for (number, message), role, after in zip(self.messages, roles, [*roles[1:], None], strict=True):
             if _role(before) == _TOOL and role not in {_TOOL, _ASSISTANT}:
                 self.changed = True
-                if role == _USER and _is_text(message.get("content", _NULL)):
+                is_told = role == _USER and _is_text(message.get("content", _NULL))
+                if is_told and (after == _USER or not has_joined):
                     before["content"] = _joined(before.get("content", _NULL), message["content"])
+                    has_joined = True
                     continue
                 yield -1, _READ
-            before = message
+            before, has_joined = message, False
             yield number, message
 
     def _alternating(self) -> Iterator[tuple[int, _Message]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
 
@@ -69,6 +70,9 @@ def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Seque
         return steps
     if source.pivoting is not None:
         steps.append(source.pivoting.stream_to_chat(secrets))
+        wants_one = target.requests.one_call
+        if not source.pivoting.takes_one_call and wants_one is not None and wants_one(asked):
+            steps.append(OneCall())
     if target.pivoting is not None:
         steps.append(target.pivoting.stream_from_chat(asked, secrets))
     return steps

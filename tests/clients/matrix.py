@@ -180,8 +180,9 @@ class Matrix:
 
 def page_of(talks: Iterable[Talked]) -> str:
     """Return the page of conversations, programs and models in alphabetical order."""
+    places = [place.name for place in PLACES]
     matrix = Matrix(SETUPS)
-    matrix.add(sorted(talks, key=lambda talk: (talk.client, talk.case)))
+    matrix.add(sorted(talks, key=lambda talk: (talk.client, talk.case, places.index(talk.place))))
     return matrix.as_markdown()
 
 
@@ -226,6 +227,8 @@ _HEAD = (
     "",
     "✓ works · r refused in the first error, which says why · n not possible at the vendor either, or refused by the",
     "program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
+    "",
+    "What has a point, or no row, was left out for want of time: all of it takes hours.",
     "",
 )
 

@@ -10,6 +10,7 @@ from providers.dialects import events
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import ChatContinuing, repairs_of
 from providers.dialects.chat.events import CUT_SHORT, FILTERED, choices, read_event
+from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -99,6 +100,7 @@ CHAT = Dialect(
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
         takes_rules=True,
+        one_call=wants_one_call,
         with_history=chat_history,
         without_bound_reasoning=without_bound_reasoning,
     ),

@@ -180,7 +180,8 @@ _TRANSLATED = frozenset(
         *("service_tier", "stop", "stream", "stream_options", "temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
-_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {**DEFAULTS, "parallel_tool_calls": (b"true",)}
+# Of several calls that it makes all the same, the answer has the first.
+_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {**DEFAULTS, "parallel_tool_calls": (b"true", b"false")}
 _HINTS = frozenset(
     {
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
@@ -188,7 +189,6 @@ _HINTS = frozenset(
     }
 )
 _REASONS: Mapping[str, str] = {
-    "parallel_tool_calls": "Converse may call several tools",
     "n": "Converse gives one answer",
 }
 _TIERS = frozenset({"default", "flex", "priority"})

@@ -398,8 +398,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
             losses.add("tool_choice", "Gemini chooses among tools only")
         return {}
-    if decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls") is False:
-        losses.add("parallel_tool_calls", "Gemini may call several functions at a time")
+    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # of several calls the answer has the first
     config = _choice(asked, losses, strict=strict)
     tools: Object = {"tools": [{"functionDeclarations": declared}]}
     return {**tools, "toolConfig": {"functionCallingConfig": config}} if config else tools
@@ -584,6 +583,7 @@ GEMINI = Dialect(
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
+        takes_one_call=False,
         stream_from_chat=partial(FromChat, offered=_offered_tools),
         habits_of=habits_of,
     ),

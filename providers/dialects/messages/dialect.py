@@ -38,6 +38,7 @@ from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sa
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wording, decoded, is_string, raw_json
+from providers.errors import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 
@@ -340,6 +341,22 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
     )
 
 
+class _Choice(msgspec.Struct):
+    disable_parallel_tool_use: bool | None = None
+
+
+_choice = msgspec.json.Decoder(_Choice | None)
+
+
+def _wants_one_call(fields: Fields) -> bool:
+    """Whether a request says ``disable_parallel_tool_use`` in its choice of tools."""
+    try:
+        choice = _choice.decode(fields.get("tool_choice", b"null"))
+    except UNREADABLE:
+        return False
+    return choice is not None and choice.disable_parallel_tool_use is True
+
+
 MESSAGES = Dialect(
     name="messages",
     path="messages",
@@ -373,6 +390,7 @@ MESSAGES = Dialect(
         | {"tool_choice", "tools"},
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
+        one_call=_wants_one_call,
         without_foreign_thoughts=without_unsigned_thoughts,
         without_bound_reasoning=without_bound_reasoning,
     ),

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -107,6 +108,7 @@ RESPONSES = Dialect(
         tools={"tools": openai_tools},
         takes_rules=True,
         with_all_tools=with_added_tools,
+        one_call=wants_one_call,
         without_foreign_thoughts=lambda fields, _: without_lost_thoughts(fields),
         with_thoughts=with_thoughts,
         with_history=responses_history,

@@ -59,7 +59,7 @@ class _Response(msgspec.Struct, gc=False):
 
 class _Event(msgspec.Struct, gc=False):
     type: str | None = None
-    response: _Response | None = None
+    response: msgspec.Raw = msgspec.Raw()
     item: msgspec.Raw = msgspec.Raw()
 
 
@@ -68,6 +68,8 @@ _response = msgspec.json.Decoder(_Response)
 _OVER = frozenset({"completed", "incomplete"})
 
 MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
+MOST_ABOUT_BYTES = 16 * 1024  # of what an answer says beside its items
+_NOT_ABOUT = frozenset({"output", "instructions", "tools"})  # items, and what the client sends with each request
 
 
 class Heard:
@@ -77,6 +79,7 @@ class Heard:
         self.id: str | None = None
         self.is_over = False  # whether the answer is complete, or was cut by a limit of its own
         self.is_lost = False  # whether its output was longer than is kept
+        self.about = b""  # the answer, once it is over, without its items, instructions and tools; empty: too long
         self._done: list[bytes] = []
         self._done_bytes = 0
         self._output: list[bytes] | None = None
@@ -87,10 +90,11 @@ class Heard:
             return
         try:
             event = _event.decode(data)
+            response = _response.decode(event.response) if memoryview(event.response) else None
         except UNREADABLE:  # another attempt's business: the client gets it as it is
             return
-        if event.response is not None:
-            self.id = event.response.id or self.id
+        if response is not None:
+            self.id = response.id or self.id
         if event.type == "response.output_item.done":
             self._done_bytes += len(bytes(event.item))
             if self._done_bytes > MOST_HEARD_BYTES:
@@ -101,7 +105,8 @@ class Heard:
         elif event.type in _ENDS:
             self.is_over = True
             if not self.is_lost and len(data) <= 2 * MOST_HEARD_BYTES:
-                self._output = [bytes(raw) for raw in (event.response and event.response.output) or ()]
+                self._output = [bytes(raw) for raw in (response and response.output) or ()]
+                self.about = _about(event.response)
             else:
                 self.is_lost = True
 
@@ -119,6 +124,7 @@ class Heard:
             return
         self.id, self.is_over, self.is_lost = whole.id, whole.status in _OVER, len(body) > 2 * MOST_HEARD_BYTES
         self._output = [] if self.is_lost else [bytes(raw) for raw in whole.output or ()]
+        self.about = b"" if self.is_lost else _about(body)
 
     @property
     def output(self) -> bytes:
@@ -136,6 +142,22 @@ class Heard:
     @property
     def _items(self) -> Sequence[bytes]:
         return self._output or self._done  # some servers leave them out of the last event
+
+
+def _about(response: bytes | msgspec.Raw) -> bytes:
+    """Return what a response says beside its items, as JSON; nothing, if that is longer than is kept."""
+    try:
+        fields = _item.decode(response)
+    except UNREADABLE:
+        return b""
+    about = encoded({name: value for name, value in fields.items() if name not in _NOT_ABOUT})
+    return about if len(about) <= MOST_ABOUT_BYTES else b""
+
+
+def answered_again(about: bytes, items: Sequence[tuple[str | None, bytes]]) -> bytes:
+    """Return a response as it was answered, of what a ``Heard`` told of it; instructions and tools are not in it."""
+    output = [raw if name is None else encoded({"id": name, **_item.decode(raw)}) for name, raw in items]
+    return encoded({**_item.decode(about), "output": msgspec.Raw(b"[%b]" % b",".join(output))})
 
 
 class _Named(msgspec.Struct, gc=False):

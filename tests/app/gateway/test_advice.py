@@ -39,7 +39,7 @@ CHAT: list[dict[str, Any]] = [
     {"messages": [HI], "stop": [" ", "a", "b", "c"], "temperature": 1.5, "from_the_future": 1},
     {"messages": [HI], "functions": [{"name": "f"}], "function_call": {"name": "f"}},
     {"messages": [HI], "tools": [{"type": "custom", "custom": {"name": "f"}}], "tool_choice": "required"},
-    {"messages": [HI], "tools": [FUNCTION], "parallel_tool_calls": False},
+    {"messages": [HI], "tools": [FUNCTION], "parallel_tool_calls": False, "seed": 1},
     {"messages": [HI], "response_format": {"type": "json_object"}},
     {"messages": CUSTOM},
     {"messages": CUSTOM, "tools": [FUNCTION]},

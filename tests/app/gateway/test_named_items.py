@@ -272,6 +272,43 @@ async def test_what_the_client_does_not_want_stored_is_not_kept(serve: Serve, st
         assert status == 404
 
 
+@pytest.mark.parametrize("way", ["whole", "streamed", "socket"])
+@pytest.mark.parametrize("kinds", MODELS.values(), ids=MODELS)
+async def test_an_answer_that_no_vendor_stores_can_be_read_again(
+    serve: Serve, way: str, kinds: Sequence[tuple[str, str]]
+) -> None:
+    async with at(serve, kinds) as (running, _):
+        talk = Talk(running, way)
+        answer = await talk.ask("weather?", instructions="Be brief.")
+        answer = await talk.ask(calls_of(answer), previous_response_id=answer["id"], metadata={"a": "b"})
+        async with running.get(f"/v1/responses/{answer['id']}") as response:
+            assert response.status == 200, await response.text()
+            found = await response.json()
+        # The client knows its instructions and tools; they are not kept.
+        assert found == {name: value for name, value in answer.items() if name not in {"instructions", "tools"}}
+        assert (await running.sdk.responses.retrieve(answer["id"])).output_text == text_of(answer)
+
+
+@pytest.mark.parametrize("what", ["input_items", "cancel"])
+async def test_what_is_not_kept_of_an_answer_that_no_vendor_stores_is_told(serve: Serve, what: str) -> None:
+    async with at(serve, MODELS["two that race"]) as (running, _):
+        answer = await Talk(running, "whole").ask("weather?")
+        method, url = ("POST" if what == "cancel" else "GET"), f"{running.url}/v1/responses/{answer['id']}/{what}"
+        async with running.http.request(method, url, json={} if what == "cancel" else None) as response:
+            assert response.status == 404
+            said = (await response.json())["error"]["message"]
+        assert f"GET /v1/responses/{answer['id']}" in said
+        assert "store: true" in said
+
+
+async def test_an_answer_that_no_vendor_stores_is_read_by_its_client_alone(serve: Serve) -> None:
+    async with at(serve, MODELS["a chat server alone"], **clients(plain={}, guest={})) as (running, _):
+        answer = await Talk(running, "whole", "plain").ask("weather?")
+        for name, status in (("guest", 404), ("plain", 200)):
+            async with running.get(f"/v1/responses/{answer['id']}", headers=key_of(name)) as response:
+                assert response.status == status
+
+
 async def test_a_deleted_response_is_forgotten(serve: Serve) -> None:
     async with at(serve, [OPENAI]) as (running, _):
         talk = Talk(running, "whole")

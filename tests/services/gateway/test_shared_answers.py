@@ -13,7 +13,7 @@ from gateway.memory.answers import Scope
 from gateway.memory.sealed import Link, SealedAnswers
 from gateway.topology.nodes import Nodes, connect
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.app.gateway.test_admission import clients
+from tests.app.gateway.test_admission import clients, key_of
 from tests.app.gateway.test_kept_words import CANARY, betrayals, is_written
 from tests.app.gateway.test_named_items import NAME, OPENAI, Talk, calls_of, text_of
 from tests.patience import eventually
@@ -70,6 +70,17 @@ async def test_a_conversation_goes_on_at_another_replica_in_each_turn(
             answer = await talks[turn % 2].ask(told, previous_response_id=answer["id"])
             told = [{"role": "user", "content": f"say: {turn}"}]
         assert text_of(answer)
+
+
+async def test_an_answer_can_be_read_again_at_another_replica(tmp_path: Path, redis_url: str, redis: Redis) -> None:
+    async with two_replicas(tmp_path, redis_url) as (one, other):
+        answer = await Talk(one, "whole", "plain").ask("weather?")
+        await shared(redis, 1 + len(answer["output"]))
+        answer = await Talk(one, "whole", "plain").ask(calls_of(answer), previous_response_id=answer["id"])
+        await shared(redis, 2 + 2 * len(answer["output"]))
+        async with other.get(f"/v1/responses/{answer['id']}", headers=key_of("plain")) as response:
+            found = await response.json()
+        assert found == {name: value for name, value in answer.items() if name not in {"instructions", "tools"}}
 
 
 async def test_an_item_is_found_at_another_replica_and_by_its_client_alone(

@@ -176,7 +176,6 @@ def test_claude_thinks_as_in_its_own_api(shape: Any) -> None:
         ({"seed": 1}, "seed"),
         ({"logprobs": True}, "logprobs"),
         ({"temperature": 1.5}, "temperature"),
-        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"top_k": 5}, "top_k"),
         ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),

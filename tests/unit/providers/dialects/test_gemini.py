@@ -569,10 +569,6 @@ def test_older_models_are_not_asked_for_json_and_offered_functions_at_once(form:
     ("fields", "field"),
     [
         ({"logprobs": True}, "logprobs"),
-        (
-            {"parallel_tool_calls": False, "tools": [{"type": "function", "function": {"name": "w"}}]},
-            "parallel_tool_calls",
-        ),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"reasoning_effort": "endless"}, "reasoning_effort"),
         ({"stream_options": {"continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),

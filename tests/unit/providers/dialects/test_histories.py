@@ -97,6 +97,16 @@ def test_a_text_after_a_result_goes_into_the_result_where_the_user_may_not_follo
     assert not losses
 
 
+def test_of_several_texts_after_a_result_the_last_stays_the_users() -> None:
+    # Codex tells the model as the user that a command was stopped, and then what the user asks.
+    said = [{"role": "user", "content": text} for text in ("<turn_aborted>", "In a hurry.", "weather?")]
+    messages, losses = fitted(MISTRAL, QUESTION, called("abcdefghi"), result("abcdefghi"), *said)
+    assert [each["role"] for each in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert messages[2]["content"] == "rain\n\n<turn_aborted>\n\nIn a hurry."
+    assert messages[4] == said[2]
+    assert not losses
+
+
 def test_a_picture_after_a_result_stays_the_users() -> None:
     picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}
     messages, _ = fitted(MISTRAL, called("abcdefghi"), result("abcdefghi"), picture)

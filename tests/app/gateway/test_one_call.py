@@ -1,0 +1,80 @@
+"""A client that takes one tool call at a time gets one, also of a vendor that cannot be asked for that."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.app.gateway.running_gateway import Serve
+from tests.support.vendors import running_vendor
+
+VENDORS = {
+    "google": ("google", "gemini-2.5-flash"),
+    "bedrock": ("bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0"),
+}
+ASKED = "parallel: the weather in two cities?"
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION = {"name": "weather", "parameters": SCHEMA}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "chat/completions": {
+        "messages": [{"role": "user", "content": ASKED}],
+        "tools": [{"type": "function", "function": FUNCTION}],
+        "parallel_tool_calls": False,
+    },
+    "responses": {
+        "input": ASKED,
+        "tools": [{"type": "function", **FUNCTION, "strict": False}],
+        "parallel_tool_calls": False,
+    },
+    "messages": {
+        "messages": [{"role": "user", "content": ASKED}],
+        "tools": [{"name": "weather", "input_schema": SCHEMA}],
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+        "max_tokens": 1000,
+    },
+}
+
+
+def calls_in(said: str, *, stream: bool) -> int:
+    """Return how many calls an answer has, in any API."""
+    if stream:
+        events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith("data: {")]
+        begun = {
+            call["index"]
+            for event in events
+            for choice in event.get("choices", ())
+            for call in choice["delta"].get("tool_calls", ())
+        }
+        items = [event.get("item") or event.get("content_block") or {} for event in events]
+        added = [each for each in items if each.get("type") in {"function_call", "tool_use"}]
+        return len(begun) or len({each.get("call_id") or each["id"] for each in added})
+    answer = json.loads(said)
+    if "choices" in answer:
+        assert answer["choices"][0]["finish_reason"] == "tool_calls"
+        return len(answer["choices"][0]["message"]["tool_calls"])
+    items = answer.get("output") or answer.get("content")
+    return sum(each["type"] in {"function_call", "tool_use"} for each in items)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", REQUESTS)
+@pytest.mark.parametrize("vendor", VENDORS)
+async def test_a_client_that_takes_one_call_gets_the_first(serve: Serve, vendor: str, api: str, stream: bool) -> None:
+    preset, model = VENDORS[vendor]
+    async with running_vendor(vendor) as served:
+        provider = {"preset": preset, "base_url": served.base_url, "api_key": served.key}
+        config = {"providers": {vendor: provider}, "models": {"m": {"deployments": [f"{vendor}/{model}"]}}}
+        async with serve(config=config, key="unused") as running:
+            counts = []
+            for one in (True, False):
+                body = {**REQUESTS[api], "model": "m", "stream": stream}
+                if not one:
+                    body = {
+                        name: each for name, each in body.items() if name not in {"parallel_tool_calls", "tool_choice"}
+                    }
+                async with running.post(body, path=f"/v1/{api}") as response:
+                    said = await response.text()
+                    assert response.status == 200, said
+                counts.append(calls_in(said, stream=stream))
+            assert counts == [1, 2]
+            assert not served.refusals
