@@ -36,8 +36,9 @@ from tests.app.documentation.snippets import (
     snippets,
     snippets_in,
 )
-from tests.app.gateway.process import COMMAND, GatewayProcess
+from tests.app.gateway.process import GatewayProcess
 from tests.patience import PATIENCE_S
+from tests.support.warm import holeshot
 
 _WRITTEN = re.compile(r"(?:127\.0\.0\.1|localhost):4000")  # where the pages say that the gateway listens
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -228,10 +229,10 @@ async def demo(folder: Path, migrated: Path) -> AsyncIterator[Run]:
     environ = {**clean, "PYTHONPATH": str(ROOT), "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{clean['PATH']}"}
     shim = folder / ".venv" / "bin" / "holeshot"  # where `make run` puts it
     shim.parent.mkdir(parents=True)
-    shim.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n', encoding="utf-8")
+    shim.write_text(f'#!/bin/sh\nexec {" ".join(holeshot())} "$@"\n', encoding="utf-8")
     shim.chmod(0o755)
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "serve", "--port", "0", cwd=folder, env=environ, stderr=asyncio.subprocess.PIPE
+        *holeshot(), "serve", "--port", "0", cwd=folder, env=environ, stderr=asyncio.subprocess.PIPE
     )
     gateway = GatewayProcess(process)
 
