@@ -99,7 +99,7 @@ def _address() -> str:
 
 def holeshot() -> tuple[str, ...]:
     """Return the command ``holeshot``, to be started as any process: forked by the warm parent, where there is one."""
-    if sys.platform == "linux":
+    if hasattr(signal, "pidfd_send_signal"):  # on Linux, where sockets may have such names
         return (sys.executable, "-IS", str(_SHIM), _address())
     return (sys.executable, "-P", *DEPRECATED, "-m", "gateway.cli")
 
@@ -162,7 +162,8 @@ def _warm(control: int, listener: socket.socket) -> None:
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     ready: list[Any] = []
     while control not in ready:
-        ready, _, _ = select.select([control, listener, wakes, *running], [], [])
+        watched: list[Any] = [control, listener, wakes, *running]
+        ready, _, _ = select.select(watched, [], [])
         if wakes in ready:
             wakes.recv(4096)
             _report(running)
@@ -179,8 +180,8 @@ def _warm(control: int, listener: socket.socket) -> None:
                 for each in (listener, wakes, wake, asker, *running):
                     each.close()
                 _become(json.loads(asked), files)
-            for each in files:
-                os.close(each)
+            for file in files:
+                os.close(file)
             if pid is not None:
                 running[asker] = pid
                 asker.send(str(pid).encode())
