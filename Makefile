@@ -53,7 +53,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 
 # make test WHAT=…
 TESTS := all defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
-# all of what `make test` searches a part of each day: schedules, defects, snippets (half an hour)
+# all of what `make test` searches a part of each day: schedules, defects, snippets, patterns, examples (half an hour)
 test_all = WHOLE=1 $(MAKE) --no-print-directory test
 # put defects into a copy of the product, one at a time: the tests find each (five minutes); NAMES="limit key" narrows it
 test_defects = $(BIN)/python tests/defects/run.py $(NAMES)

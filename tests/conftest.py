@@ -14,12 +14,20 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.searched import SEED, examples
 from tests.support.ledgers import migrated
 from tests.support.servers import free_port
 
 # What an example takes depends on what else the machine does.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+hypothesis.settings.register_profile("searched", deadline=None, max_examples=examples(100))
+hypothesis.settings.load_profile("searched")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have Hypothesis draw its examples by the day's seed, unless it is given another."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = SEED
 
 
 # Whoever runs this in the background of a script has SIGINT ignored, and so would all processes started here.

@@ -1,13 +1,17 @@
 """What a run of the tests costs, as a plugin of pytest: at its end it prints the files that take most, in wall and CPU.
 
-CPU is that of the test's own process and of those that it has started and awaited. ``pytest -p tests.costs`` adds it.
+CPU is that of the test's own process and of all that it has started, servers that go on running too (on Linux).
+``pytest -p tests.costs`` adds it; ``COSTS=30`` prints so many files.
 """
 
+import os
 import resource
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +19,9 @@ import pytest
 from tests.searched import SEED, WHOLE
 from tests.support.warm import used
 
-MOST = 10  # files that are printed
+MOST = int(os.environ.get("COSTS", "10"))  # files that are printed
 _STARTING = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn"})
+_THREADS = Path("/proc/self/task")
 _started = 0
 
 
@@ -29,28 +34,64 @@ def _count(event: str, _: Any, starting: frozenset[str] = _STARTING) -> None:
 sys.addaudithook(_count)
 
 
-def _cpu_s() -> float:
+def _ended_s() -> float:
+    """Return the CPU of this process, and of those that it has started and awaited."""
     own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime + used.cpu_s
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
 
 
-_last = [time.perf_counter(), _cpu_s(), 0.0]
+def _running_s() -> float:
+    """Return the CPU of those that still run, and of theirs that have ended."""
+    if not _THREADS.exists():
+        return used.cpu_s
+    ticks = 0
+    for thread in _THREADS.iterdir():
+        with suppress(OSError):  # it has ended meanwhile
+            for child in (thread / "children").read_text().split():
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Meter:
+    """What was used since it was last read: wall, CPU, and how many processes were started."""
+
+    def __init__(self) -> None:
+        self.is_last = False  # the test that runs is its file's last
+        self._running_s = 0.0
+        self._read = self._now()
+
+    def _now(self) -> tuple[float, float, float]:
+        return time.perf_counter(), _ended_s() + self._running_s, float(_started + used.started)
+
+    def read(self, *, with_running: bool = False) -> list[float]:
+        """Return it; to look at what still runs would cost more, after each test, than most of the tests."""
+        if with_running:
+            self._running_s = _running_s()
+        before, self._read = self._read, self._now()
+        return [after - earlier for after, earlier in zip(self._read, before, strict=True)]
+
+
+_meter = Meter()
 
 
 def pytest_collection_finish() -> None:
     """Begin to count: what is collected is no file's."""
-    _last[:] = time.perf_counter(), _cpu_s(), float(_started)
+    _meter.read()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tell the last test of a file."""
+    _meter.is_last = nextitem is None or nextitem.path != item.path
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to each phase's report what was used since the last one ended: fixtures count where they were made."""
     report = yield
-    now = [time.perf_counter(), _cpu_s(), float(_started + used.started)]
-    report.cost = [  # type: ignore[attr-defined] # xdist passes all of its fields on
-        after - before for after, before in zip(now, _last, strict=True)
-    ]
-    _last[:] = now
+    is_end = _meter.is_last and report.when == "teardown"
+    report.cost = _meter.read(with_running=is_end)  # type: ignore[attr-defined] # xdist passes all of its fields on
     return report
 
 

@@ -16,6 +16,11 @@ SEED = int(os.environ.setdefault("SEED", str(datetime.now(UTC).toordinal())))  #
 WHOLE = bool(os.environ.get("WHOLE"))
 
 
+def examples(whole: int) -> int:
+    """Return how many of ``whole`` examples Hypothesis makes today; which, is drawn by the day's seed."""
+    return whole if WHOLE else min(whole, max(25, whole // 5))
+
+
 def some(cases: Iterable[Case], always: Sequence[Case] | int, today: int) -> list[Case]:
     """Return those of ``cases`` that ``always`` run, or as many of the first, and ``today`` others, in their order."""
     found = list(cases)

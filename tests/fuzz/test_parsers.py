@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.app.http.http1_answers import BROKEN_OFF, REFUSED, TAKEN
 from tests.fuzz import http1_target, http2_target
 from tests.fuzz.fuzzed_connection import SCRIPT_BYTES, Drive
+from tests.searched import examples
 from tests.unit.providers.http.h2_server import END_HEADERS, frame, headers
 from tests.unit.providers.http.h2_server import settings as settings_frame
 
@@ -73,19 +74,19 @@ def test_the_seeds_hold_with_a_byte_changed(seed: Path) -> None:
 
 
 @given(script=scripts, said=http1_talk)
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_whatever_http_1_a_server_talks_the_client_keeps_its_word(script: bytes, said: bytes) -> None:
     http1_target.drive(script + said)
 
 
 @given(script=scripts, said=http2_talk)
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_whatever_http_2_a_server_talks_the_client_keeps_its_word(script: bytes, said: bytes) -> None:
     http2_target.drive(script + said)
 
 
 @pytest.mark.parametrize("target", DRIVES)
 @given(script=scripts, said=st.binary(max_size=300))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_bytes_come_the_client_keeps_its_word(target: str, script: bytes, said: bytes) -> None:
     DRIVES[target](script + said)

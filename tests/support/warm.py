@@ -1,14 +1,15 @@
 """The command ``holeshot`` as a process that need not import anything: a warm parent forks it.
 
 A gateway takes 0.7 s of CPU to import what it is made of. One parent a test process imports it once, each command is
-a fork of that, with its own arguments, environment, folder and files. Not for tests of the process itself: how it is
-started, its warnings, workers (which read the environment as they import), packages.
+a fork of that, with its own arguments, environment, folder and files. ``forked`` runs it beside a test's loop;
+``holeshot()`` is a command that does so wherever a program is started: in a shell, on a terminal. Not for tests of the
+process itself: how it is started, its warnings, workers (which read the environment as they import), packages.
 """
 
-import array
 import asyncio
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 # As of pytest's own process (pyproject.toml): what Python or a library will drop is an error.
 DEPRECATED = ("-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning")
@@ -76,18 +77,31 @@ class Used:
 
 
 used = Used()
-_parent: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
+_SHIM = Path(__file__).with_name("warm_shim.py")
+_parent: tuple[int, str, subprocess.Popen[bytes]] | None = None
 
 
-def _request() -> socket.socket:
-    """Return the socket to the warm parent, which ends with this process."""
+def _address() -> str:
+    """Return where the warm parent listens, which ends with this process."""
     global _parent  # noqa: PLW0603 - one for each test process, made at the first use
-    if _parent is None or _parent[1].poll() is not None:
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-P", *DEPRECATED, __file__, str(its.fileno())]
-        _parent = ours, subprocess.Popen(command, pass_fds=[its.fileno()])
-        its.close()
-    return _parent[0]
+    if _parent is None or _parent[2].poll() is not None:
+        address = f"holeshot-warm-{os.getpid()}-{secrets.token_hex(8)}"
+        its, ours = os.pipe()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"\0{address}")
+            listener.listen()
+            passed = its, listener.fileno()
+            command = [sys.executable, "-P", *DEPRECATED, __file__, *map(str, passed)]
+            _parent = ours, address, subprocess.Popen(command, pass_fds=passed)
+        os.close(its)
+    return _parent[1]
+
+
+def holeshot() -> tuple[str, ...]:
+    """Return the command ``holeshot``, to be started as any process: forked by the warm parent, where there is one."""
+    if hasattr(signal, "pidfd_send_signal"):  # on Linux, where sockets may have such names
+        return (sys.executable, "-IS", str(_SHIM), _address())
+    return (sys.executable, "-P", *DEPRECATED, "-m", "gateway.cli")
 
 
 async def forked(
@@ -96,11 +110,10 @@ async def forked(
     """Run ``holeshot`` with ``arguments``; ``stderr`` is a file descriptor, or PIPE."""
     loop = asyncio.get_running_loop()
     reading, writing = os.pipe() if stderr == asyncio.subprocess.PIPE else (None, stderr)
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.connect(f"\0{_address()}")
     asked: Asked = {"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}
-    passed = array.array("i", [its.fileno(), writing])
-    _request().sendmsg([json.dumps(asked).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
-    its.close()
+    socket.send_fds(ours, [json.dumps(asked).encode()], [0, 1, writing])
     ours.setblocking(False)  # noqa: FBT003 - its only argument
     stream = None
     if reading is not None:
@@ -125,8 +138,8 @@ async def forked(
 # In the warm parent.
 
 
-def _warm(control: socket.socket) -> None:
-    """Import what the command needs, and fork at each request, until the tests' process has closed its end."""
+def _import() -> None:
+    """Import what the command needs."""
     from gateway.cli import serve  # noqa: PLC0415 - imported by the parent alone
     from gateway.core.tasks import collect_less  # noqa: PLC0415 - likewise
 
@@ -138,51 +151,59 @@ def _warm(control: socket.socket) -> None:
     import gateway.server.server  # noqa: F401, PLC0415 - the whole of it
 
     gc.freeze()
-    waiting: dict[int, socket.socket] = {}
+
+
+def _warm(control: int, listener: socket.socket) -> None:
+    """Fork at each request, until the tests' process has closed its end."""
+    running: dict[socket.socket, int] = {}  # processes by the connections of those who asked for them
     wakes, wake = socket.socketpair()
     wake.setblocking(False)  # noqa: FBT003 - its only argument
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    while True:
-        ready, _, _ = select.select([control, wakes], [], [])
+    ready: list[Any] = []
+    while control not in ready:
+        watched: list[Any] = [control, listener, wakes, *running]
+        ready, _, _ = select.select(watched, [], [])
         if wakes in ready:
             wakes.recv(4096)
-            _report(waiting)
-        if control in ready:
-            asked, rights, _, _ = control.recvmsg(_MOST_BYTES, socket.CMSG_SPACE(8))
-            if not asked:
-                break
-            files = array.array("i")
-            files.frombytes(rights[0][2])
-            pid = os.fork()
+            _report(running)
+        for gone in running.keys() & ready:
+            os.kill(running[gone], signal.SIGKILL)  # whoever asked was ended itself
+        if listener in ready:
+            asker, _ = listener.accept()
+            asked, files, _, _ = socket.recv_fds(asker, _MOST_BYTES, 3)
+            pid = os.fork() if asked else None
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for each in (control, wakes, wake, *waiting.values()):
+                os.close(control)
+                for each in (listener, wakes, wake, asker, *running):
                     each.close()
-                _become(json.loads(asked), *files)
-            os.close(files[1])
-            waiting[pid] = socket.socket(fileno=files[0])
-            waiting[pid].send(str(pid).encode())
-    for pid in waiting:
+                _become(json.loads(asked), files)
+            for file in files:
+                os.close(file)
+            if pid is not None:
+                running[asker] = pid
+                asker.send(str(pid).encode())
+    for pid in running.values():
         os.kill(pid, signal.SIGKILL)
 
 
-def _report(waiting: dict[int, socket.socket]) -> None:
-    for pid in [*waiting]:
+def _report(running: dict[socket.socket, int]) -> None:
+    for asker, pid in [*running.items()]:
         ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
-            teller = waiting.pop(pid)
             with suppress(OSError):  # whoever asked has gone
-                teller.send(f"{os.waitstatus_to_exitcode(status)} {usage.ru_utime + usage.ru_stime:.3f}".encode())
-            teller.close()
+                asker.send(f"{os.waitstatus_to_exitcode(status)} {usage.ru_utime + usage.ru_stime:.3f}".encode())
+            asker.close()
+            del running[asker]
 
 
-def _become(asked: Asked, teller: int, stderr: int) -> None:
-    """Run the command in the fork."""
-    os.close(teller)
-    os.dup2(stderr, 2)
-    os.close(stderr)
+def _become(asked: Asked, files: list[int]) -> None:
+    """Run the command in the fork, with ``files`` as its standard input, output and error."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
@@ -194,4 +215,5 @@ def _become(asked: Asked, teller: int, stderr: int) -> None:
 
 
 if __name__ == "__main__":
-    _warm(socket.socket(fileno=int(sys.argv[1])))
+    _import()
+    _warm(int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])))

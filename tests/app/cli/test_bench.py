@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -31,6 +30,7 @@ from providers.simulator.script import (
 )
 from tests.app.cli.beside import run_beside
 from tests.app.gateway.running_gateway import serving
+from tests.support import warm
 
 ROOT = Path(__file__).parents[3]
 RIGHT_KEY = "hs-the-right-key-of-a-client"
@@ -50,8 +50,7 @@ class Field(NamedTuple):
         """Start the verb as a process."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "gateway.cli", "bench", *arguments),
+            *(*warm.holeshot(), "bench", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -393,7 +392,7 @@ async def run_action(field: Field, **inputs: str) -> tuple[int | None, str, dict
     folder = field.folder / "bin"
     folder.mkdir(exist_ok=True)
     command = folder / "holeshot"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m gateway.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {" ".join(warm.holeshot())} "$@"\n')
     command.chmod(0o755)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
     own = {

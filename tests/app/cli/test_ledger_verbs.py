@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
+from tests.support import warm
 from tests.support.ledgers import lay, migrated
 
 Holeshot = Callable[..., Result]
@@ -60,7 +60,7 @@ def test_a_reader_that_has_gone_is_no_news(holeshot: Holeshot, form: str) -> Non
     ours, its = os.pipe()
     os.close(ours)
 
-    command = [sys.executable, "-m", "gateway.cli", "sql", form, "select 1 as n"]
+    command = [*warm.holeshot(), "sql", form, "select 1 as n"]
     environ = {**os.environ, **LEDGER, "PYTHONPATH": str(ROOT)}
     asked = subprocess.run(command, stdout=its, stderr=subprocess.PIPE, env=environ, check=False)
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -28,6 +27,7 @@ from gateway.settings import load
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, Status, Step, answer
 from tests.app.cli.beside import run_beside
 from tests.app.gateway.running_gateway import MODEL, serving
+from tests.support import warm
 
 RIGHT_KEY = "hs-the-right-key-of-a-client"
 Holeshot = Callable[..., Result]
@@ -62,8 +62,7 @@ class RacedProviders(NamedTuple):
         """Start the verb as a process."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "gateway.cli", "race", *arguments),
+            *(*warm.holeshot(), "race", *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,

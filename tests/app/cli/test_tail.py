@@ -3,11 +3,12 @@
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from typer.testing import Result
+
+from tests.support import warm
 
 Holeshot = Callable[..., Result]
 
@@ -26,7 +27,7 @@ def test_on_a_terminal_it_says_what_it_waits_for(site: Any) -> None:
     site.answers["/api/leaderboard"] = {"models": [{"model": "chat"}]}
     ours, its = pty.openpty()
 
-    command = [sys.executable, "-m", "gateway.cli", "tail", "--url", site.url, "--model", "chat", "--slow", "500"]
+    command = [*warm.holeshot(), "tail", "--url", site.url, "--model", "chat", "--slow", "500"]
     process = subprocess.run(command, stdout=subprocess.PIPE, stderr=its, check=False)  # ends: there are no live events
 
     told = os.read(ours, 4096).decode()

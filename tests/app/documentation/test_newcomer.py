@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from importlib.util import find_spec
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.gateway.process import COMMAND, GatewayProcess
+from tests.app.gateway.process import GatewayProcess
 from tests.patience import PATIENCE_S
+from tests.support.warm import holeshot
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"GROQ_API_KEY": "gsk-made-up", "CEREBRAS_API_KEY": "csk-made-up"}
@@ -26,8 +28,8 @@ class Folder:
         self.path = path
         programs = path / ".venv" / "bin"
         programs.mkdir(parents=True)
-        self.write(programs / "holeshot", f'exec {" ".join(COMMAND)} "$@"')
-        self.write(programs / "python", f'exec {COMMAND[0]} "$@"')
+        self.write(programs / "holeshot", f'exec {" ".join(holeshot())} "$@"')
+        self.write(programs / "python", f'exec {sys.executable} "$@"')
         self.environ = {"PATH": f"{programs}{os.pathsep}/usr/bin:/bin", "HOME": str(path), "PYTHONPATH": str(ROOT)}
 
     @staticmethod

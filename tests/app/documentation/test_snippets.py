@@ -36,8 +36,10 @@ from tests.app.documentation.snippets import (
     snippets,
     snippets_in,
 )
-from tests.app.gateway.process import COMMAND, GatewayProcess
+from tests.app.gateway.process import GatewayProcess
 from tests.patience import PATIENCE_S
+from tests.searched import some
+from tests.support.warm import holeshot
 
 _WRITTEN = re.compile(r"(?:127\.0\.0\.1|localhost):4000")  # where the pages say that the gateway listens
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -190,7 +192,10 @@ def test_whatever_a_shell_or_python_is_given_is_marked_or_run() -> None:
     assert {each.page for each in snippets(*SHELL, "python")} >= {"docs/start.md"}
 
 
-@pytest.mark.parametrize("page", sorted({each.page for each in snippets(*SHELL, "python") if not each.is_file}))
+TYPED = sorted({each.page for each in snippets(*SHELL, "python") if not each.is_file})
+
+
+@pytest.mark.parametrize("page", some(TYPED, always=["README.md", "docs/start.md"], today=3))
 async def test_what_is_typed_works(page: str, tmp_path: Path, migrated_file: Path) -> None:
     async with demo(tmp_path, migrated_file) as run:
         for snippet in snippets(*RUN):
@@ -228,10 +233,10 @@ async def demo(folder: Path, migrated: Path) -> AsyncIterator[Run]:
     environ = {**clean, "PYTHONPATH": str(ROOT), "PATH": f"{folder / '.venv' / 'bin'}{os.pathsep}{clean['PATH']}"}
     shim = folder / ".venv" / "bin" / "holeshot"  # where `make run` puts it
     shim.parent.mkdir(parents=True)
-    shim.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n', encoding="utf-8")
+    shim.write_text(f'#!/bin/sh\nexec {" ".join(holeshot())} "$@"\n', encoding="utf-8")
     shim.chmod(0o755)
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "serve", "--port", "0", cwd=folder, env=environ, stderr=asyncio.subprocess.PIPE
+        *holeshot(), "serve", "--port", "0", cwd=folder, env=environ, stderr=asyncio.subprocess.PIPE
     )
     gateway = GatewayProcess(process)
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import aiohttp
 import msgspec
@@ -181,13 +182,15 @@ def write(config: Mapping[str, Any], folder: Path) -> Path:
     """Write the configuration file and return its path."""
     folder.mkdir(exist_ok=True)
     path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+    path.write_text(yaml.dump(dict(config), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)), encoding="utf-8")
     return path
 
 
 def read(config: Mapping[str, Any], folder: Path) -> Settings:
-    """Return the settings as the command line would read them."""
-    return load(write(config, folder), {})
+    """Return the settings as the command line reads them, but by YAML's parser in C: a tenth of a test less."""
+    path = write(config, folder)
+    with patch.object(yaml, "SafeLoader", getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        return load(path, {})
 
 
 @asynccontextmanager

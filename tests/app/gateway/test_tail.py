@@ -1,7 +1,6 @@
 """holeshot tail, of a gateway over real sockets."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,13 +9,14 @@ import msgspec
 from providers.simulator.script import Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
 from tests.patience import until
+from tests.support import warm
 
 
 @asynccontextmanager
 async def tailing(running: RunningGateway, *options: str) -> AsyncIterator[asyncio.StreamReader]:
     """Run the command; its lines. It has connected when the block begins."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.cli", "tail", "--url", running.url, *options),
+        *(*warm.holeshot(), "tail", "--url", running.url, *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 
 from providers.simulator.script import ScriptedProvider
-from tests.app.gateway.process import COMMAND, GatewayProcess, started
+from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
 from tests.services.gateway.test_workers import chat
 from tests.services.gateway.test_workers import ids as stored
-from tests.support import servers
+from tests.support import servers, warm
 
 REPLICAS = 4
 
@@ -47,7 +47,7 @@ async def test_four_replicas_that_start_at_once_on_an_empty_database_make_it_wit
         async def replica(number: int) -> GatewayProcess:
             """Migrate and serve, as a replica's container does."""
             migration = await asyncio.create_subprocess_exec(
-                *COMMAND, "migrate", env={**os.environ, "HOLESHOT_DATABASE_URL": new_server_url}
+                *warm.holeshot(), "migrate", env={**os.environ, "HOLESHOT_DATABASE_URL": new_server_url}
             )
             assert await migration.wait() == 0
             folder = tmp_path / str(number)

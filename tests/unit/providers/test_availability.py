@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from providers.availability import Availability, Readiness, Waits
+from tests.searched import examples
 
 WAITS = Waits(cool_min_s=0.5, cool_max_s=60.0, try_every_s=30.0, refill_s=40.0)
 RETRY_AFTER_S = st.one_of(st.none(), st.floats(-5.0, 500.0))
@@ -99,7 +100,7 @@ class Automaton(RuleBasedStateMachine):
         assert self.availability.headroom(self.now_s) == min(1.0, told + (self.now_s - at_s) / 40.0)
 
 
-Automaton.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Automaton.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
 TestAutomaton = Automaton.TestCase
 
 

@@ -12,6 +12,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.race_failures import AtCapacity
 from gateway.racing.reader import Block
 from providers import ErrorKind, UpstreamError
+from tests.searched import examples
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import SLOW, VECTORS, Room, Speaker, TimedRest, in_virtual_time
 from tests.unit.racing.virtual_time import run
@@ -140,7 +141,7 @@ PERSONS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(persons=st.lists(PERSONS, min_size=1, max_size=12), limit=st.integers(1, 3))
 def test_whatever_happens_no_limit_is_passed_and_no_seat_is_lost(persons: list[Person], limit: int) -> None:
     seats = limited(s1=limit, s2=1)

@@ -12,6 +12,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.seats import Seats
 from providers import ErrorKind, UpstreamError
+from tests.searched import examples
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
 from tests.unit.racing.track import Step, Track, delta
 from tests.unit.racing.virtual_time import run
@@ -98,7 +99,7 @@ PERSONS = st.builds(
 LIMITS = st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     persons=st.lists(PERSONS, min_size=1, max_size=14),
     ends=st.lists(st.sampled_from(sorted(BEHAVIOURS)), min_size=3, max_size=3),
@@ -118,7 +119,7 @@ def test_no_limit_is_passed_no_seat_is_lost_and_nobody_waits_where_one_is_free(
             assert crowd.servers[name].peak <= max(limit, after[name])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     limit=st.integers(1, 4),
     arrivals=st.lists(st.integers(0, 20), min_size=2, max_size=20),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from providers.catalog import load_catalog
 from providers.dialects import DIALECTS, Habits, Wording, converse_from_chat, rendered
 from providers.dialects.histories import History, chat_history
+from tests.searched import examples
 from tests.unit.providers.dialects import strict_apis
 
 EXAMPLES = 100  # for each of sixteen pairs, and of four APIs at the vendors: 2,000
@@ -269,7 +270,7 @@ def translated(body: dict[str, Any], source: str, target: str) -> Wording:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=CONVERSATIONS)
 def test_a_conversation_of_one_api_is_valid_in_the_next(source: str, target: str, said: dict[str, Any]) -> None:
     wording = translated(APIS[source](said), source, target)
@@ -279,7 +280,7 @@ def test_a_conversation_of_one_api_is_valid_in_the_next(source: str, target: str
 
 
 @pytest.mark.parametrize("source", APIS)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=CONVERSATIONS)
 def test_a_conversation_is_valid_at_every_vendor_of_chat(source: str, said: dict[str, Any]) -> None:
     body = APIS[source](said)
