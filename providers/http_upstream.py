@@ -247,7 +247,9 @@ class HttpUpstream:
 
     async def _accepted(self, head: Head, request: Request) -> Body:
         """Return the response to ``request``, which is asked again in another form where it was refused for that."""
-        api, facts = request.dialect.name, known_of(self.learnt, request)
+        api, facts = request.dialect.name, self.learnt.of(request.model)
+        if request.taught:
+            facts = known_of(self.learnt, request)
         sent = _said(request, self._quirks, facts)
         try:
             response = await self._ask(head, api, request, _encoded(request, sent.fields))

@@ -27,7 +27,9 @@ def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool, taught: Facts
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
-    spoken = deployment.spoken_in(call)
+    spoken = call.dialect  # the common case is read without a call
+    if call.spoken or spoken not in deployment.speaks:
+        spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers)
     return Request(
         model=deployment.model,
@@ -69,8 +71,8 @@ async def open_exchange(
         UpstreamError: as for ``Upstream.stream``.
 
     """
-    spoken = deployment.spoken_in(call)
     request = request_of(deployment, call, attempt_id, sendings, whole=whole, taught=taught)
+    spoken = request.dialect
     exchange = await deployment.upstream.stream(request)
     if makers is not None and spoken.answers.binds:
         maker = Maker(deployment.name, sendings.key_name, deployment.tenant)

@@ -516,7 +516,7 @@ async def test_what_a_clients_key_has_taught_is_known_with_that_key_alone(serve:
     assert received == [(True, True), (True, False), (True, False), (False, True), (True, False)]
 
 
-async def test_nor_is_the_length_or_the_api_that_its_account_lacks(serve: Serve) -> None:
+async def test_nor_is_the_length_that_its_account_refuses(serve: Serve) -> None:
     long = "This model's maximum context length is 100 tokens, your prompt has 200. context_length_exceeded"
     async with serve(alpha=None, config=ON) as running:
         running["alpha"].answers = lambda _: (
@@ -524,7 +524,7 @@ async def test_nor_is_the_length_or_the_api_that_its_account_lacks(serve: Serve)
         )
         fields = {"messages": [{"role": "user", "content": "word " * 200}]}
         assert (await asked(running, brings(f"alpha={OWN}"), **fields))[0] == 400
-        assert (await asked(running, {}, **fields))[0] == 200
         async with running.get("/leaderboard") as response:
             [row] = (await response.json())["models"][0]["deployments"]
         assert not row.get("refuses")
+        assert (await asked(running, {}, **fields))[0] == 200
