@@ -391,7 +391,7 @@ class Relay:
         for task, attempt in self._running.items():
             error = task.exception() if task.done() else None
             if isinstance(error, UpstreamError):
-                self._end(attempt, outcome_of(error), error=error)
+                self._end(attempt, outcome_of(error), error=error.without_frames())
                 continue
             if task.done() and error is None and (rest := task.result().rest) is not None:
                 rest.abort()
