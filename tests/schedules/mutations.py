@@ -1,7 +1,7 @@
 """Deliberate defects of the engine, which the checks must find: each breaks one promise, in one place."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +9,9 @@ import pytest
 from gateway.api.handler import StreamingSink
 from gateway.app.recorders import Recorders
 from gateway.core.attempts import AttemptRecord, Outcome
-from gateway.core.calls import CallRecord
+from gateway.core.calls import CallRecord, Level
 from gateway.fleet.fleet import Fleet
+from gateway.limits.limits import Begun, Limits
 from gateway.live.hub import Hub
 from gateway.live.live import OwnCalls
 from gateway.overload.intake import Intake
@@ -113,6 +114,17 @@ def a_hold_is_never_released(patch: pytest.MonkeyPatch) -> None:
 
 def a_token_is_held_without_being_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaceSettings, "holds", lambda self, *, streamed: True)
+
+
+def a_request_counts_for_good(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Begun, "end", lambda self: None)
+
+
+def a_request_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    async def begin(self: Limits, levels: Sequence[Level], *_: object, before: Begun | None = None) -> Begun:
+        return before or Begun(levels, [])
+
+    patch.setattr(Limits, "begin", begin)
 
 
 def a_seat_is_not_given_back(patch: pytest.MonkeyPatch) -> None:
@@ -370,6 +382,8 @@ MUTATIONS: Collection[Mutation] = (
     an_attempt_ends_twice,
     a_hold_is_never_released,
     a_token_is_held_without_being_asked_for,
+    a_request_counts_for_good,
+    a_request_is_not_counted,
     a_seat_is_not_given_back,
     a_seat_is_given_back_too_soon,
     a_body_is_drained_for_as_long_as_it_is_open,

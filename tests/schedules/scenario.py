@@ -12,6 +12,7 @@ DIALECTS = ("chat", "messages", "responses", "completions")
 KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 LONE_MODEL = "lone"  # one deployment; ``spare`` is its fallback
+SPARE_VOICE = "spare-voice"  # the fallback of ``voice``, where there is to be one
 
 TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
 
@@ -30,6 +31,7 @@ VALID_SHARE = 0.15  # of the scenarios are about win_on: valid
 RIVAL_SHARE = 0.25  # are about race.keep_rival
 HOLD_SHARE = 0.25  # are about race.hold
 RESCUE_SHARE = 0.2  # are about takeover.slow
+MODELS_SHARE = 0.2  # are about several models, all kinds of answers, and limits
 BLANK_SHARE = 0.15  # of the answers there begin with empty lines
 OPEN_SHARE = 0.1  # have bodies that stay open after their answer, for good
 HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
@@ -92,6 +94,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     ttft_s: float = TTFT_S
     total_s: float = TOTAL_S
     models: dict[str, Any] = {}  # more of them, as a configuration has them
+    settings: dict[str, dict[str, Any]] = {}  # further ones of the usual models
+    limits: dict[str, float] = {}  # of the client
 
     def written(self) -> str:
         """Return it as JSON."""
@@ -106,7 +110,11 @@ def read(text: str) -> Scenario:
 def drawn(seed: int) -> Scenario:
     """Return the scenario of a seed."""
     rescues, opens = Random(f"{seed} rescue").random() < RESCUE_SHARE, Random(f"{seed} opens")
-    scenario = dribbling(seed) if rescues else _raced(seed)
+    is_valid = Random(f"{seed} valid").random() < VALID_SHARE  # few find a defect there
+    if Random(f"{seed} together").random() < MODELS_SHARE and not is_valid:
+        scenario = of_models(seed)
+    else:
+        scenario = dribbling(seed) if rescues else _raced(seed)
     return _left_open(scenario, opens) if opens.random() < OPEN_SHARE else scenario
 
 
@@ -117,6 +125,68 @@ def _raced(seed: int) -> Scenario:
     if Random(f"{seed} hold").random() < HOLD_SHARE:
         scenario = _held(scenario, dice)
     return _kept(scenario, dice) if Random(f"{seed} rival").random() < RIVAL_SHARE else scenario
+
+
+def of_models(seed: int) -> Scenario:
+    """Return a scenario of models that are asked beside each other, for all kinds of answers, and under limits."""
+    scenario, dice = _drawn(seed), Random(f"{seed} models")
+    chain = {MODEL: [OTHER_MODEL, SPARE_MODEL], OTHER_MODEL: [SPARE_MODEL], LONE_MODEL: [SPARE_MODEL]}
+    chain[VOICE] = [SPARE_VOICE]
+    settings: dict[str, dict[str, Any]] = {
+        name: {"fallbacks": fallbacks, "fallback_after": dice.choice(("auto", "failure", 0.05, 0.1, 0.3))}
+        for name, fallbacks in chain.items()
+    }
+    for name in (OTHER_MODEL, VECTORS, VOICE, SPARE_VOICE):
+        settings[name] = {**settings.get(name, {}), "race": _race(dice)}
+    for name in (MODEL, SPARE_MODEL, VOICE):
+        if dice.random() < 0.15:
+            settings.setdefault(name, {})["usd_per_day"] = dice.choice((0.0, 0.0001, 1.0))
+    takes_over = dice.random() < 0.3
+    return msgspec.structs.replace(
+        scenario,
+        settings=settings,
+        takeover={"when": "always"} if takes_over else None,
+        behaviours={
+            name: tuple(_silent_or_whole(each, dice, prose=takes_over) for each in several)
+            for name, several in scenario.behaviours.items()
+        },
+        clients=tuple(
+            msgspec.structs.replace(client, asks=tuple(_asked_of_models(ask, dice) for ask in client.asks))
+            for client in scenario.clients
+        ),
+        has_clients=True,
+        limits=_limits(dice),
+    )
+
+
+def _silent_or_whole(behaviour: Behaviour, dice: Random, *, prose: bool) -> Behaviour:
+    changes: dict[str, Any] = {"prose": True, "thoughts": 0} if prose else {}
+    if dice.random() < 0.2:
+        changes |= dice.choice(({"opens_s": NEVER_S}, {"first_s": 0.5}, {"breaks_at": dice.randint(0, 3)}))
+    return msgspec.structs.replace(behaviour, **changes)
+
+
+def _asked_of_models(ask: Ask, dice: Random) -> Ask:
+    if dice.random() < 0.2:
+        return Ask(dialect="speech", key=KEY, model=VOICE, stream=False, deadline_ms=ask.deadline_ms)
+    if ask.dialect in {"embeddings", "speech"}:
+        return msgspec.structs.replace(ask, key=KEY)
+    model = dice.choice((MODEL, MODEL, OTHER_MODEL, LONE_MODEL))
+    return msgspec.structs.replace(ask, key=KEY, model=model, stream=dice.random() < 0.5)
+
+
+def _limits(dice: Random) -> dict[str, float]:
+    """Return limits of the client; some are reached."""
+    found: dict[str, float] = {}
+    if dice.random() < 0.2:
+        found["rpm"] = dice.choice((1, 3, 100))
+    if dice.random() < 0.2:
+        found["tpm"] = dice.choice((50, 2_000, 100_000))
+    if dice.random() < 0.2:
+        found["max_parallel"] = dice.choice((1, 2))
+    if dice.random() < 0.2:
+        found["usd_per_day"] = dice.choice((0.0001, 0.01, 1.0))
+    return found
 
 
 def dribbling(seed: int, clients: int | None = None, shuffle: float | None = None) -> Scenario:

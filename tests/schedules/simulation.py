@@ -55,6 +55,7 @@ from tests.schedules.scenario import (
     OTHER_MODEL,
     PROVIDERS,
     SPARE_MODEL,
+    SPARE_VOICE,
     VECTORS,
     VOICE,
     Scenario,
@@ -459,7 +460,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             found.append(each)
         return found
 
-    data = {
+    data: dict[str, Any] = {
         "database_url": "sqlite:////nowhere/holeshot.db",
         "spool_dir": str(folder / "spool"),
         "replica": "simulated",
@@ -471,7 +472,9 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             "queue_timeout_s": scenario.queue_wait_s,
         },
         "client_timeouts": {"write_timeout_s": 5.0},
-        "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest()}} if scenario.has_clients else {},
+        "clients": {"known": {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest(), **scenario.limits}}
+        if scenario.has_clients
+        else {},
         "timeouts": {
             "ttft_timeout_s": scenario.ttft_s,
             "stall_timeout_s": scenario.stall_s,
@@ -499,9 +502,15 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             SPARE_MODEL: {"deployments": deployments(providers[2:], SPARE_MODEL), "race": {"mode": "single"}},
             VECTORS: {"deployments": deployments(providers, VECTORS)},
             VOICE: {"deployments": deployments(providers[:2], VOICE)},
+            SPARE_VOICE: {"deployments": deployments(providers[2:], SPARE_VOICE)},
             **scenario.models,
         },
     }
+    for name, settings in scenario.settings.items():
+        model = data["models"][name]
+        model |= settings
+        if "width" in model.get("race", {}):
+            model["race"] = {**model["race"], "width": min(model["race"]["width"], len(model["deployments"]))}
     return load(None, {}, data, catalog=catalog())
 
 

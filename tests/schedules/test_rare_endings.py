@@ -1,12 +1,14 @@
 """Endings that seldom come: each of these left something, or lost something, once."""
 
+import gc
+
 import pytest
 from msgspec.structs import replace
 
 from gateway.core.attempts import Outcome
 from tests.schedules.checks import wrong
 from tests.schedules.faults import FIRST, OTHERS, WELL, Fault, everybody, refuses
-from tests.schedules.scenario import Ask, Client, Scenario
+from tests.schedules.scenario import Ask, Client, Scenario, of_models
 from tests.schedules.simulation import run
 from tests.support.behaviour import Behaviour
 
@@ -159,3 +161,11 @@ RESCUED = Scenario(
     stall_s=6.0,
     total_s=300.0,
 )
+
+
+def test_a_sound_that_times_out_as_another_answers_is_forgotten_at_once() -> None:
+    gc.disable()  # a collection would free it, too
+    try:
+        assert wrong(run(of_models(155))) == []
+    finally:
+        gc.enable()
