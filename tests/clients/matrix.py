@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import shorten
 from typing import Literal
 
 import msgspec
@@ -193,7 +194,8 @@ def _named(talk: Talked) -> str:
 def _shorter(why: str) -> str:
     """Return a failure as one line of a page."""
     plain = _NUMBER.sub(lambda found: f"{found[1] or ''}…", why)
-    return " ".join(plain.replace("|", "\\|").replace("<", "&lt;").replace("`", "'").split())[:400]
+    plain = re.sub(r"\w+\.\.\.", "…", plain)  # what a program has cut within a word
+    return shorten(plain.replace("|", "\\|").replace("<", "&lt;").replace("`", "'"), 400, placeholder=" …")
 
 
 def _line(*cells: str) -> str:

@@ -115,7 +115,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         seen="another deployment finishes an answer that breaks",
         no={
             **_all_but("no text to continue"),
-            "whole": "nothing delivered: another answers anew",
+            "whole": "nothing delivered: another answers instead",
             "background": _ONCE,
         },
     ),

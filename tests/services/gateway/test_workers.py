@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +101,10 @@ async def test_workers_share_max_in_flight(tmp_path: Path, postgres_url: str, re
             await gateway.event("gateway.started", 2)
             calls = [asyncio.create_task(chat(gateway)) for _ in range(CALLS)]
             while provider.counts.in_flight < 4:  # two of each: a busy worker may have left all of them to the other
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await provider.reach(in_flight=4)
                 calls.append(asyncio.create_task(chat(gateway)))
-                await asyncio.sleep(0.1)
             go.set()
             await asyncio.gather(*calls)
     assert provider.counts.most_in_flight == 4
