@@ -77,7 +77,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat. It demands reasoning_content beside tool calls: this is sent where a client has none. None: it does not
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
-    one_system: bool = False  # of chat: one system message, the first
+    one_system: bool = False  # of chat, Messages: one system prompt, the first
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
 
@@ -124,6 +124,25 @@ def chat_history(fields: Fields, history: History) -> Wording:
     try:
         conversation = _Conversation(_messages_decoder.decode(raw), history)
         conversation.fit()
+    except UNREADABLE:
+        return Wording(fields)
+    if not conversation.changed:
+        return Wording(fields)
+    messages = [message for _, message in conversation.messages]
+    return Wording({**fields, "messages": raw_json(messages)}, tuple(conversation.losses))
+
+
+def messages_history(fields: Fields, history: History) -> Wording:
+    """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
+
+    Templates of own servers refuse them there, and Claude Code sends some.
+    """
+    raw = bytes(fields.get("messages", b""))
+    if not history.one_system or _SYSTEM not in raw:
+        return Wording(fields)
+    try:
+        conversation = _Conversation(_messages_decoder.decode(raw), history)
+        conversation.fit_system()
     except UNREADABLE:
         return Wording(fields)
     if not conversation.changed:
@@ -242,6 +261,21 @@ class _Conversation:
                 )
                 self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in _REASONING))
 
+    def fit_system(self) -> None:
+        """Have each system prompt in the user's messages: the one that goes first is not among them.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+
+        """
+        self.messages = [self._as_users(*each) if _role(each[1]) == _SYSTEM else each for each in self.messages]
+
+    def _as_users(self, number: int, message: _Message) -> tuple[int, _Message]:
+        self.changed = True
+        reason = "system prompts go first: this one goes into the user's message, in <system> tags"
+        self.losses.append(Loss(f"messages[{number}].role", reason, hint=True))
+        return number, {"role": msgspec.Raw(_USER), "content": _tagged(message.get("content", _NULL))}
+
     def _with_one_system(self) -> Iterator[tuple[int, _Message]]:
         """Yield the messages, the first instructions as one, and later ones in the user's messages."""
         first: _Message | None = None
@@ -251,10 +285,7 @@ class _Conversation:
                 said = True
                 yield number, message
             elif said:
-                self.changed = True
-                reason = "system prompts go first: this one goes into the user's message, in <system> tags"
-                self.losses.append(Loss(f"messages[{number}].role", reason, hint=True))
-                yield number, {"role": msgspec.Raw(_USER), "content": _tagged(message.get("content", _NULL))}
+                yield self._as_users(number, message)
             elif first is None:
                 first = message
                 if _role(message) != _SYSTEM:

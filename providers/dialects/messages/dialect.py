@@ -20,6 +20,7 @@ from providers.dialects.dialect import (
     json_format,
     json_format_within,
 )
+from providers.dialects.histories import messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
@@ -391,6 +392,7 @@ MESSAGES = Dialect(
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
         one_call=_wants_one_call,
+        with_history=messages_history,
         without_foreign_thoughts=without_unsigned_thoughts,
         without_bound_reasoning=without_bound_reasoning,
     ),

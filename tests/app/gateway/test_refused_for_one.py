@@ -182,6 +182,34 @@ async def test_reasoning_that_xai_cannot_read_is_left_out_and_told(serve: Serve)
         assert len(xai.refusals) == 1
 
 
+@pytest.mark.parametrize(("vendor", "model"), [("vllm", "Qwen/Qwen3.5-27B"), ("llama_cpp", "qwen3.5-27b.gguf")])
+@pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief."}]], ids=["text", "parts"])
+async def test_system_prompts_among_the_messages_of_messages_are_the_users_where_a_template_refuses_them(
+    serve: Serve, vendor: str, model: str, content: Any
+) -> None:
+    async with at(serve, [(vendor, model)]) as (running, [own]):
+        said = [*QUESTION, {"role": "assistant", "content": "Yes?"}, {"role": "system", "content": content}, *QUESTION]
+        asked = {"model": NAME, "max_tokens": 50, "system": "You help.", "messages": said}
+        async with running.post(asked, path="/v1/messages") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "messages[2].role")
+        assert own.refusals == []
+
+
+async def test_so_they_are_where_only_the_refusal_says_it(serve: Serve) -> None:
+    def answer(body: Any) -> Sequence[Step]:
+        is_first = all(each["role"] != "system" for each in body["messages"])
+        return ANSWERS["messages"] if is_first else refused("System message must be at the beginning.")
+
+    asked = {"max_tokens": 50, "messages": [*QUESTION, {"role": "system", "content": "Be brief."}, *QUESTION]}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+        running["alpha"].answers = answer
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, **asked}, path="/v1/messages") as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "messages[1].role")
+            assert len(running["alpha"].received) == sendings
+
+
 async def test_azures_remedy_is_told_to_its_operator_as_a_setting(serve: Serve) -> None:
     async with at(serve, [("azure", "gpt-5")]) as (running, _):
         async with running.post({"model": NAME, "messages": QUESTION}) as response:
