@@ -14,8 +14,8 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.searched import SEED, examples
 from tests.support.ledgers import migrated
+from tests.support.searched import SEED, examples
 from tests.support.servers import free_port
 
 # What an example takes depends on what else the machine does.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.searched import SEED, WHOLE
+from tests.support.searched import SEED, WHOLE
 from tests.support.warm import used
 
 MOST = int(os.environ.get("COSTS", "10"))  # files that are printed

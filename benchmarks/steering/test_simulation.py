@@ -13,7 +13,7 @@ from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import WORLDS
 from gateway.core.calls import Objective
 from gateway.steering.constants import BURST_TOKENS
-from tests.searched import some
+from tests.support.searched import some
 
 CALLS = 500
 OURS = [contest.RACES, contest.ECONOMY, contest.COMPLETION, contest.COMPLETION_RACES]

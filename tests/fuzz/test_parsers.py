@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.app.http.http1_answers import BROKEN_OFF, REFUSED, TAKEN
 from tests.fuzz import http1_target, http2_target
 from tests.fuzz.fuzzed_connection import SCRIPT_BYTES, Drive
-from tests.searched import examples
+from tests.support.searched import examples
 from tests.unit.providers.http.h2_server import END_HEADERS, frame, headers
 from tests.unit.providers.http.h2_server import settings as settings_frame
 

@@ -41,7 +41,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_losers_bytes_are_let_through(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Attempts, "overtaken", lambda self, winner, now: [])
+    patch.setattr(Attempts, "overtaken", lambda self, winner, now, **_: [])
     patch.setattr(Entry, "bid", lambda self, attempt, now: self._win(attempt, now) or Bid.WON)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.schedules.__main__ import told
 from tests.schedules.scenario import drawn, read
-from tests.searched import SEED, WHOLE
+from tests.support.searched import SEED, WHOLE
 
 ALWAYS, TODAY = 100, 100
 FAILED_ONCE: tuple[int, ...] = ()  # seeds beyond those that always run

@@ -7,7 +7,7 @@ from tests.schedules.mutations import UNTOLD, Mutation, what_was_told_is_kept
 from tests.schedules.scenario import drawn
 from tests.schedules.simulation import Evidence, run
 from tests.schedules.spectators import Look
-from tests.searched import some
+from tests.support.searched import some
 
 SEEDS = some(range(1, 201), always=20, today=10)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.searched import WHOLE, some
+from tests.support.searched import WHOLE, some
 from tests.unit.patterns import Found, patterns, worst_inputs
 
 _SHORTEST = 22  # characters: an exponential pattern takes some ten milliseconds

@@ -9,6 +9,7 @@ import msgspec
 
 from providers.dialects.wording import Fields
 from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
 from providers.sse import events
 from providers.usage import Usage
 
@@ -56,7 +57,7 @@ def _with_first_call(raw: bytes, data: bytes) -> bytes:
         return raw
     if not choices and not chunk.get("usage"):
         return b""
-    return b"data: %b\n\n" % msgspec.json.encode({**chunk, "choices": choices})
+    return b"data: %b\n\n" % encoded({**chunk, "choices": choices})
 
 
 def _keeps_something(choice: dict[str, Any]) -> bool:

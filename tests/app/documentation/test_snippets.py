@@ -38,7 +38,7 @@ from tests.app.documentation.snippets import (
 )
 from tests.app.gateway.process import GatewayProcess
 from tests.patience import PATIENCE_S
-from tests.searched import some
+from tests.support.searched import some
 from tests.support.warm import holeshot
 
 _WRITTEN = re.compile(r"(?:127\.0\.0\.1|localhost):4000")  # where the pages say that the gateway listens

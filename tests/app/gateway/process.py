@@ -124,4 +124,10 @@ async def started(
     finally:
         if process.returncode is None:
             process.terminate()
-        await running.ended()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await running.ended()
+        except TimeoutError:  # its test fails, and the others go on: workers end with their parent
+            process.kill()
+            await running.ended()
+            raise

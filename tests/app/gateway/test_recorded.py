@@ -7,7 +7,7 @@ import pytest
 from tests.app.gateway.process import started
 from tests.app.gateway.recorded.asked import ROWS, Row, of_row
 from tests.app.gateway.recorded.recording import answers, configured, read, upstream
-from tests.searched import some
+from tests.support.searched import some
 
 ALWAYS = [row for row in ROWS if row.name in {"chat streamed", "embeddings"}]
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.searched import some
+from tests.support.searched import some
 from tests.support.vendors import Served, made, running_vendor
 from tests.unit.providers.dialects.test_any_conversation import APIS, CONVERSATIONS
 

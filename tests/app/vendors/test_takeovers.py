@@ -16,7 +16,7 @@ import pytest
 
 from providers import events
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.searched import some
+from tests.support.searched import some
 from tests.support.vendors import Served, running_vendor
 from tests.unit.providers.dialects.test_any_conversation import APIS
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from providers.availability import Availability, Readiness, Waits
-from tests.searched import examples
+from tests.support.searched import examples
 
 WAITS = Waits(cool_min_s=0.5, cool_max_s=60.0, try_every_s=30.0, refill_s=40.0)
 RETRY_AFTER_S = st.one_of(st.none(), st.floats(-5.0, 500.0))

@@ -12,7 +12,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.race_failures import AtCapacity
 from gateway.racing.reader import Block
 from providers import ErrorKind, UpstreamError
-from tests.searched import examples
+from tests.support.searched import examples
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import SLOW, VECTORS, Room, Speaker, TimedRest, in_virtual_time
 from tests.unit.racing.virtual_time import run

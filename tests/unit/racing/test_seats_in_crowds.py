@@ -12,7 +12,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.racing.seats import Seats
 from providers import ErrorKind, UpstreamError
-from tests.searched import examples
+from tests.support.searched import examples
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited
 from tests.unit.racing.track import Step, Track, delta
 from tests.unit.racing.virtual_time import run

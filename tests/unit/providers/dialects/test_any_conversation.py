@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from providers.catalog import load_catalog
 from providers.dialects import DIALECTS, Habits, Wording, converse_from_chat, rendered
 from providers.dialects.histories import History, chat_history
-from tests.searched import examples
+from tests.support.searched import examples
 from tests.unit.providers.dialects import strict_apis
 
 EXAMPLES = 100  # for each of sixteen pairs, and of four APIs at the vendors: 2,000
