@@ -130,4 +130,5 @@ async def started(
         except TimeoutError:  # its test fails, and the others go on: workers end with their parent
             process.kill()
             await running.ended()
+            sys.stdout.write(running.stderr[-4000:].decode(errors="replace"))
             raise
