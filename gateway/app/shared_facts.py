@@ -50,9 +50,12 @@ class SharedFacts:
 
     async def run(self) -> None:
         """Learn from the others until it is cancelled."""
-        looks = 0
+        looks, own = 0, asyncio.current_task()
+        assert own is not None
         while True:
             await self.look(everything=looks % ALL_EVERY == 0)
+            if own.cancelling():  # while it connected: Redis' client told that as an error
+                raise asyncio.CancelledError
             looks += 1
             await asyncio.sleep(EVERY_S)
 
