@@ -252,7 +252,7 @@ class Services(msgspec.Struct, frozen=True):
     """The recorder, the owners of tasks and seats, and the sources of time and ids."""
 
     recorder: Recorder
-    tasks: AttemptTasks[Any]  # of ``Attempt`` and ``OpenCall``, whose modules import this one
+    tasks: AttemptTasks[Any]  # of ``Attempt``, whose module imports this one
     seats: Seats
     clock: Callable[[], float]  # monotonic seconds, with a finer resolution than the loop's
     new_id: Callable[[], str]

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -119,17 +119,7 @@ def chat_history(fields: Fields, history: History) -> Wording:
     if history == _ANY:  # nearly all; a long prompt is not copied for it
         return Wording(fields)
     raw = bytes(fields.get("messages", b""))
-    if not _concerns(raw, history):
-        return Wording(fields)
-    try:
-        conversation = _Conversation(_messages_decoder.decode(raw), history)
-        conversation.fit()
-    except UNREADABLE:
-        return Wording(fields)
-    if not conversation.changed:
-        return Wording(fields)
-    messages = [message for _, message in conversation.messages]
-    return Wording({**fields, "messages": raw_json(messages)}, tuple(conversation.losses))
+    return _fitted(fields, raw, history, _Conversation.fit) if _concerns(raw, history) else Wording(fields)
 
 
 def messages_history(fields: Fields, history: History) -> Wording:
@@ -140,9 +130,14 @@ def messages_history(fields: Fields, history: History) -> Wording:
     raw = bytes(fields.get("messages", b""))
     if not history.one_system or _SYSTEM not in raw:
         return Wording(fields)
+    return _fitted(fields, raw, history, _Conversation.fit_system)
+
+
+def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conversation], None]") -> Wording:
+    """Return a request with its messages, which are ``raw``, as ``fit`` leaves them."""
     try:
         conversation = _Conversation(_messages_decoder.decode(raw), history)
-        conversation.fit_system()
+        fit(conversation)
     except UNREADABLE:
         return Wording(fields)
     if not conversation.changed:
