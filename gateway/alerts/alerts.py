@@ -28,6 +28,7 @@ from gateway.alerts.asking import PatientSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
 from gateway.core.log import OutageCauses
+from gateway.core.tasks import end_if_cancelled
 from gateway.settings import WebhookSettings
 
 # Opens an alert when a source reports a condition, and resolves it when no process has seen it for a while.
@@ -514,4 +515,5 @@ class Alerts:
                     # Event alerts.task_failed: One round of looking or sending failed. The next one follows in seconds.
                     # Do: It is a bug: report it with the trace.
                     _log.exception("alerts.task_failed")
+            end_if_cancelled()
             await until_next()

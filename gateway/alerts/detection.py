@@ -27,6 +27,7 @@ from gateway.alerts.slowdowns import (
     Windows,
 )
 from gateway.core.errors import ApiError
+from gateway.core.tasks import end_if_cancelled
 
 GRACE_S = 60  # after the end of a window, until its rows are in the ledger
 LATE_S = 6 * WINDOW_S  # how far back windows are read again: rows come at the end of calls
@@ -101,6 +102,7 @@ class Detection:
                 now_s = self._unix_clock()
                 await asyncio.sleep(WINDOW_S - (now_s - GRACE_S) % WINDOW_S)
                 await self.look()
+                end_if_cancelled()
         finally:
             with suppress(ApiError, TimeoutError):
                 async with asyncio.timeout(_RESIGN_TIMEOUT_S):

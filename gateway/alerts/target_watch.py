@@ -11,6 +11,7 @@ import structlog
 
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
 from gateway.core.targets import Standing, Target
+from gateway.core.tasks import end_if_cancelled
 
 EVERY_S = 30.0
 
@@ -62,6 +63,7 @@ class TargetWatch:
                     # stay.
                     # Do: It is a bug: report it with the trace.
                     structlog.get_logger().exception("targets.not_watched")
+                end_if_cancelled()
         finally:
             await self._counting.aclose()
 

@@ -15,6 +15,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, To
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
+from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError
 from gateway.limits import Leases, Limits, spent_by_quota
 from gateway.live.live import Live
@@ -197,6 +198,7 @@ class StartupHistory:
             await asyncio.sleep(after_s)
             if await self.load_spending():
                 return
+            end_if_cancelled()
             after_s = _SPENDING_RETRY_S
 
 

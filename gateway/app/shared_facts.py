@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gateway.core.log import get_logger
+from gateway.core.tasks import end_if_cancelled
 from providers import UNREADABLE, Fact, Learnt
 
 if TYPE_CHECKING:
@@ -50,12 +51,10 @@ class SharedFacts:
 
     async def run(self) -> None:
         """Learn from the others until it is cancelled."""
-        looks, own = 0, asyncio.current_task()
-        assert own is not None
+        looks = 0
         while True:
             await self.look(everything=looks % ALL_EVERY == 0)
-            if own.cancelling():  # while it connected: Redis' client told that as an error
-                raise asyncio.CancelledError
+            end_if_cancelled()
             looks += 1
             await asyncio.sleep(EVERY_S)
 

@@ -57,6 +57,17 @@ def forget_frames(task: asyncio.Task[Any]) -> None:
         retrieve(task)
 
 
+def end_if_cancelled() -> None:
+    """Raise the running task's cancellation where the round of its loop has taken that for an error of its own.
+
+    redis-py does so while it connects, and what is built on ``asyncio.wait_for`` may before Python 3.12. A loop over a
+    store calls this after each round: it would run on until the process is killed.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def pause(seconds: float, until: asyncio.Event) -> None:
     """Wait so long, or until the event is set."""
     with suppress(TimeoutError):

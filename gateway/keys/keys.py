@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gateway.core.errors import ClientNotFound, KeyConflict, KeysUnreachable
 from gateway.core.log import get_logger
+from gateway.core.tasks import end_if_cancelled
 from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, is_name, shown_all
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
@@ -84,6 +85,7 @@ class KeyWatch:
         while True:
             await asyncio.sleep(POLL_S)
             await self._try_to_look()
+            end_if_cancelled()
 
     async def _try_to_look(self) -> None:
         try:
@@ -205,6 +207,7 @@ class KeyUses:
                 # Event keys.uses_not_written: When keys were last used could not be written.
                 # Do: It is a bug: report it with the trace.
                 get_logger().exception("keys.uses_not_written")
+            end_if_cancelled()
 
 
 # Ends keys at their instant, with one timer: for the one that ends next.

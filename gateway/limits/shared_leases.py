@@ -21,7 +21,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
-from gateway.core.tasks import pause
+from gateway.core.tasks import end_if_cancelled, pause
 from gateway.limits.lease_scripts import CLOCK, EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
 from gateway.limits.quota import DOLLARS, MINUTE_S, ROUNDING, SHARE_AT_LEAST, Quota, Slots
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
@@ -418,6 +418,7 @@ class ShardLeases:
             finally:
                 if ended is not None and not ended.done():
                     ended.set_result(None)
+            end_if_cancelled()
 
     def _due(self) -> list[Quota]:
         """Return the quotas to report; drop those of windows that have ended."""

@@ -15,7 +15,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
-from gateway.core.tasks import pause
+from gateway.core.tasks import end_if_cancelled, pause
 from gateway.live.events import (
     INSTALLATION,
     PROCESS,
@@ -257,7 +257,6 @@ class Sharing:
         self._causes = OutageCauses()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._is_open = True
 
     @property
     def publishes(self) -> bool:
@@ -271,8 +270,6 @@ class Sharing:
 
     async def close(self) -> None:
         """Stop, and remove this process's member, so that others stop publishing at once."""
-        self._is_open = False
-        self._news.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -298,7 +295,7 @@ class Sharing:
         self._hurry()
 
     async def _keep_in_step(self) -> None:
-        while self._is_open:  # redis-py can lose a cancellation before Python 3.12
+        while True:
             self._news.clear()
             try:
                 await self._listener.tend(wanted=self._live.viewers > 0)
@@ -316,6 +313,7 @@ class Sharing:
             problem = self._problem or self._listener.problem
             self._live.set_scope(INSTALLATION if problem is None else PROCESS, problem)
             self.foreign.forget_silent()
+            end_if_cancelled()
             await pause(FLUSH_S if self._publisher.is_on else POLL_S, self._news)
 
     async def _poll(self) -> None:
@@ -444,13 +442,13 @@ class _Listener:
         self._foreign.clear()
 
     async def _listen(self) -> None:
-        me = self._task
         try:
             await self._nodes.find()
             async with self._nodes.pubsub(VIEWERS_KEY) as pubsub:
                 await pubsub.subscribe(self._channel)
-                while self._task is me:  # redis-py can lose a cancellation before Python 3.12
+                while True:
                     message = await pubsub.get_message(timeout=POLL_S)
+                    end_if_cancelled()
                     if message is None:
                         continue
                     if message["type"] == "subscribe":

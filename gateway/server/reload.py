@@ -17,7 +17,7 @@ import structlog
 
 from gateway.app.fleets import Upstreams
 from gateway.app.gateway import Gateway
-from gateway.core.tasks import WatchedFiles, pause
+from gateway.core.tasks import WatchedFiles, end_if_cancelled, pause
 from gateway.settings import ConfigurationError, References, Settings, vendor_of
 from providers import load_catalog
 
@@ -134,6 +134,7 @@ class Reloader:
                     # configuration stays.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
+                end_if_cancelled()
 
     async def _reload(self) -> None:
         running = self._gateway.context.settings

@@ -20,6 +20,7 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from gateway.core.log import OutageCauses
+from gateway.core.tasks import end_if_cancelled
 from gateway.steering.board import NEVER_S, Contributions, SlotPart, arguments, key_of, slot_keys, slot_of
 from gateway.steering.budget import Spending
 from gateway.steering.constants import (
@@ -324,7 +325,6 @@ class RedisBoard:
         self._restoring_until_s: dict[str, float] = {}  # by shard
         self._away = OutageCauses()  # by shard
         self._task: asyncio.Task[None] | None = None
-        self._is_open = True
 
     def add(self, model: str, counts: Mapping[str, float], unix_s: float) -> None:
         """Add counts: visible here at once, and in all replicas after the next two syncs."""
@@ -382,7 +382,6 @@ class RedisBoard:
 
     async def close(self) -> None:
         """Stop, after a last flush if Redis is available."""
-        self._is_open = False
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -428,10 +427,11 @@ class RedisBoard:
     async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
-        while self._is_open:  # redis-py can lose a cancellation before Python 3.12
+        while True:
             due = max(due + self.round_s, loop.time())  # a slow Redis does not get more requests
             await asyncio.sleep(due - loop.time())
             await self.sync()
+            end_if_cancelled()
 
     @property
     def round_s(self) -> float:

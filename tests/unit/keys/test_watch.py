@@ -14,6 +14,7 @@ from gateway.keys.keys import FULL_READ_S, LOG_EVERY_S, STALE_S, KeyUses, KeyWat
 from gateway.keys.stored import client_settings
 from gateway.keys.table import Ended, KeyTable
 from gateway.settings import ClientSettings
+from tests.patience import PATIENCE_S
 from tests.unit.keys.given import NOW, Clock, digest, key
 from tests.unit.keys.memory_key_store import MemoryKeyStore
 
@@ -225,6 +226,34 @@ async def test_a_bug_in_one_look_is_not_the_end_of_looking(watched: Watched, log
     await watched.watch._try_to_look()
 
     assert watched.has(1)
+
+
+async def test_looking_ends_though_the_database_takes_the_cancellation_for_an_error(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+    looks = 0
+
+    class Connecting(MemoryKeyStore):
+        async def version(self) -> int:
+            nonlocal looks
+            looks += 1
+            if looks == 2:  # the first is before it polls
+                asked.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError as cancelled:
+                    raise KeysUnreachable("the database does not answer") from cancelled
+            return 0
+
+    monkeypatch.setattr(keys, "POLL_S", 0.0)
+    watch = KeyWatch(Connecting(), watched.table, watched.clock)
+    await watch.start()
+    await asked.wait()
+    async with asyncio.timeout(PATIENCE_S):
+        await watch.close()
+    assert looks == 2
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_uses_are_written_in_one_batch_and_kept_while_the_database_is_away() -> None:
