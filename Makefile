@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 READ_BY_PEOPLE := *.md Makefile docs config gateway providers holeshot migrations tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test checks suite quick bench profile docs fmt lock release clean
+.PHONY: help run install test checks suite browser quick bench profile docs fmt lock release clean
 
 help:  ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,13 +25,9 @@ ifdef WHAT
 	@$(call known,$(WHAT),$(TESTS))
 	$(test_$(WHAT))
 else
-	@$(MAKE) --no-print-directory --jobs 2 checks suite
-	@$(call again,$(BIN)/python tests/browser/run.py)
+	@$(BIN)/python tests/browser/run.py install
+	@$(BIN)/python -m tests.costs $(MAKE) --no-print-directory --jobs 3 checks browser suite
 endif
-
-# What fails is run once more, with nothing beside it; what passes then is named: it wavers, and wants mending.
-again = $(1) || { [ $$? = 1 ] && echo "Those that failed, once more, alone:" && \
-  $(1) --numprocesses 0 -rfEp --last-failed --last-failed-no-failures none; }
 
 checks: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -42,7 +38,10 @@ checks: $(VENV)/.dev
 	$(BIN)/codespell -D - -D tools/requirements/words.txt $(READ_BY_PEOPLE)
 
 suite: $(VENV)/.dev
-	$(call again,$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ROOMS))
+	$(BIN)/python -m pytest -p tests.costs --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder $(ROOMS)
+
+browser: $(VENV)/.dev
+	$(BIN)/python tests/browser/run.py
 
 quick: $(VENV)/.dev  ## what a change needs first, within a minute: linters, types, the unit tests of what you changed
 	@$(BIN)/python tests/quick.py

@@ -1,15 +1,19 @@
 """What a run of the tests costs, as a plugin of pytest: at its end it prints the files that take most, in wall and CPU.
 
 CPU is that of the test's own process and of all that it has started, servers that go on running too (on Linux).
-``pytest -p tests.costs`` adds it; ``COSTS=30`` prints so many files.
+``pytest -p tests.costs`` adds it; ``COSTS=30`` prints so many files. ``python -m tests.costs COMMAND`` runs a command,
+and prints the costs of all runs of tests in it together at its end: so does ``make test``.
 """
 
+import json
 import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,7 @@ from tests.support.searched import SEED, WHOLE
 from tests.support.warm import used
 
 MOST = int(os.environ.get("COSTS", "10"))  # files that are printed
+_INTO = "COSTS_INTO"  # names a folder: the costs of a run are written there, and printed by who has made it
 _STARTING = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn"})
 _THREADS = Path("/proc/self/task")
 _started = 0
@@ -110,18 +115,40 @@ class Costs:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the table."""
-        rows = sorted(self.files.items(), key=lambda each: -each[1][1])
-        wall, cpu, processes = (sum(sums[at] for _, sums in rows) for at in range(3))
-        say = terminalreporter.write_line
-        took = time.perf_counter() - self.since
-        say(f"{took:.0f} s: {wall:.0f} s of tests, {cpu:.0f} s of CPU, {processes:.0f} processes; the dearest files:")
-        say(f"{'CPU s':>7} {'wall s':>7} {'started':>7}")
-        for name, (wall, cpu, processes) in rows[:MOST]:
-            say(f"{cpu:7.1f} {wall:7.1f} {processes:7.0f}  {name}")
-        say("everything was searched" if WHOLE else f"SEED={SEED} make test searches the same parts again")
+        if folder := os.environ.get(_INTO):
+            Path(folder, f"{os.getpid()}.json").write_text(json.dumps(self.files), encoding="utf-8")
+        else:
+            tell([self.files], f"{time.perf_counter() - self.since:.0f} s", terminalreporter.write_line)
+
+
+def tell(runs: Iterable[Mapping[str, Sequence[float]]], took: str, say: Callable[[str], object]) -> None:
+    """Say what runs of tests have cost, in all and in the dearest files."""
+    rows = sorted((each for files in runs for each in files.items()), key=lambda each: -each[1][1])
+    wall, cpu, processes = (sum(sums[at] for _, sums in rows) for at in range(3))
+    say(f"{took}: {wall:.0f} s of tests, {cpu:.0f} s of CPU, {processes:.0f} processes; the dearest files:")
+    say(f"{'CPU s':>7} {'wall s':>7} {'started':>7}")
+    for name, (wall, cpu, processes) in rows[:MOST]:
+        say(f"{cpu:7.1f} {wall:7.1f} {processes:7.0f}  {name}")
+    say("everything was searched" if WHOLE else f"SEED={SEED} make test searches the same parts again")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Sum up where the reports come together: not in a worker."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Costs())
+
+
+def main(command: Sequence[str]) -> int:
+    """Run it, and print the costs; return its exit code."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        code = subprocess.run(command, env={**os.environ, _INTO: folder}, check=False).returncode
+        runs = [json.loads(each.read_text(encoding="utf-8")) for each in sorted(Path(folder).iterdir())]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # not of what ends unawaited, as the parts of a Chromium
+    wall_s, cpu_s = time.perf_counter() - began, used.ru_utime + used.ru_stime
+    tell(runs, f"{wall_s:.0f} s and {cpu_s:.0f} s of CPU in all", lambda line: print(line, flush=True))  # noqa: T201 - for who runs it
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -47,7 +47,7 @@ def test_a_first_visit_says_what_to_do_and_sends_three_calls(
 def test_the_demo_shows_a_race_without_a_click_and_what_racing_saved_after_one(
     fresh: Installation, visit: Callable[..., Visit]
 ) -> None:
-    seen = visit(fresh)
+    seen = visit(fresh, calm=True)
     page = seen.open("live")
     page.get_by_role("heading", name="The last race").wait_for()
     assert page.locator(".stage .timeline li").count() >= 2

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Route
 
 MADE = 4  # calls while the page looks
+UNENDED = "select id from calls where launched > (select count(*) from attempts where call_id = calls.id)"
 PICTURE = "() => document.querySelector('main canvas').toDataURL()"
 TEN_FRAMES = """() => new Promise(done => {
   let left = 10;
@@ -163,6 +164,7 @@ def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -
     listed = page.locator("main tbody tr a").evaluate_all("all => all.map(each => each.hash.split('/').pop())")
     assert len(listed) == len(set(listed))
     demo.stored(listed)
+    demo.await_no_rows(UNENDED)  # of a test before, or audited: what ends meanwhile is drawn
     first = page.evaluate(PICTURE)
     page.wait_for_function(f"first => ({PICTURE})() !== first", arg=first)
     page.get_by_role("button", name="Pause").click()

@@ -28,12 +28,16 @@ class Visit:
     ``complaints`` are console messages, errors, failed and foreign requests, and statuses from 400.
     """
 
-    def __init__(self, browser: Browser, url: str, *, width: int = 1400, dark: bool = False) -> None:
+    def __init__(
+        self, browser: Browser, url: str, *, width: int = 1400, dark: bool = False, calm: bool = False
+    ) -> None:
+        """``calm``: little moves, which takes less CPU, for who looks for long and not at what moves."""
         self.url = url.rstrip("/")
         self.complaints: list[str] = []
         self.context = browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if calm else "no-preference",
             permissions=["clipboard-read", "clipboard-write"],
         )
         self.page: Page = self.context.new_page()

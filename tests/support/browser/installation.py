@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -60,17 +60,16 @@ class Installation:
 
     def stored(self, ids: Iterable[str]) -> None:
         """Wait until the rows of these calls are in the database: they are shipped once a second."""
-        wanted, end = {each.replace("-", "") for each in ids}, time.monotonic() + PATIENCE_S
-        while not wanted <= {str(row[0]).replace("-", "") for row in self.rows("select id from calls")}:
-            assert time.monotonic() < end, "not stored in time"
-            time.sleep(0.1)
+        wanted = {each.replace("-", "") for each in ids}
+        self._await(lambda: wanted <= {str(row[0]).replace("-", "") for row in self.rows("select id from calls")})
 
     def await_rows(self, sql: str, count: int) -> None:
         """Wait until a query has so many rows."""
-        end = time.monotonic() + PATIENCE_S
-        while len(self.rows(sql)) < count:
-            assert time.monotonic() < end, "not stored in time"
-            time.sleep(0.1)
+        self._await(lambda: len(self.rows(sql)) >= count)
+
+    def await_no_rows(self, sql: str) -> None:
+        """Wait until a query has none."""
+        self._await(lambda: not self.rows(sql))
 
     def ended(self, call_id: str) -> tuple[int, int]:
         """Wait until a call is stored; return how many attempts it had, and its status."""
@@ -83,6 +82,12 @@ class Installation:
         """Ask the database itself."""
         with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as connection:
             return connection.execute(sql).fetchall()
+
+    def _await(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < end, "not stored in time"
+            time.sleep(0.1)
 
 
 @contextmanager
