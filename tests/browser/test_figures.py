@@ -422,7 +422,7 @@ def test_the_leaderboard_has_first_sentences_once_somebody_was_measured_by_them(
     assert "Sentence" not in titles.inner_text()
     body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Why race?"}]}
     body["race"] = {"mode": "race", "win_on": "sentence"}
-    with ThreadPoolExecutor(5) as pool:  # each answer takes seconds
+    with ThreadPoolExecutor(20) as pool:  # each answer takes seconds
         statuses = pool.map(lambda _: demo.ask("/v1/chat/completions", body=body)[0], range(20))
         assert list(statuses) == [200] * 20
     page.get_by_role("button", name="Sentence").first.wait_for()

@@ -24,6 +24,7 @@ LOOKS = ((1400, False, True), (1280, True, False), (900, False, False), (390, Tr
 SCROLLS = 900  # wide tables do, in their own place: there is no room for all figures, and too much for a list
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
 LONG_WORD = "m" * 100
+AGAIN = "00:06"  # of the page's clock: then what failed has been tried again
 
 
 @pytest.mark.parametrize(("width", "dark", "asks"), LOOKS)
@@ -173,11 +174,13 @@ def test_a_view_says_once_that_the_database_is_away_and_recovers_by_itself(
     of_database = re.compile(r"/api/(calls|history|heat|slowdowns|race-value|refusals|usage)\b")
     error = {"error": {"message": "the database does not answer", "type": "service_unavailable"}}
     page.route(of_database, lambda route: route.fulfill(status=503, json=error))
+    page.clock.install()
     page.goto(f"{demo.url}/#/{view}")
     page.get_by_role("alert").first.wait_for()
     page.wait_for_selector("main [aria-busy=true]", state="detached")
     assert page.get_by_role("alert").all_inner_texts() == ["the database does not answer\n\nTry again"]
     page.unroute(of_database)
+    page.clock.fast_forward(AGAIN)
     page.get_by_role("alert").first.wait_for(state="detached")
 
 
@@ -206,10 +209,12 @@ def test_history_opens_on_the_hour_when_there_is_no_more_than_that(
 def test_a_call_that_cannot_be_read_does_not_load_for_ever(demo: Installation, visit: Callable[..., Visit]) -> None:
     page = visit(demo).page
     page.route("**/api/calls/*", lambda route: route.fulfill(status=503, body='{"error": {"message": "away"}}'))
+    page.clock.install()
     page.goto(f"{demo.url}/#/calls/01a202e0-8b7f-7369-a14f-3f80f53e898c")
     page.get_by_role("alert").wait_for()
     assert page.locator("main [aria-busy=true]").count() == 0
     page.unroute("**/api/calls/*")
+    page.clock.fast_forward(AGAIN)
     page.wait_for_selector("main h2:text-is('No such call')")  # it tries again by itself
 
 
@@ -221,10 +226,12 @@ def test_a_call_that_another_worker_has_is_shown_once_its_row_is_stored(
     missing = {"error": {"message": "no call has this id"}}
     page = visit(demo).page
     page.route("**/api/calls/*", lambda route: route.fulfill(status=404, json=missing))
+    page.clock.install()
     page.goto(f"{demo.url}/#/calls/{new_id()}")
     page.wait_for_selector("main h2:text-is('Not here yet')")
     page.unroute("**/api/calls/*")
     page.route("**/api/calls/*", lambda route: route.fulfill(json=told))
+    page.clock.fast_forward(AGAIN)
     page.wait_for_selector("main h2:text-is('The race')")
 
 
