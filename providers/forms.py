@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -150,6 +151,8 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
     """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
     if request.once or lacking(refusal) in _OF_THE_API:
         return False
+    if refusal.status == HTTPStatus.OK:
+        return is_within_answer(refusal)
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
     )

@@ -25,6 +25,7 @@ from providers import (
     Learnt,
     Request,
     UpstreamError,
+    blames_request_within,
     lacking,
     learnt_of,
     offered,
@@ -117,6 +118,8 @@ class OtherForms:
 
         What continues an answer, or must not be sent twice, is not repeated.
         """
+        if blames_request_within(error):
+            error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
         if error.is_bound and call.maker is not None and (learnt := _learnt_of(attempt.deployment)) is not None:
