@@ -147,9 +147,9 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     return msgspec.structs.replace(quirks, history=history)
 
 
-def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
-    if request.once or lacking(refusal) in _OF_THE_API:
+def may_teach(refusal: UpstreamError) -> bool:
+    """Whether a refusal may be about the form of its request, and not about the API."""
+    if lacking(refusal) in _OF_THE_API:
         return False
     if refusal.status == HTTPStatus.OK:
         return is_within_answer(refusal)
@@ -186,7 +186,7 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
     request = asked.request
-    if request.once or not is_within_answer(error) or lacking(error) in _OF_THE_API:
+    if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
     known = known_of(learnt, request)
     sent = say(known)
@@ -213,7 +213,7 @@ async def taken(
     try:
         answer = await ask(sent)
     except UpstreamError as error:
-        if not may_teach(error, request):
+        if not may_teach(error):
             raise
         refusal = error.without_frames()
     else:
@@ -237,7 +237,7 @@ async def in_another_form(
     ``facts`` are those that were known before, ``say`` makes a form and ``ask`` sends it.
 
     Raises:
-        UpstreamError: the refusal, if it tells of no other form; or that of the last form.
+        UpstreamError: the refusal, if it tells of no other form or must not be sent twice; or that of the last form.
 
     """
     request, first, sent = asked.request, refusal, say(facts)
@@ -248,11 +248,14 @@ async def in_another_form(
         before, sent = sent, say(tried)
         if sent.fields == before.fields:
             break
+        if request.once:  # it may have effects: the next one is sent so
+            _suppose(learnt, request.model, tried[len(known) :])
+            break
         try:
             answer = await ask(sent)
         except UpstreamError as error:
             refusal = error.without_frames()
-            if not may_teach(refusal, request):
+            if not may_teach(refusal):
                 break
         except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
             _suppose(learnt, request.model, tried[len(known) :])

@@ -198,10 +198,10 @@ def _agains(attempt: Asked) -> Iterator[Again]:
 def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
     tried = sum(again.role is Role.FORM for again in _agains(attempt))
-    if attempt.start.continues is not None or call.stateful or tried >= MOST_TAUGHT:
+    if attempt.start.continues is not None or tried >= MOST_TAUGHT:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
-    if not found:
+    if not found or call.stateful:  # then the next request is sent so
         return None
     error.kind = ErrorKind.BAD_REQUEST  # it is no strike
     return Again(Role.FORM, facts=found)
