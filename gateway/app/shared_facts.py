@@ -4,7 +4,8 @@ It has names of models, fields and deployments, kinds of values, and no more of 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,13 @@ MOST = 10_000  # facts that are read: Redis has other writers
 _DAY_S = 86_400
 
 _names = msgspec.json.Decoder(tuple[str, str, Fact])  # a provider, a model of it, and a fact
+
+
+async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, Learnt]:
+    """Return what all replicas have learnt, by provider."""
+    learnt = defaultdict[str, Learnt](Learnt)
+    await SharedFacts(store, learnt.__getitem__, lambda telling: telling.close(), unix_clock=unix_clock).look()
+    return learnt
 
 
 class SharedFacts:
