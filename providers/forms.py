@@ -27,7 +27,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
-from providers.refusals import Reading, Refused, is_within_answer, mentions, read
+from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -147,9 +147,9 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     return msgspec.structs.replace(quirks, history=history)
 
 
-def may_teach(refusal: UpstreamError) -> bool:
-    """Whether a refusal may be about the form of its request, and not about the API."""
-    if lacking(refusal) in _OF_THE_API:
+def may_teach(refusal: UpstreamError, request: Request) -> bool:
+    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
     if refusal.status == HTTPStatus.OK:
         return is_within_answer(refusal)
@@ -213,7 +213,7 @@ async def taken(
     try:
         answer = await ask(sent)
     except UpstreamError as error:
-        if not may_teach(error):
+        if not may_teach(error, request):
             raise
         refusal = error.without_frames()
     else:
@@ -255,7 +255,7 @@ async def in_another_form(
             answer = await ask(sent)
         except UpstreamError as error:
             refusal = error.without_frames()
-            if not may_teach(refusal):
+            if not may_teach(refusal, request):
                 break
         except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
             _suppose(learnt, request.model, tried[len(known) :])

@@ -264,7 +264,7 @@ class HttpUpstream:
         try:
             response = await self._ask(head, api, request, _encoded(request, sent.fields))
         except UpstreamError as error:
-            if not may_teach(error):
+            if not may_teach(error, request):
                 raise
             refusal = error.without_frames()
         else:

@@ -248,6 +248,7 @@ _MOST_FIELDS = 16
 # (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
 _CONDITION = re.compile(
     r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|(?:for|in|during) (?:\w+ )?stream\w*"
     r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
     re.IGNORECASE,
 )

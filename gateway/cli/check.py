@@ -38,9 +38,10 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask Redis (what its replicas have learnt of deployments, too), the replica of reports_database_url, ClickHouse, and each provider for its models,"
-            " and for one token of each model that it does not list; servers of your own also for how their streams"
-            " end, and which orders of roles they take.",
+            help="Also ask Redis (what its replicas have learnt of deployments, too), the replica of"
+            " reports_database_url, ClickHouse, and each provider for its models, and for one token of each model that"
+            " it does not list; servers of your own also for how their streams end, and which orders of roles they"
+            " take.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -310,6 +310,32 @@ async def test_what_llama_cpp_does_not_stream_is_asked_for_whole_and_streamed_it
         assert sum(len(vendor.refusals) for vendor in vendors) <= sent + len(vendors)
 
 
+WITH_STREAMS = "logprobs is not supported with tools + stream"
+
+
+@pytest.mark.parametrize("said", [WITH_STREAMS, "logprobs is not supported for streaming"])
+async def test_what_is_refused_of_streams_alone_is_kept_in_a_whole_answer_and_left_out_of_a_stream(
+    serve: Serve, said: str
+) -> None:
+    async with serve(alpha=None, config=DROPPING) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said) if body["stream"] and "logprobs" in body else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
+            assert len(running["alpha"].received) == sendings
+            assert running["alpha"].received[-1].body["logprobs"] is True
+        assert await told(running, {"messages": QUESTION, "logprobs": True, "stream": True}) == (200, "logprobs")
+        assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
+
+
+async def test_what_is_refused_whole_as_well_stays_so_after_one_more_try(serve: Serve) -> None:
+    async with serve(alpha=refused(WITH_STREAMS), config=DROPPING) as running:
+        for sendings in (2, 4):
+            assert await told(running, {"messages": QUESTION, "logprobs": True}) == (400, None)
+            assert len(running["alpha"].received) == sendings
+
+
 async def test_a_length_that_is_taken_after_all_is_forgotten(serve: Serve) -> None:
     said = "This model's maximum context length is 150 tokens, your prompt has 200. context_length_exceeded"
     asked = {"messages": [{"role": "user", "content": "word " * 200}]}
