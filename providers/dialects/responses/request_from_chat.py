@@ -222,7 +222,7 @@ def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
 
 
 def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
-    """Return a Responses request with ids of calls and system prompts as ``history`` says; no list of items stays."""
+    """Return a Responses request with ids and system prompts as ``history`` says; what is no list of items stays."""
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
     has_ids = form is not None and b'"call_id"' in raw
     has_system = history.one_system and any(role in raw for role in _INSTRUCTING)
