@@ -50,6 +50,7 @@ class SharedFacts:
         self._unix_clock = unix_clock
         self._seen = 0
         self._is_away = False
+        self._telling = asyncio.Lock()  # one after the other: a fact, and that it holds no more
 
     def tell(self, provider: str, model: str, fact: Fact, until: float) -> None:
         """Tell the others a fact until its end, in Unix time; 0: that it holds no more."""
@@ -90,11 +91,12 @@ class SharedFacts:
             await self._call("HDEL", KEY, *ended)
 
     async def _tell(self, name: str, until: float) -> None:
-        if not until:
-            await self._call("HDEL", KEY, name)
-        else:
-            await self._call("HSET", KEY, name, str(until))
-            await self._call("EXPIRE", KEY, _DAY_S)
+        async with self._telling:
+            if not until:
+                await self._call("HDEL", KEY, name)
+            else:
+                await self._call("HSET", KEY, name, str(until))
+                await self._call("EXPIRE", KEY, _DAY_S)
 
     async def _call(self, *command: str | int) -> Any:
         try:

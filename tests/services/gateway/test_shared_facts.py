@@ -3,16 +3,17 @@
 import asyncio
 import copy
 import json
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from redis.asyncio import Redis
 from typer.testing import CliRunner
 
-from gateway.app.shared_facts import KEY
+from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
 from providers import Fact, Facts, Kind
 from providers.simulator.script import Raw, ScriptedProvider, Status
@@ -22,6 +23,9 @@ from tests.app.gateway.test_moved_conversations import ANSWERS as OPENED
 from tests.app.gateway.test_moved_conversations import RESPONSES, asked, reads
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
 from tests.patience import eventually, until
+
+if TYPE_CHECKING:
+    from gateway.topology.nodes import Nodes
 
 WHOLE = {"messages": QUESTION, "response_format": {"type": "json_object"}}
 EFFORT = Fact(Kind.FIELD, "reasoning_effort", dialect="chat")
@@ -95,6 +99,28 @@ async def test_a_fact_that_was_wrong_is_taken_back(tmp_path: Path, redis_url: st
             running["alpha"].answers = refusing(refused, said=said)
             assert await told(running, {"messages": QUESTION, "max_tokens": 9}) == (200, None)
         await eventually(lambda: _only(redis, "max_completion_tokens"))
+
+
+async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, redis: Redis) -> None:
+    class Slow:
+        """Redis, where the first of two connections is still being opened."""
+
+        async def call(self, key: str, command: tuple[str, ...]) -> Any:
+            for _ in range(9 if command[0] == "HSET" else 0):
+                await redis.ping()
+            return await redis.execute_command(*command)
+
+    tasks: list[asyncio.Task[None]] = []
+    shared = SharedFacts(
+        cast("Nodes", Slow()),
+        lambda _: None,
+        lambda telling: tasks.append(asyncio.create_task(telling)),
+        unix_clock=time.time,
+    )
+    shared.tell("alpha", "m", EFFORT, 9e99)
+    shared.tell("alpha", "m", EFFORT, 0.0)
+    await asyncio.gather(*tasks)
+    assert await redis.hgetall(KEY) == {}
 
 
 async def test_another_replica_asks_whole_where_streaming_was_refused(
