@@ -108,7 +108,7 @@ async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, r
         async def call(self, key: str, command: tuple[str, ...]) -> Any:
             for _ in range(9 if command[0] == "HSET" else 0):
                 await redis.ping()
-            return await redis.execute_command(*command)
+            return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     tasks: list[asyncio.Task[None]] = []
     shared = SharedFacts(
