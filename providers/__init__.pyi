@@ -96,6 +96,7 @@ from .redaction import MaskedRecord as MaskedRecord
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .redaction import redact_word as redact_word
+from .refusals import blames_request_within as blames_request_within
 from .refusals import refuses_to_stream as refuses_to_stream
 from .sendings import SendCount as SendCount
 from .sse import BACKSLASH as BACKSLASH

@@ -32,6 +32,7 @@ class Request(MaskedRecord, frozen=True):
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
+    takes_whole: bool = False  # its client streams no answer: where a stream is refused, it can be asked for whole
     connect_timeout_s: float = 5.0
     first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
     conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache

@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
-from providers.refusals import Reading, Refused, is_within_answer, mentions, read
+from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -147,9 +148,11 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a request that was refused so may be sent again in another form; not if it is about the API."""
-    if request.once or lacking(refusal) in _OF_THE_API:
+    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
+    if refusal.status == HTTPStatus.OK:
+        return is_within_answer(refusal)
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
     )
@@ -183,7 +186,7 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
     request = asked.request
-    if request.once or not is_within_answer(error) or lacking(error) in _OF_THE_API:
+    if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
     known = known_of(learnt, request)
     sent = say(known)
@@ -234,7 +237,7 @@ async def in_another_form(
     ``facts`` are those that were known before, ``say`` makes a form and ``ask`` sends it.
 
     Raises:
-        UpstreamError: the refusal, if it tells of no other form; or that of the last form.
+        UpstreamError: the refusal, if it tells of no other form or must not be sent twice; or that of the last form.
 
     """
     request, first, sent = asked.request, refusal, say(facts)
@@ -244,6 +247,9 @@ async def in_another_form(
         tried = (*tried, *(fact for fact in found if fact not in tried))
         before, sent = sent, say(tried)
         if sent.fields == before.fields:
+            break
+        if request.once:  # it may have effects: the next one is sent so
+            _suppose(learnt, request.model, tried[len(known) :])
             break
         try:
             answer = await ask(sent)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -156,6 +157,15 @@ _UNKNOWN_MODEL = re.compile(
 )
 
 
+class _Begun(NamedTuple):
+    """An answer that is not raced: when its headers had come, all of it or how it begins, and its rest."""
+
+    response: Body
+    at: float
+    beginning: bytes
+    rest: HttpRest | None
+
+
 class HttpUpstream:
     """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
 
@@ -287,14 +297,36 @@ class HttpUpstream:
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
-            response = await self._taken(head, path, request)
+            begun = await self._taken(head, path, request)
         else:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
             body = await _in_turns(form.rendering_steps(request.model, request.extra_body))
-            response = await self._ask(head, path, request, body)
-        headers_ms = (perf_counter() - started) * 1000
-        rest: HttpRest | None = None
+            begun = await self._begun(head, path, request, body)
+        response, headers_ms = begun.response, (begun.at - started) * 1000
+        headers = masked(response.headers, self._secrets, relayed=True)
+        status, connect_ms = response.status, response.connect_ms
+        return UpstreamAnswer(status, headers, begun.beginning, connect_ms, headers_ms, begun.rest, self._secrets)
+
+    async def _taken(self, head: Head, path: str, request: Request) -> "_Begun":
+        """Return how a request for ``path`` is answered; in another form, as of ``_accepted``."""
+        asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
+
+        def say(facts: Facts) -> Sent:
+            fields = with_own(request, request.fields)
+            if not model_is_said:
+                del fields["model"]
+            return adapted(fields, facts, asked)
+
+        async def ask(sent: Sent) -> _Begun:
+            return await self._begun(head, path, request, encoded(sent.fields))
+
+        return await taken(self.learnt, asked, say=say, ask=ask)
+
+    async def _begun(self, head: Head, path: str, request: Request, body: bytes) -> "_Begun":
+        """Return how an answer begins; one that is an error within status 200 is raised as one."""
+        response = await self._ask(head, path, request, body)
+        at, rest = perf_counter(), None
         try:
             fewest = fewest_entries(path, {**request.fields, **request.extra_body})
             beginning, rest = await read_beginning(path, response, self._secrets, fewest)
@@ -304,23 +336,7 @@ class HttpUpstream:
         finally:
             if rest is None:
                 response.abort()  # without effect after the end; otherwise the provider must stop
-        headers = masked(response.headers, self._secrets, relayed=True)
-        return UpstreamAnswer(response.status, headers, beginning, response.connect_ms, headers_ms, rest, self._secrets)
-
-    async def _taken(self, head: Head, path: str, request: Request) -> Body:
-        """Return the response to a request for ``path``; in another form, as of ``_accepted``."""
-        asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
-
-        def say(facts: Facts) -> Sent:
-            fields = with_own(request, request.fields)
-            if not model_is_said:
-                del fields["model"]
-            return adapted(fields, facts, asked)
-
-        async def ask(sent: Sent) -> Body:
-            return await self._ask(head, path, request, encoded(sent.fields))
-
-        return await taken(self.learnt, asked, say=say, ask=ask)
+        return _Begun(response, at, beginning, rest)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body to ``path``, and return the whole JSON answer.

@@ -238,7 +238,7 @@ _LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
 
 # An error within an answer may have no code, or one that says nothing.
 _WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
-_STATUSES_WITHIN = frozenset({None, 400, 403, 404, 422, 500, 501})
+_STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
 
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
@@ -248,6 +248,7 @@ _MOST_FIELDS = 16
 # (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
 _CONDITION = re.compile(
     r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|(?:for|in|during) (?:\w+ )?stream\w*"
     r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
     re.IGNORECASE,
 )
@@ -378,6 +379,11 @@ def is_within_answer(error: UpstreamError) -> bool:
 def blames_request(said: str) -> bool:
     """Whether an error with status 500 says that the request is wrong, and not the server."""
     return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
+
+
+def blames_request_within(error: UpstreamError) -> bool:
+    """Whether an error that came within an answer says so, whatever its code."""
+    return is_within_answer(error) and blames_request(error.message)
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:

@@ -4,7 +4,8 @@ It has names of models, fields and deployments, kinds of values, and no more of 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,13 @@ _DAY_S = 86_400
 _names = msgspec.json.Decoder(tuple[str, str, Fact])  # a provider, a model of it, and a fact
 
 
+async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, Learnt]:
+    """Return what all replicas have learnt, by provider."""
+    learnt = defaultdict[str, Learnt](Learnt)
+    await SharedFacts(store, learnt.__getitem__, lambda telling: telling.close(), unix_clock=unix_clock).look()
+    return learnt
+
+
 class SharedFacts:
     """Tells the other replicas, and learns from them. ``learnt``: from a provider's name to what is known of it."""
 
@@ -43,6 +51,7 @@ class SharedFacts:
         self._unix_clock = unix_clock
         self._seen = 0
         self._is_away = False
+        self._telling = asyncio.Lock()  # one after the other: a fact, and that it holds no more
 
     def tell(self, provider: str, model: str, fact: Fact, until: float) -> None:
         """Tell the others a fact until its end, in Unix time; 0: that it holds no more."""
@@ -81,11 +90,12 @@ class SharedFacts:
             await self._call("HDEL", KEY, *ended)
 
     async def _tell(self, name: str, until: float) -> None:
-        if not until:
-            await self._call("HDEL", KEY, name)
-        else:
-            await self._call("HSET", KEY, name, str(until))
-            await self._call("EXPIRE", KEY, _DAY_S)
+        async with self._telling:
+            if not until:
+                await self._call("HDEL", KEY, name)
+            else:
+                await self._call("HSET", KEY, name, str(until))
+                await self._call("EXPIRE", KEY, _DAY_S)
 
     async def _call(self, *command: str | int) -> Any:
         try:

@@ -4,7 +4,8 @@ redis-py takes 14 MB that most gateways do not need, so it is imported only if R
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from gateway import __version__
 from gateway.api.client import Client, client_of, role_of
 from gateway.app.engine import Runtime
+from gateway.app.shared_facts import shared
 from gateway.keys.keys import Keys
 from gateway.ledger import Database, SqlKeyStore
 from gateway.limits import Leases, OwnShare
@@ -44,10 +46,11 @@ class RedisFound(msgspec.Struct, frozen=True):
     topology: str
     away: str | None = None
     doubts: tuple[str, ...] = ()  # its settings that can lose limits or standings
+    learnt: Mapping[str, tuple[str, ...]] = {}  # what refusals have taught the replicas of a deployment, in words
 
 
-async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound | None:
-    """Ask Redis for its topology, and with ``doubts`` for its settings; None if none is configured.
+async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFound | None:
+    """Ask Redis for its topology, and with ``everything`` for its settings and facts; None if none is configured.
 
     Raises:
         UnusableTopologyError: limits and standings cannot be shared over it.
@@ -63,7 +66,14 @@ async def ask_redis(settings: Settings, *, doubts: bool = False) -> RedisFound |
     try:
         async with asyncio.timeout(CHECK_S):
             await nodes.check()
-            return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()) if doubts else ())
+            if not everything:
+                return RedisFound(nodes.name)
+            facts = {
+                f"{provider}/{model}": tuple(fact.words for fact in known)
+                for provider, learnt in (await shared(nodes, time.time)).items()
+                for model, known in learnt.models.items()
+            }
+            return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()), learnt=facts)
     except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
         return RedisFound(nodes.name, away=why(error))
     finally:

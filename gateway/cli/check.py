@@ -38,9 +38,10 @@ def check(
         bool,
         typer.Option(
             "--live",
-            help="Also ask Redis, the replica of reports_database_url, ClickHouse, and each provider for its models,"
-            " and for one token of each model that it does not list; servers of your own also for how their streams"
-            " end, and which orders of roles they take.",
+            help="Also ask Redis (what its replicas have learnt of deployments, too), the replica of"
+            " reports_database_url, ClickHouse, and each provider for its models, and for one token of each model that"
+            " it does not list; servers of your own also for how their streams end, and which orders of roles they"
+            " take.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -165,6 +166,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *_proxy_notes(),
         *endings,
         *(redis.doubts if redis is not None else ()),
+        *_learnt_notes(deployments, redis),
     ]
     warnings = [*_liveness_notes(liveness), *(each.note for each in unlisted), *unusable]
     works = (
@@ -256,12 +258,22 @@ def _ask_redis(settings: "Settings") -> "tuple[RedisFound | None, list[str]]":
     from gateway.topology.urls import UnusableTopologyError  # noqa: PLC0415 - likewise
 
     try:
-        found = asyncio.run(ask_redis(settings, doubts=True))
+        found = asyncio.run(ask_redis(settings, everything=True))
     except UnusableTopologyError as error:
         return None, [str(error)]
     if found is None or found.away is None:
         return found, []
     return None, [f"redis_url: Redis does not answer ({found.away})"]
+
+
+def _learnt_notes(deployments: "list[DeploymentLine]", redis: "RedisFound | None") -> list[str]:
+    """Return a note for each deployment of which refusals have taught the running gateways something."""
+    known = redis.learnt if redis is not None else {}
+    return [
+        f"{name} refuses {', '.join(known[name])}: the running gateways have learnt it, and ask in another form"
+        for name in dict.fromkeys(line.deployment for line in deployments)
+        if name in known
+    ]
 
 
 def _liveness_notes(liveness: "dict[str, Liveness]") -> list[str]:

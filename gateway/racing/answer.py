@@ -39,6 +39,7 @@ def request_of(
         own_headers=deployment.extra_headers,
         extra_body=deployment.extra_body,
         upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
+        takes_whole=not call.streamed,
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),

@@ -25,6 +25,7 @@ from providers import (
     Learnt,
     Request,
     UpstreamError,
+    blames_request_within,
     lacking,
     learnt_of,
     offered,
@@ -117,6 +118,8 @@ class OtherForms:
 
         What continues an answer, or must not be sent twice, is not repeated.
         """
+        if blames_request_within(error):
+            error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
         if error.is_bound and call.maker is not None and (learnt := _learnt_of(attempt.deployment)) is not None:
@@ -195,10 +198,10 @@ def _agains(attempt: Asked) -> Iterator[Again]:
 def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
     tried = sum(again.role is Role.FORM for again in _agains(attempt))
-    if attempt.start.continues is not None or call.stateful or tried >= MOST_TAUGHT:
+    if attempt.start.continues is not None or tried >= MOST_TAUGHT:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
-    if not found:
+    if not found or call.stateful:  # then the next request is sent so
         return None
     error.kind = ErrorKind.BAD_REQUEST  # it is no strike
     return Again(Role.FORM, facts=found)

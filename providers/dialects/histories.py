@@ -77,7 +77,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat. It demands reasoning_content beside tool calls: this is sent where a client has none. None: it does not
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
-    one_system: bool = False  # of chat, Messages: one system prompt, the first
+    one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
 
@@ -93,6 +93,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _ANY = History()
+SYSTEM_FIRST = "system prompts go first: this one goes into the user's message, in <system> tags"
 
 # A chat conversation.
 
@@ -267,9 +268,8 @@ class _Conversation:
 
     def _as_users(self, number: int, message: _Message) -> tuple[int, _Message]:
         self.changed = True
-        reason = "system prompts go first: this one goes into the user's message, in <system> tags"
-        self.losses.append(Loss(f"messages[{number}].role", reason, hint=True))
-        return number, {"role": msgspec.Raw(_USER), "content": _tagged(message.get("content", _NULL))}
+        self.losses.append(Loss(f"messages[{number}].role", SYSTEM_FIRST, hint=True))
+        return number, {"role": msgspec.Raw(_USER), "content": tagged(message.get("content", _NULL))}
 
     def _with_one_system(self) -> Iterator[tuple[int, _Message]]:
         """Yield the messages, the first instructions as one, and later ones in the user's messages."""
@@ -354,7 +354,7 @@ def _parts(content: msgspec.Raw) -> list[_Message]:
     return _parts_decoder.decode(content)
 
 
-def _tagged(content: msgspec.Raw) -> msgspec.Raw:
+def tagged(content: msgspec.Raw) -> msgspec.Raw:
     """Return instructions as the user's text, in <system> tags."""
     if is_string(content):
         return raw_json(as_users(msgspec.json.decode(content, type=str)))

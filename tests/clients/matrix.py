@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
+from itertools import product
 from textwrap import shorten
 from typing import Literal
 
@@ -49,6 +50,11 @@ class Talked(msgspec.Struct, frozen=True):
     def setup(self) -> str:
         """What stands before them."""
         return self.target.partition("|")[2]
+
+    @property
+    def day(self) -> dt.date:
+        """When it was had."""
+        return dt.datetime.fromtimestamp(self.ended, dt.UTC).date()
 
     @property
     def row(self) -> tuple[str, str]:
@@ -99,6 +105,11 @@ class Matrix:
         """Is anything wrong?"""
         return bool(self.defects or self._crashes)
 
+    @property
+    def talks(self) -> list[Talked]:
+        """All that were had."""
+        return list(self._found.values())
+
     def as_json(self) -> object:
         """Return everything, for scripts."""
         return {
@@ -121,11 +132,6 @@ class Matrix:
         lines.append(f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects")
         return "\n".join(lines)
 
-    def after(self, before: Iterable[Talked]) -> list[Talked]:
-        """Return these conversations, and of earlier ones those that were not had anew, in the order of the page."""
-        known = {(talk.row, talk.place, talk.setup): talk for talk in before} | self._found
-        return list(known.values())
-
     def as_markdown(self) -> str:
         """Return the page."""
         lines = [*_HEAD]
@@ -133,13 +139,15 @@ class Matrix:
             rows = [row for row in self._rows if row[0] == client]
             talks = [talk for talk in self._found.values() if talk.client == client]
             versions = dict.fromkeys(talk.version for talk in talks)
-            day = dt.datetime.fromtimestamp(max(talk.ended for talk in talks), dt.UTC).date()
-            lines += [f"## {client}", "", f"Version {', '.join(versions)}, on {day}.", ""]
-            lines += [_line("vendor", "model", *(case for _, case in rows)), _line(*["---"] * (2 + len(rows)))]
-            tried = {talk.place for talk in talks}
-            for place in filter(tried.__contains__, self._places):
+            lines += [f"## {client}", "", f"Version {', '.join(versions)}.", ""]
+            lines += [_line("vendor", "model", *(case for _, case in rows), "tried"), _line(*["---"] * (3 + len(rows)))]
+            days: dict[str, list[dt.date]] = {}
+            for talk in talks:
+                days.setdefault(talk.place, []).append(talk.day)
+            for place in filter(days.__contains__, self._places):
                 vendor, _, model = place.partition(" ")
-                lines.append(_line(vendor, f"`{model}`", *(self._cell(row, place) for row in rows)))
+                tried = " to ".join(dict.fromkeys((f"{min(days[place])}", f"{max(days[place])}")))
+                lines.append(_line(vendor, f"`{model}`", *(self._cell(row, place) for row in rows), tried))
             lines.append("")
         lines += self._told()
         return "\n".join(lines)
@@ -154,7 +162,7 @@ class Matrix:
             some: dict[tuple[str, str, str], list[Talked]] = {}
             for talk in self._found.values():
                 if self._of(talk) in verdicts:
-                    some.setdefault((*talk.row, _shorter(talk.why)), []).append(talk)
+                    some.setdefault((*talk.row, shorter(talk.why)), []).append(talk)
             if some:
                 lines += [f"## {title}", "", *(_IGNORED if "not possible" in verdicts else ())]
                 for (client, case, why), talks in some.items():
@@ -180,22 +188,29 @@ class Matrix:
 
 
 def page_of(talks: Iterable[Talked]) -> str:
-    """Return the page of conversations, programs and models in alphabetical order."""
-    places = [place.name for place in PLACES]
+    """Return the page of conversations, programs in alphabetical order."""
     matrix = Matrix(SETUPS)
-    matrix.add(sorted(talks, key=lambda talk: (talk.client, talk.case, places.index(talk.place))))
+    matrix.add(in_order(talks))
     return matrix.as_markdown()
+
+
+def in_order(talks: Iterable[Talked]) -> list[Talked]:
+    """Return conversations in the order of the page; those of models that are no longer tried are left out."""
+    order = {(place.name, setup): number for number, (place, setup) in enumerate(product(PLACES, SETUPS))}
+    had = [talk for talk in talks if (talk.place, talk.setup) in order]
+    return sorted(had, key=lambda talk: (talk.client, talk.case, order[talk.place, talk.setup]))
 
 
 def _named(talk: Talked) -> str:
     return f"{talk.client}: {talk.case} ({talk.place} {talk.setup}), turn {talk.turn}"
 
 
-def _shorter(why: str) -> str:
-    """Return a failure as one line of a page."""
+def shorter(why: str) -> str:
+    """Return a failure as one line of a page; one that is already stays as it is."""
     plain = _NUMBER.sub(lambda found: f"{found[1] or ''}…", why)
     plain = re.sub(r"\w+\.\.\.", "…", plain)  # what a program has cut within a word
-    return shorten(plain.replace("|", "\\|").replace("<", "&lt;").replace("`", "'"), 400, placeholder=" …")
+    plain = re.sub(r"(?<!\\)\|", r"\\|", plain)
+    return shorten(plain.replace("<", "&lt;").replace("`", "'"), 400, placeholder=" …")
 
 
 def _line(*cells: str) -> str:
@@ -212,7 +227,7 @@ _HEAD = (
     "model says how much of the conversation it has seen. A model without eyes gets no picture; aider, which has no",
     "tools, changes a file in each turn; instructor refuses the first answer of each, and asks again.",
     "",
-    "Made by `make test WHAT=programs`. Each cell has four marks:",
+    "Made by `make test WHAT=programs`; *tried* is on which days a row's cells were. Each cell has four marks:",
     "",
     *(
         f"{number}. {said}"

@@ -5,7 +5,8 @@ the client's own dialect, and ones that do not, so that all is translated. Write
 clients ran. Ends with 1 if a case passes directly and fails at a gateway.
 
 With ``--vendor`` they have conversations of ten turns instead, in their defaults, with strict stand-ins of vendors:
-directly, and through gateways before them (``places.py``). ``--page`` writes docs/reference/programs.md.
+directly, and through gateways before them (``places.py``). ``--page`` keeps them in conversations.jsonl, in place of
+earlier ones of the same kind, and writes docs/reference/programs.md of all.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.clients import installs
+from tests.clients import installs, kept
 from tests.clients.case import Target
 from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
@@ -35,7 +36,6 @@ from tests.clients.targets import GATEWAYS, plan_of, targets
 
 HERE = Path(__file__).parent
 DOCS = installs.CHECKOUT / "docs" / "reference" / "clients.md"
-TALKS = installs.FOLDER / "conversations.json"  # the newest of each
 PROGRAMS_PAGE = DOCS.with_name("programs.md")
 CASES = installs.CHECKOUT / "tests" / "clients" / "RESULTS.md"
 TARGETS = ("directly", *GATEWAYS)
@@ -109,7 +109,9 @@ def main() -> int:
     )
     parser.add_argument("--setup", action="append", choices=SETUPS, help="talk only so")
     parser.add_argument("--keep", type=Path, help="a folder for what vendors were asked in conversations that failed")
-    parser.add_argument("--page", action="store_true", help="write the page of conversations, of earlier runs as well")
+    parser.add_argument(
+        "--page", action="store_true", help="keep these conversations in place of earlier ones, and write their page"
+    )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     asked = parser.parse_args()
     if asked.vendor:
@@ -144,10 +146,9 @@ def _talk(asked: argparse.Namespace) -> int:
     for crash in crashes:
         matrix.crash(*crash)
     matrix.seconds = time.monotonic() - began
-    before = msgspec.json.decode(TALKS.read_bytes(), type=list[Talked]) if TALKS.exists() else []
-    TALKS.write_bytes(msgspec.json.encode(together := matrix.after(before)))
     if asked.page:
-        PROGRAMS_PAGE.write_text(page_of(together))
+        kept.keep(matrix.talks)
+        PROGRAMS_PAGE.write_text(page_of(kept.read()))
     print(json.dumps(matrix.as_json(), indent=1) if asked.json else matrix.as_text())  # noqa: T201 - the result
     return 1 if matrix.failed else 0
 

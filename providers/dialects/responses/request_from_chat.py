@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.histories import CallIds, FittedIds, History
+from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
 from providers.dialects.responses.fields import Fields, Losses, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.wording import (
@@ -29,6 +29,7 @@ Item = dict[str, Any]
 _AUTO = msgspec.Raw(b'"auto"')
 _OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
+_INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
@@ -221,19 +222,56 @@ def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
 
 
 def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
-    """Return a Responses request with the ids of calls as ``history`` says; what is no list of items stays."""
+    """Return a Responses request with ids and system prompts as ``history`` says; what is no list of items stays."""
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
-    if form is None or b'"call_id"' not in raw:
+    has_ids = form is not None and b'"call_id"' in raw
+    has_system = history.one_system and any(role in raw for role in _INSTRUCTING)
+    if not (has_ids or has_system):
         return Wording(fields)
+    said, losses = dict(fields), list[Loss]()
     try:
-        items = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
-    except UNREADABLE:
+        items: list[Item] = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+        changed = has_system and any(bytes(item.get("role", b"")) in _INSTRUCTING for item in items)
+        if changed:
+            items, losses = _with_one_system(items, said)
+    except (*UNREADABLE, KeyError):  # its provider says so
         return Wording(fields)
-    ids, changed = FittedIds(form), False
-    for item in items:
-        if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
-            item["call_id"], changed = fitted, True
-    return Wording({**fields, "input": raw_json(items)}) if changed else Wording(fields)
+    if form is not None:
+        ids = FittedIds(form)
+        for item in items:
+            if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
+                item["call_id"], changed = fitted, True
+    return Wording({**said, "input": raw_json(items)}, tuple(losses)) if changed else Wording(fields)
+
+
+def _with_one_system(items: list[Item], said: dict[str, msgspec.Raw]) -> tuple[list[Item], list[Loss]]:
+    """Return ``items`` with later system prompts as the user's; the first ones are in the instructions of ``said``.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+
+    """
+    kept, losses = list[Item](), list[Loss]()
+    for number, item in enumerate(items):
+        if bytes(item.get("role", b"")) not in _INSTRUCTING:
+            kept.append(item)
+        elif not kept and (text := _plain(item["content"])) is not None:
+            before = msgspec.json.decode(said.get("instructions", b"null"), type=str | None)
+            said["instructions"] = raw_json("\n\n".join(filter(None, (before, text))))
+        else:
+            losses.append(Loss(f"input[{number}].role", SYSTEM_FIRST, hint=True))
+            kept.append({"type": "message", "role": "user", "content": tagged(item["content"])})
+    return kept, losses
+
+
+def _plain(content: msgspec.Raw) -> str | None:
+    """Return a content as one text; None if there is more in it."""
+    if is_string(content):
+        return msgspec.json.decode(content, type=str)
+    parts = msgspec.json.decode(content, type=list[dict[str, msgspec.Raw]])
+    if any(bytes(part.get("type", b"")) != b'"input_text"' for part in parts):
+        return None
+    return "\n\n".join(msgspec.json.decode(part["text"], type=str) for part in parts)
 
 
 def _id(given: Fields, name: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status, answer
+from providers.simulator.script import Raw, Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 LONG = [{"role": "user", "content": "word " * 2000}]
@@ -58,6 +58,27 @@ async def test_the_third_is_asked_where_two_are_too_short_and_alone_from_then_on
             assert (response.status, "Hello" in said) == (200, True)
             assert counts(running) == {"alpha": 1, "beta": 1, "gamma": 1, "delta": 1 + number}
         async with running.chat(messages=SHORT) as response:
+            assert response.status == 200
+        assert counts(running)["alpha"] == 2
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("code", [{"code": 400}, {"code": 500}, {}], ids=["wrong", "fault", "no code"])
+async def test_a_length_is_learnt_from_an_error_within_an_answer_too(
+    serve: Serve, code: dict[str, int], *, stream: bool
+) -> None:
+    said = "This model's maximum context length is 1024 tokens. However, your messages resulted in 2001."
+    event = Raw(b"data: " + json.dumps({"error": {"message": said, **code}}).encode() + b"\n\n")
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config("single")) as running:
+        running.prefer("alpha", "beta", "gamma", "delta")
+        for name in ("alpha", "beta", "gamma"):
+            running[name].answers = lambda body: [event] if len(json.dumps(body)) > 4000 else answer("Hello")
+        for number in range(2):
+            async with running.chat(messages=LONG, stream=stream) as response:
+                text = await response.text()
+            assert (response.status, "Hello" in text) == (200, True)
+            assert counts(running) == {"alpha": 1, "beta": 1, "gamma": 1, "delta": 1 + number}
+        async with running.chat(messages=SHORT, stream=stream) as response:
             assert response.status == 200
         assert counts(running)["alpha"] == 2
 

@@ -545,7 +545,7 @@ async def test_a_url_that_only_looks_like_a_listed_host_is_refused(serve: Serve,
             assert (response.status, running.requests) == (403, 0)
 
 
-@pytest.mark.parametrize("preset", ["vllm", "sglang", "ollama", "llama_cpp"])
+@pytest.mark.parametrize("preset", ["vllm", "sglang", "ollama", "llama_cpp", "openrouter"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_sdk_learns_that_its_conversation_is_not_kept_by_a_server_that_ignores_threads(
     serve: Serve, preset: str, stream: bool

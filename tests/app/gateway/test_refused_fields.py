@@ -285,6 +285,30 @@ async def test_a_request_with_effects_at_its_provider_is_not_sent_again(serve: S
         assert len(running["alpha"].received) == 1
 
 
+@pytest.mark.parametrize("within", [False, True], ids=["by a status", "within an answer"])
+async def test_the_next_one_with_effects_is_sent_as_its_model_takes_it(serve: Serve, *, within: bool) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    event = {"type": "error", "sequence_number": 1, "message": said, "code": None, "param": None}
+    wrong = [Raw(b"event: error\ndata: " + json.dumps(event).encode() + b"\n\n")] if within else refused(said)
+    asked = CODEX | {"store": True, "stream": True}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda sent: wrong if "effort" in sent["reasoning"] else ANSWERS["responses"]
+        assert await told(running, asked, "/v1/responses") == (502 if within else 400, None)
+        for sendings in (2, 3):
+            assert await told(running, asked, "/v1/responses") == (200, "reasoning.effort")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_a_wrong_one_with_effects_is_sent_as_it_is_again(serve: Serve) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    async with serve(alpha=refused(said), config={"providers": {"alpha": speaking("responses")}}) as running:
+        for sendings in (1, 2, 3):
+            assert (await told(running, CODEX | {"store": True}, "/v1/responses"))[0] == 400
+            assert len(running["alpha"].received) == sendings
+        efforts = ["effort" in one.body["reasoning"] for one in running["alpha"].received]
+    assert efforts == [True, False, True]  # nothing is remembered
+
+
 async def test_a_model_that_takes_the_field_again_after_a_change_is_asked_as_usual(serve: Serve) -> None:
     """What it refuses now is the form that was learnt."""
     asked = {"messages": QUESTION, "max_tokens": 9}

@@ -195,6 +195,46 @@ async def test_system_prompts_among_the_messages_of_messages_are_the_users_where
         assert own.refusals == []
 
 
+@pytest.mark.parametrize("content", ["Be brief.", [{"type": "input_text", "text": "Be brief."}]], ids=["text", "parts"])
+async def test_system_prompts_among_the_items_of_responses_go_first_or_are_the_users(
+    serve: Serve, content: Any
+) -> None:
+    brief = {"role": "developer", "content": content}
+    asked = {"model": NAME, "instructions": "You help.", "input": [brief, *QUESTION, brief, *QUESTION], "store": False}
+    async with at(serve, [("vllm", "Qwen/Qwen3.5-27B")]) as (running, [own]):
+        async with running.post(asked, path="/v1/responses") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "input[2].role")
+        assert own.refusals == []
+
+
+async def test_of_responses_the_refusal_may_say_it_and_nothing_is_lost(serve: Serve) -> None:
+    def answer(body: Any) -> Sequence[Step]:
+        is_first = all(each.get("role") != "developer" for each in body["input"])
+        return ANSWERS["responses"] if is_first else refused("System message must be at the beginning.")
+
+    items = [{"role": "developer", "content": "Be brief."}, *QUESTION, {"role": "developer", "content": "In verse."}]
+    asked = {"model": MODEL, "instructions": "You help.", "input": items, "store": False}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = answer
+        for sendings in (2, 3):
+            async with running.post(asked, path="/v1/responses") as response:
+                await response.read()
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "input[2].role")
+            assert len(running["alpha"].received) == sendings
+        body = running["alpha"].received[-1].body
+    assert body["instructions"] == "You help.\n\nBe brief."
+    assert [each["content"] for each in body["input"]] == [QUESTION[0]["content"], "<system>\nIn verse.\n</system>"]
+
+
+async def test_a_wrong_history_of_responses_stays_wrong(serve: Serve) -> None:
+    said = "System message must be at the beginning."
+    asked = {"model": MODEL, "input": [*QUESTION, {"role": "developer"}], "store": False}
+    async with serve(alpha=refused(said), config={"providers": {"alpha": speaking("responses")}}) as running:
+        async with running.post(asked, path="/v1/responses") as response:
+            assert response.status == 400
+        assert len(running["alpha"].received) <= 2
+
+
 async def test_so_they_are_where_only_the_refusal_says_it(serve: Serve) -> None:
     def answer(body: Any) -> Sequence[Step]:
         is_first = all(each["role"] != "system" for each in body["messages"])
@@ -268,6 +308,32 @@ async def test_what_llama_cpp_does_not_stream_is_asked_for_whole_and_streamed_it
         sent = sum(len(vendor.refusals) for vendor in vendors)
         assert (await told(running, asked | {"stream": True}))[0] == 400
         assert sum(len(vendor.refusals) for vendor in vendors) <= sent + len(vendors)
+
+
+WITH_STREAMS = "logprobs is not supported with tools + stream"
+
+
+@pytest.mark.parametrize("said", [WITH_STREAMS, "logprobs is not supported for streaming"])
+async def test_what_is_refused_of_streams_alone_is_kept_in_a_whole_answer_and_left_out_of_a_stream(
+    serve: Serve, said: str
+) -> None:
+    async with serve(alpha=None, config=DROPPING) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said) if body["stream"] and "logprobs" in body else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
+            assert len(running["alpha"].received) == sendings
+            assert running["alpha"].received[-1].body["logprobs"] is True
+        assert await told(running, {"messages": QUESTION, "logprobs": True, "stream": True}) == (200, "logprobs")
+        assert await told(running, {"messages": QUESTION, "logprobs": True}) == (200, None)
+
+
+async def test_what_is_refused_whole_as_well_stays_so_after_one_more_try(serve: Serve) -> None:
+    async with serve(alpha=refused(WITH_STREAMS), config=DROPPING) as running:
+        for sendings in (2, 4):
+            assert await told(running, {"messages": QUESTION, "logprobs": True}) == (400, None)
+            assert len(running["alpha"].received) == sendings
 
 
 async def test_a_length_that_is_taken_after_all_is_forgotten(serve: Serve) -> None:

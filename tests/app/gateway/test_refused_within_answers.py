@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Raw, Step
+from providers.simulator.script import Delta, Raw, Status, Step
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_refused_fields import ANSWERS, NATIVE, QUESTION, told
@@ -173,3 +173,28 @@ async def test_a_refusal_of_the_api_is_one_too(serve: Serve, stream: bool) -> No
         for sendings in (2, 3):
             assert (await told(running, {"messages": QUESTION, "stream": stream}))[0] == 200
             assert len(running["alpha"].received) == sendings
+
+
+NO_SUCH_FIELD = "unknown field `user`"
+
+
+@pytest.mark.parametrize("code", CODES)
+async def test_answers_that_pass_unread_teach_too(serve: Serve, code: str) -> None:
+    refused = Status(200, {"error": {"message": NO_SUCH_FIELD, **CODES[code]}})
+    asked = {"input": "Hi", "user": "u"}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: [refused] if "user" in body else []
+        for sendings in (2, 3):
+            assert await told(running, asked, "/v1/embeddings") == (200, "user")
+            assert len(running["alpha"].received) == sendings
+
+
+@pytest.mark.parametrize(("said", "sendings"), [(NO_SUCH_FIELD, 2), ("the input is wrong", 1)])
+async def test_of_them_a_wrong_request_stays_wrong_too(serve: Serve, said: str, sendings: int) -> None:
+    asked = {"input": "Hi", "user": "u"}
+    async with serve(alpha=[Status(200, {"error": {"message": said, "code": 400}})]) as running:
+        async with running.post({"model": MODEL, **asked}, path="/v1/embeddings") as response:
+            assert (response.status, (await response.json())["error"]["message"]) == (400, said)
+        assert len(running["alpha"].received) == sendings
+        running["alpha"].script = []
+        assert await told(running, asked, "/v1/embeddings") == (200, None)  # nothing is remembered

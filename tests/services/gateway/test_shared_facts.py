@@ -1,39 +1,47 @@
 """What a refusal has taught one replica, another knows through a real Redis."""
 
+import asyncio
 import copy
+import json
+import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from redis.asyncio import Redis
+from typer.testing import CliRunner
 
-from gateway.app.shared_facts import KEY
-from providers import Fact, Kind
-from tests.app.gateway.running_gateway import serving
-from tests.app.gateway.test_refused_fields import QUESTION, refusing, told
+from gateway.app.shared_facts import KEY, SharedFacts
+from gateway.cli.main import application
+from providers import Fact, Facts, Kind
+from providers.simulator.script import Raw, ScriptedProvider, Status
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
+from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_moved_conversations import ANSWERS as OPENED
+from tests.app.gateway.test_moved_conversations import RESPONSES, asked, reads
+from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
 from tests.patience import eventually, until
 
+if TYPE_CHECKING:
+    from gateway.topology.nodes import Nodes
+
+WHOLE = {"messages": QUESTION, "response_format": {"type": "json_object"}}
 EFFORT = Fact(Kind.FIELD, "reasoning_effort", dialect="chat")
 
 
 async def test_another_replica_does_not_send_what_was_refused_once(
     tmp_path: Path, redis_url: str, redis: Redis
 ) -> None:
-    config: dict[str, Any] = {"redis_url": redis_url}
     asked = {"messages": QUESTION, "reasoning_effort": "low"}
     async with AsyncExitStack() as stack:
-        one, other = [
-            await stack.enter_async_context(serving(tmp_path / name, {"alpha": None}, **copy.deepcopy(config)))
-            for name in ("one", "other")
-        ]
+        one, other = await _two(stack, tmp_path, redis_url, ["alpha"])
         for each in (one, other):
             each["alpha"].answers = refusing("reasoning_effort")
         assert await told(one, asked) == (200, "reasoning_effort")
         await eventually(lambda: redis.hgetall(KEY))
-        known = other.gateway.fleets.learnt("alpha")
-        assert known is not None
-        await until(lambda: known.of("m") == (EFFORT,))
+        await until(lambda: _known(other) == (EFFORT,))
         assert await told(other, asked) == (200, "reasoning_effort")
         assert len(other["alpha"].received) == 1
         assert 0 < await redis.ttl(KEY) <= 86_400
@@ -57,6 +65,29 @@ async def test_what_others_wrote_and_what_has_ended_is_left_out(tmp_path: Path, 
         assert len(running["alpha"].received) == 1
 
 
+async def _two(
+    stack: AsyncExitStack, folder: Path, redis_url: str, names: Sequence[str], **config: Any
+) -> list[RunningGateway]:
+    """Start two replicas."""
+    return [
+        await stack.enter_async_context(
+            serving(folder / name, dict.fromkeys(names), **copy.deepcopy({"redis_url": redis_url, **config}))
+        )
+        for name in ("one", "other")
+    ]
+
+
+def _known(running: RunningGateway) -> Facts:
+    """Return what a replica knows of alpha's model."""
+    known = running.gateway.fleets.learnt("alpha")
+    assert known is not None
+    return known.of("m")
+
+
+async def _is_empty(redis: Redis) -> bool:
+    return not await redis.exists(KEY)
+
+
 async def _lacks(redis: Redis, name: str) -> bool:
     return not await redis.hexists(KEY, name)
 
@@ -68,6 +99,108 @@ async def test_a_fact_that_was_wrong_is_taken_back(tmp_path: Path, redis_url: st
             running["alpha"].answers = refusing(refused, said=said)
             assert await told(running, {"messages": QUESTION, "max_tokens": 9}) == (200, None)
         await eventually(lambda: _only(redis, "max_completion_tokens"))
+
+
+async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, redis: Redis) -> None:
+    class Slow:
+        """Redis, where the first of two connections is still being opened."""
+
+        async def call(self, key: str, command: tuple[str, ...]) -> Any:
+            for _ in range(9 if command[0] == "HSET" else 0):
+                await redis.ping()
+            return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    tasks: list[asyncio.Task[None]] = []
+    shared = SharedFacts(
+        cast("Nodes", Slow()),
+        lambda _: None,
+        lambda telling: tasks.append(asyncio.create_task(telling)),
+        unix_clock=time.time,
+    )
+    shared.tell("alpha", "m", EFFORT, 9e99)
+    shared.tell("alpha", "m", EFFORT, 0.0)
+    await asyncio.gather(*tasks)
+    assert await redis.hgetall(KEY) == {}
+
+
+async def test_another_replica_asks_whole_where_streaming_was_refused(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    said = "`response_format` does not support streaming"
+    async with AsyncExitStack() as stack:
+        one, other = await _two(stack, tmp_path, redis_url, ["alpha"])
+        for each in (one, other):
+            each["alpha"].answers = lambda body: refused(said) if body["stream"] else ANSWERS["chat"]
+        assert (await told(one, WHOLE))[0] == 200
+        await until(lambda: bool(_known(other)))
+        assert [fact.kind for fact in _known(other)] == [Kind.STREAM]
+        assert (await told(other, WHOLE))[0] == 200
+        assert len(other["alpha"].received) == 1
+
+
+async def test_a_refusal_to_stream_is_taken_back_where_whole_answers_are_refused_too(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    async with serving(tmp_path, {"alpha": None}, redis_url=redis_url) as running:
+        running["alpha"].answers = lambda body: (
+            refused("streaming is not supported") if body["stream"] else ANSWERS["chat"]
+        )
+        assert (await told(running, WHOLE))[0] == 200
+        await eventually(lambda: redis.hgetall(KEY))
+        running["alpha"].script, running["alpha"].answers = refused("too hot"), None
+        assert (await told(running, WHOLE))[0] == 400
+        await eventually(lambda: _is_empty(redis))
+
+
+async def test_another_replica_knows_who_cannot_read_whose_reasoning(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    async def ask(body: Any = None) -> None:
+        async with one.post(body or asked(RESPONSES), path=RESPONSES.path) as response:
+            await response.read()
+        assert response.status == 200
+
+    config: dict[str, Any] = {
+        "providers": {name: speaking("responses") for name in ("alpha", "beta")},
+        "models": {MODEL: {"race": {"mode": "single"}}},
+    }
+    async with AsyncExitStack() as stack:
+        one, other = await _two(stack, tmp_path, redis_url, ["alpha", "beta"], **config)
+        one.prefer("beta", "alpha")
+        one["beta"].script = [Raw(OPENED["responses"] + RESPONSES.answer, token=True)]
+        await ask({"model": MODEL, "input": QUESTION, "stream": True, "store": False})
+        one["alpha"].answers = reads(RESPONSES, own=False)
+        one["beta"].answers = lambda _: [Status(503, {})]
+        await ask()  # without the reasoning
+        await until(lambda: [fact.kind for fact in _known(other)] == [Kind.REASONING])
+        assert [fact.field for fact in _known(other)] == ["beta/m"]
+        one["alpha"].answers = reads(RESPONSES, own=True)
+        await ask()
+        await eventually(lambda: _is_empty(redis))
+
+
+async def test_check_tells_what_all_replicas_have_learnt(tmp_path: Path, redis_url: str, redis: Redis) -> None:
+    streams = Fact(Kind.STREAM, "chat", value="response_format=json_object")
+    names = [
+        msgspec.json.encode((provider, "m", fact)).decode()
+        for provider, fact in (("alpha", EFFORT), ("alpha", streams), ("gone", EFFORT))
+    ]
+    await redis.hset(KEY, mapping=dict.fromkeys(names, "9e99"))
+    async with ScriptedProvider(models=("m",)) as alpha:
+        settings = {
+            "providers": {"alpha": {"base_url": alpha.base_url}},
+            "models": {MODEL: {"deployments": ["alpha/m"]}},
+        }
+        file = tmp_path / "gateway.yaml"
+        file.write_text(json.dumps({**settings, "redis_url": redis_url}))
+        run = await asyncio.to_thread(
+            CliRunner().invoke, application(), ["check", "--live", "--json", "--config", str(file)]
+        )
+    told = json.loads(run.stdout)["warnings"]
+    assert any(
+        "alpha/m refuses reasoning_effort, streaming, in chat with response_format=json_object" in each for each in told
+    )
+    assert not any("gone/m" in each for each in told)
 
 
 async def _only(redis: Redis, field: str) -> bool:

@@ -60,8 +60,12 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def is_users(self) -> bool:
-        """Whether the user said it: pydantic-ai has the user say the model's thoughts that Messages would not take."""
-        return self.who == "user" and not self.text.startswith("<assistant_thinking>")
+        """Whether the user said it.
+
+        Pydantic-ai has the user say the model's thoughts that Messages would not take, and the gateway instructions
+        among messages, where a vendor takes one system prompt.
+        """
+        return self.who == "user" and not self.text.startswith(("<assistant_thinking>", "<system>"))
 
 
 class Asked(msgspec.Struct, frozen=True):

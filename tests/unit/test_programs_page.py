@@ -1,0 +1,56 @@
+"""The page of programs and vendors: made of what is kept, of which a run replaces only its own cells."""
+
+import datetime as dt
+from pathlib import Path
+
+from tests.clients import kept
+from tests.clients.matrix import Talked, page_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
+
+
+def talked(client: str, setup: str, day: str, *, place: str = "openai gpt-5", why: str = "") -> Talked:
+    at = dt.datetime.fromisoformat(f"{day}T12:30+00:00").timestamp()
+    return Talked(
+        client, "1.0", "chat", "chat", f"{place}|{setup}", int(bool(why)), refused=False, why=why, began=at, ended=at
+    )
+
+
+def test_a_run_replaces_its_own_cells_and_all_others_stay_with_their_days(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+    kept.keep([talked("aider", "directly", "2026-01-01"), talked("aider", "alone", "2026-01-01", why="<a|b>")], file)
+    kept.keep([talked("codex", "alone", "2026-01-02", place="groq openai/gpt-oss-120b")], file)
+    before = file.read_text().splitlines()
+
+    kept.keep([talked("aider", "alone", "2026-01-03")], file)
+
+    page = page_of(kept.read(file))
+    assert "| openai | `gpt-5` | ✓✓.. | 2026-01-01 to 2026-01-03 |" in page
+    assert "| groq | `openai/gpt-oss-120b` | -✓.. | 2026-01-02 |" in page
+    assert file.read_text().splitlines()[1] == before[1]
+
+
+def test_a_failure_is_kept_in_the_words_of_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+    kept.keep([talked("aider", "directly", "2026-01-01"), talked("aider", "alone", "2026-01-01", why="<a|b>")], file)
+    once = file.read_bytes()
+
+    kept.keep([], file)
+
+    assert file.read_bytes() == once
+    assert "- **aider, chat** (openai gpt-5 alone, turn 1): &lt;a\\|b>" in page_of(kept.read(file))
+
+
+def test_a_model_that_is_no_longer_tried_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+
+    kept.keep([talked("aider", "alone", "2026-01-01", place="openai gpt-2")], file)
+
+    assert kept.read(file) == []
+
+
+def test_the_page_is_made_of_what_is_kept() -> None:
+    assert PAGE.read_text() == page_of(kept.read())
