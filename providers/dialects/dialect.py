@@ -3,13 +3,14 @@
 Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from providers.dialects.continuing import Continuing
-from providers.dialects.events import Chunk, Gathering, Pattern
+from providers.dialects.events import Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -226,6 +227,14 @@ class Translation(Protocol):
         """
 
 
+@runtime_checkable
+class Noting(Protocol):
+    """A translation that has to know all text of its answer, also what was said without it."""
+
+    def spliced(self, run: Run) -> None:
+        """Take note of plain texts that were said in events like the last one that it returned."""
+
+
 class ToChat(Protocol):
     """Translates a request into a chat completion."""
 
@@ -309,6 +318,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
+    counter: re.Pattern[bytes] | None = None  # finds the number of an event, its first group; None: events have none
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
 

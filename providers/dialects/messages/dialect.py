@@ -20,6 +20,7 @@ from providers.dialects.dialect import (
     json_format,
     json_format_within,
 )
+from providers.dialects.events import learned
 from providers.dialects.histories import messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
@@ -404,6 +405,7 @@ MESSAGES = Dialect(
         gathering=MessageGathering,
         ending=ENDING,
         failure=failure,
+        learned=partial(learned, opening=re.compile(rb'"text": ?"'), named=True),
         keep_alive=b'event: ping\ndata: {"type": "ping"}\n\n',
         cut_short=frozenset({"max_tokens", "model_context_window_exceeded"}),
         refusals=frozenset({"refusal"}),
