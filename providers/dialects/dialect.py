@@ -24,6 +24,7 @@ class Habits(msgspec.Struct, frozen=True):
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     signs: bool = False  # it signs its thoughts, and refuses others
 
 
@@ -326,6 +327,7 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The translations to and from chat, by which any dialect is translated into any other."""
 
     to_chat: ToChat
+    marked_to_chat: ToChat | None = None  # keeps the marks of what to cache, for servers that understand them in chat
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well

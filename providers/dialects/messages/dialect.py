@@ -413,6 +413,7 @@ MESSAGES = Dialect(
     continuing=MessageContinuing(),
     pivoting=Pivoting(
         to_chat=to_chat,
+        marked_to_chat=partial(to_chat, marks=True),
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

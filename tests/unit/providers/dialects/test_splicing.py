@@ -25,7 +25,8 @@ MADE_UP = re.compile(rb"[0-9a-f]{32}")  # an id
 class Data:
     """An exchange that gives these data, or offers them first."""
 
-    status, connect_ms, finishing, ended = 200, None, False, False
+    status, finishing, ended = 200, False, False
+    connect_ms: float | None = None
     headers: Mapping[str, str] = {}
     secrets: Sequence[str] = ()
     usage_so_far: Usage | None = None
