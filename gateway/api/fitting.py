@@ -201,6 +201,7 @@ class _Translations:
             thinks=capabilities.reasoning is not False,
             takes_thoughts=deployment.takes_thoughts,
             takes_marks=deployment.takes_marks,
+            reads_bills=deployment.vendor == "anthropic",
         )
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)

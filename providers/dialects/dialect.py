@@ -26,6 +26,7 @@ class Habits(msgspec.Struct, frozen=True):
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     signs: bool = False  # it signs its thoughts, and refuses others
+    reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.

@@ -41,6 +41,7 @@ from providers.dialects.wording import (
 _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
+A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching"
 _BILLING = b'"x-anthropic-billing-header:'
 
 
@@ -262,12 +263,8 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
         return content
     parts: list[Object] = []
     for at, kind, block in _blocks(content, path):
-        if kind == "text" and _is_bill(block.get("text")):
-            losses.add(
-                at,
-                "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching",
-                hint=True,
-            )
+        if kind == "text" and is_bill(block.get("text")):
+            losses.add(at, A_BILL, hint=True)
         elif kind == "text":
             parts += _parts(block, kind, at, losses)
         else:
@@ -275,7 +272,7 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
     return _content(parts)
 
 
-def _is_bill(text: msgspec.Raw | None) -> bool:
+def is_bill(text: msgspec.Raw | None) -> bool:
     """Whether a text is only Claude Code's billing line in its system prompt."""
     return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
 
